@@ -17,7 +17,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "experiments/app/command_line_faults.h"
+#include "experiments/app/command.h"
 #include "experiments/app/run_study.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"

@@ -29,6 +29,10 @@ std::vector<Example> examples() {
   return all;
 }
 
+namespace {
+
+/// Returns placements (T1's table), presets, recipes, configuration keys with their defaults, devices, ops, and
+/// examples of studies and other commands, each as a list of objects.
 ordered_json list_json() {
   ordered_json json;
   json["placements"] = placements_json();
@@ -59,8 +63,6 @@ ordered_json list_json() {
   return json;
 }
 
-namespace {
-
 /// A field of a row, or of the object `sets` in it, as text.
 std::string cell(const ordered_json& row, const std::string& field) {
   const ordered_json& from = row.contains(field) || !row.contains("sets") ? row : row.at("sets");
@@ -81,8 +83,6 @@ Listed listed(std::string title, std::string note, const ordered_json& rows, std
   return list;
 }
 
-}  // namespace
-
 Listed listed_recipes() {
   return listed(
       "Recipes",
@@ -94,6 +94,8 @@ Listed listed_recipes() {
       {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
        "std", "second_moment", "residual", "beyond"});
 }
+
+}  // namespace
 
 std::vector<Listed> all_lists() {
   const ordered_json all = list_json();
@@ -126,6 +128,8 @@ std::vector<Listed> listed_columns() {
   return all;
 }
 
+namespace {
+
 std::string text_of(const std::vector<Listed>& lists) {
   std::string text;
   for (const Listed& list : lists) {
@@ -139,8 +143,6 @@ std::string text_of(const std::vector<Listed>& lists) {
   }
   return text;
 }
-
-namespace {
 
 /// What a flag of `list` prints instead of the lists.
 struct Answer {

@@ -14,10 +14,6 @@ struct Example {
 /// Returns the examples of every study, then of the other commands.
 std::vector<Example> examples();
 
-/// Returns placements (T1's table), presets, recipes, configuration keys with their defaults, devices, ops, and
-/// examples of studies and other commands, each as a list of objects.
-nlohmann::ordered_json list_json();
-
 /// Returns, for every placement, kind of norm, and norm or gate inside modules, the uses that do not support it, with
 /// their reasons.
 nlohmann::ordered_json blocks_json();
@@ -29,12 +25,10 @@ struct Listed {
   std::vector<std::string> fields;
   std::vector<std::vector<std::string>> rows;
 };
-Listed listed_recipes();
-/// Returns the lists of `list_json`, but for the devices.
+/// Returns the lists that `list` prints, but for the devices.
 std::vector<Listed> all_lists();
 /// Returns the columns of every kind of result.
 std::vector<Listed> listed_columns();
-std::string text_of(const std::vector<Listed>& lists);
 
 /// Returns the reference in Markdown: the commands of the whole program `app` with their flags, exit codes, the lists,
 /// columns of results. It is the same on every machine.
