@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from . import groups, style
+from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds_in_words, version
 from .makers import kind
 
@@ -50,7 +50,8 @@ def claims(ds: xr.Dataset, shown: list[int]) -> style.Page:
                       bbox={"facecolor": "0.93", "edgecolor": "none", "pad": 1})
     finite = np.abs(place[shown])[np.isfinite(place[shown])]
     far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
-    ticks = apart(far)
+    decades = (p for p in (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12) if side(np.array(p)) <= far)
+    ticks = scales.apart([LEVEL, *decades], side, 0.25 * far)  # that the axis names on each side
     right = side(np.array(ticks))
     labels = [f"{p:g}" for p in ticks]
     axes.set_xticks([*-right[::-1], *right], [*labels[::-1], *labels])
@@ -70,15 +71,6 @@ def mark(verdict: str, is_filled: bool = True) -> dict[str, Any]:
     colour = groups.VERDICTS[verdict]
     return {"color": colour, "marker": MARKERS[verdict], "markersize": 5.0, "linestyle": "",
             "markeredgecolor": colour, "markerfacecolor": colour if is_filled else "white"}  # fmt: skip
-
-
-def apart(far: float) -> list[float]:
-    """The p that the axis names on each side: 5 %, and those further out whose names do not touch."""
-    ticks = [LEVEL]
-    for p in (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
-        if side(np.array(ticks[-1])) + 0.25 * far < side(np.array(p)) <= far:
-            ticks.append(p)
-    return ticks
 
 
 def together(ds: xr.Dataset, c: int) -> bool:

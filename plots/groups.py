@@ -81,10 +81,8 @@ def step_axis(axes: Axes, last: float) -> None:
     """Steps from 0 on, on a scale of square roots: early records stand apart, and late ones keep most of the width."""
     axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0004 * last, 1.05 * last)
-    ticks = [0.0]
-    for step in sorted({k * 10.0**d for d in range(9) for k in (1, 2, 5) if k * 10.0**d <= last}):
-        if step**0.5 - ticks[-1] ** 0.5 > 0.15 * last**0.5:
-            ticks.append(step)
+    round_steps = sorted({k * 10.0**d for d in range(9) for k in (1, 2, 5) if k * 10.0**d <= last})
+    ticks = scales.apart([0.0, *round_steps], scales.root, 0.15 * last**0.5)
     axes.set_xticks(ticks, [f"{step:g}" for step in ticks])
     axes.set_xlabel("Steps done (scale of roots)")
 

@@ -25,8 +25,7 @@ DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 @groups.kind("growth", "second moment of the stream, and what Eq. 4 or no alignment would give", NEEDS, groups.rows)
 def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, at, step = groups.looks(ds, shown), groups.records(ds, SHARES), array(ds, "record")
-    figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment",
-                                           style.threes(len(shown)), style.PAGE)  # fmt: skip
+    figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment", threes=True)
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, ds, g, at)
         axes.set_title(look.label)

@@ -53,10 +53,9 @@ def over_decades(ds: xr.Dataset) -> Cases:
 def _panels(
     ds: xr.Dataset, rows: list[int], panel: Callable[[xr.Dataset, Axes, int], None], x: str, y: str
 ) -> style.Page:
-    figure, panels = style.small_multiples(len(rows), 1.55, x, y)
+    figure, panels = style.small_multiples(len(rows), 1.55, x, y, align=True)
     for axes, i in zip(panels, rows, strict=True):
         panel(ds, axes, i)
-    figure.align_ylabels(panels[:: style.multiples(len(rows))[1]])
     return figure
 
 
@@ -149,15 +148,6 @@ def _panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     axes.set_title(f"{name_of(array(ds, 'quantity')[i])}\n{array(ds, 'limit_verdict')[i]}", fontsize=6.5)
     axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
-    ticks = apart(x)
+    ticks = scales.apart([0.0, *sorted(x, reverse=True)], scales.root, 0.22 * np.sqrt(x.max()))
     axes.set_xticks(ticks, ["0" if v == 0 else f"1/{1 / v:g}" for v in ticks])
     axes.tick_params(labelsize=6)
-
-
-def apart(inverse: np.ndarray) -> list[float]:
-    """0 and those of the inverse widths, the largest first, whose labels do not touch on the scale of roots."""
-    ticks = [0.0]
-    for value in sorted(inverse, reverse=True):
-        if min(abs(np.sqrt(value) - np.sqrt(t)) for t in ticks) > 0.22 * np.sqrt(max(inverse)):
-            ticks.append(float(value))
-    return sorted(ticks)

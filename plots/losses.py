@@ -29,7 +29,7 @@ SWEEPS = (
              lambda ds: [sweep for sweep in SWEEPS if sweep[0] in array(ds, "study")])  # fmt: skip
 def rates(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Page:
     figure, panels = style.small_multiples(len(present), 2.3, "Learning rate", "Final training loss (nat)",
-                                           style.threes(len(present)), style.PAGE, sharey=True)  # fmt: skip
+                                           threes=True, sharey=True)  # fmt: skip
     looks: dict[str, style.Look] = {}
     for axes, (study, title, _, with_base) in zip(panels, present, strict=False):
         for look, swept in _swept(ds, study, with_base):

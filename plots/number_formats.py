@@ -4,7 +4,6 @@ import textwrap
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from . import captions, scales, style
@@ -25,6 +24,11 @@ def by_input(ds: xr.Dataset) -> dict[str, tuple[list[int], str]]:
     return {name: ([i for i, other in enumerate(every) if other == name], name) for name in every}
 
 
+def by_site(ds: xr.Dataset, site: str) -> dict[str, tuple[list[int], str, str]]:
+    """The stacks of every input, its name and the site, if that is there."""
+    return {name: (*found, site) for name, found in by_input(ds).items() if site in array(ds, "site")}
+
+
 def formats_of(ds: xr.Dataset) -> list[int]:
     """Positions of the formats, without the run in f64 that they are compared with."""
     return [i for i, name in enumerate(array(ds, "format")) if name != "fp64"]
@@ -34,30 +38,13 @@ def _markers(count: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, MARKERS)).round().astype(int))
 
 
-def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page, list[Axes]]:
-    figure, panels = style.small_multiples(len(formats), height, x, y)
-    figure.align_ylabels(panels[:: style.multiples(len(formats))[1]])
-    return figure, panels
-
-
-@kind("noise", "signal-to-quantisation-noise ratio over depth", NEEDS, by_input)
-def noise(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
-    return _noise(ds, stacks, name, "x_out")
-
-
-@kind("gradient-noise", "signal-to-quantisation-noise ratio of gradients over depth", NEEDS,
-      lambda ds: by_input(ds) if "grad x_out" in array(ds, "site") else {})  # fmt: skip
-def gradient_noise(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
-    return _noise(ds, stacks, name, "grad x_out")
-
-
 def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Page:
     """One panel per format: the SQNR of the stream, or of its gradient, at every depth."""
     formats = formats_of(ds)
     looks = [captions.looks(ds)[i] for i in stacks]
     place = list(array(ds, "site")).index(site)
     predicted = site == "x_out" and "stream_sqnr_predicted" in ds
-    figure, panels = _grid(formats, 1.6, "Sublayers passed", "SQNR (dB)")
+    figure, panels = style.small_multiples(len(formats), 1.6, "Sublayers passed", "SQNR (dB)", align=True)
     overflowed = False
     for axes, f in zip(panels, formats, strict=False):
         for i, look in zip(stacks, looks, strict=True):
@@ -91,6 +78,11 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
     return style.finish(figure, keys, words + _held(ds) + captions.setting(ds))
 
 
+noise = kind("noise", "signal-to-quantisation-noise ratio over depth", NEEDS, lambda ds: by_site(ds, "x_out"))(_noise)
+gradient_noise = kind("gradient-noise", "signal-to-quantisation-noise ratio of gradients over depth", NEEDS,
+                      lambda ds: by_site(ds, "grad x_out"))(_noise)  # fmt: skip
+
+
 def _marker(look: style.Look) -> Line2D:
     return style.entry(**look.marks, label=look.label)
 
@@ -107,7 +99,7 @@ def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     formats = list(range(len(array(ds, "format"))))
     looks = [captions.looks(ds)[i] for i in stacks]
     site = list(array(ds, "site")).index("x_out")
-    figure, panels = _grid(formats, 1.7, "Sublayers passed", "Ratio − 1")
+    figure, panels = style.small_multiples(len(formats), 1.7, "Sublayers passed", "Ratio − 1", align=True)
     for axes, f in zip(panels, formats, strict=False):
         exact = array(ds, "format")[f] == "fp64"
         for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):

@@ -1,7 +1,8 @@
 """Scales of axes and their ticks: logarithms, and square roots, which have a place for 0."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,6 +29,16 @@ def root(x: np.ndarray) -> np.ndarray:
 def square(x: np.ndarray) -> np.ndarray:
     """What root takes back."""
     return np.sign(x) * np.square(x)
+
+
+def apart(candidates: Iterable[float], scale: Callable[[Any], Any], least: float) -> list[float]:
+    """Those of the candidates that are at least so far, on a scale, from all that were chosen before them: ticks whose
+    labels do not touch."""
+    chosen: list[float] = []
+    for value in map(float, candidates):
+        if all(abs(scale(np.array(value)) - scale(np.array(other))) > least for other in chosen):
+            chosen.append(value)
+    return chosen
 
 
 def whole_numbers(axes: Axes, most: int) -> None:

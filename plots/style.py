@@ -289,18 +289,14 @@ def multiples(number: int) -> tuple[int, int]:
     return rows, math.ceil(number / rows)
 
 
-def threes(number: int) -> tuple[int, int]:
-    """Rows and columns of panels, three side by side."""
-    return math.ceil(number / 3), min(3, number)
-
-
 def small_multiples(
-    number: int, height: float, x: str, y: str, shape: tuple[int, int] | None = None, width: float | None = None,
+    number: int, height: float, x: str, y: str, threes: bool = False, width: float | None = None, align: bool = False,
     **keywords: Any,
 ) -> tuple[Page, list[Axes]]:  # fmt: skip
-    """Panels of equal kind, with labels at the outer ones: `shape` has rows and columns, by default `multiples`."""
-    rows, columns = shape or multiples(number)
-    figure, grid = panels(rows, columns, height, width or page(columns), **keywords)
+    """Panels of equal kind, with labels at the outer ones: three side by side on a whole page, or as `multiples`. With
+    `align` the labels of the y axes stand below each other."""
+    rows, columns = (math.ceil(number / 3), min(3, number)) if threes else multiples(number)
+    figure, grid = panels(rows, columns, height, width or (PAGE if threes else page(columns)), **keywords)
     every = [axes for row in grid for axes in row]
     for i, axes in enumerate(every):
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -311,6 +307,8 @@ def small_multiples(
             axes.tick_params(labelbottom=True)
         if i >= number:
             axes.remove()
+    if align:
+        figure.align_ylabels(every[:number:columns])
     return figure, every[:number]
 
 

@@ -24,7 +24,7 @@ def variance(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, depth, step = groups.looks(ds, shown), array(ds, "depth"), array(ds, "record")
     number = len(at) + 1
     figure, panels = style.small_multiples(number, 2.15, "Sublayers passed", "Hidden-state variance",
-                                           (2, 3) if number > 4 else None, style.PAGE, sharey=True)  # fmt: skip
+                                           threes=number > 4, width=style.PAGE, sharey=True)  # fmt: skip
     points = curves.turns(len(depth), len(looks))
     for axes, r in zip(panels, at, strict=False):
         for g, look, some in zip(shown, looks, points, strict=True):
@@ -88,7 +88,7 @@ def layer_gradients(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks = groups.looks(ds, shown)
     figure, panels = style.small_multiples(
         len(shown), 1.95, "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)",
-        style.threes(len(shown)), style.PAGE, sharex=True, sharey=True)  # fmt: skip
+        threes=True, sharex=True, sharey=True)  # fmt: skip
     layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_measured", "layer_gradient_stderr"))
     for axes, g, look in zip(panels, shown, looks, strict=True):
         groups.predicted(axes, look.colour, ds, layer, "layer_gradient", g)
