@@ -1,5 +1,7 @@
 #include "sim/measure/extremes_probe.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -10,25 +12,13 @@ bool is_massive(const Entry& entry, double median) {
 }
 
 void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
-  if (at.pass != Pass::forward) return;
-  switch (at.signal) {
-    case Signal::x_out: return note(at, x, {.top_entries = count_, .median_magnitude = true});
-    case Signal::q:
-    case Signal::k:
-    case Signal::v_projected:
-    case Signal::v:
-    case Signal::mixed:
-    case Signal::attention_gate:
-    case Signal::gated_mixed:
-    case Signal::inner:
-    case Signal::gate:
-    case Signal::up:
-    case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
-    default: return;
-  }
-}
-
-void ExtremesProbe::note(const Emission& at, const Tensor& x, const StatisticsRequest& request) {
+  constexpr std::array inside{Signal::q,     Signal::k,     Signal::v_projected,    Signal::v,
+                              Signal::mixed, Signal::inner, Signal::attention_gate, Signal::gated_mixed,
+                              Signal::gate,  Signal::up,    Signal::hidden};
+  const bool is_inside = std::ranges::find(inside, at.signal) != inside.end();
+  if (at.pass != Pass::forward || (at.signal != Signal::x_out && !is_inside)) return;
+  const StatisticsRequest request = is_inside ? StatisticsRequest{.top_magnitudes = 1}
+                                              : StatisticsRequest{.top_entries = count_, .median_magnitude = true};
   places_.push_back({at.sublayer, at.signal, record_.measure(x, request)});
 }
 

@@ -39,7 +39,6 @@ class ExtremesProbe final : public SignalRecorder {
     Signal signal;
     StatisticsRecord::Slot slot;
   };
-  void note(const Emission& at, const Tensor& x, const StatisticsRequest& request);
 
   const StackContext& context_;
   int count_;

@@ -1,59 +1,59 @@
 #include "sim/model/parameters.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 namespace periscope {
 namespace {
 
-std::vector<Weight> weights_before(const ModelSpec& m) {
-  std::vector<Weight> all{Weight::embedding};
-  if (m.projects_embedding()) all.push_back(Weight::project_in);
-  if (m.embedding.positions > 0) all.push_back(Weight::positions);
-  if (m.embedding.token_types > 0) all.push_back(Weight::token_types);
-  if (m.embedding_norm) all.push_back(Weight::embedding_norm);
-  return all;
-}
-
-std::vector<Weight> weights_after(const ModelSpec& m) {
+/// The weights of the rows that a stack uses.
+std::vector<Weight> used(std::initializer_list<std::pair<Weight, bool>> rows) {
   std::vector<Weight> all;
-  if (m.final_norm) all.push_back(Weight::final_norm);
-  if (!m.unembedding) return all;
-  if (m.projects_embedding()) all.push_back(Weight::project_out);
-  if (m.head.transform) {
-    all.push_back(Weight::head_dense);
-    all.push_back(Weight::head_norm);
+  for (const auto& [weight, is_used] : rows) {
+    if (is_used) all.push_back(weight);
   }
-  all.push_back(Weight::unembedding);
   return all;
 }
 
 }  // namespace
 
 std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
-  if (sublayer < 0) return weights_before(m);
-  if (sublayer >= m.sublayers()) return weights_after(m);
+  if (sublayer < 0) {
+    return used({{Weight::embedding, true},
+                 {Weight::project_in, m.projects_embedding()},
+                 {Weight::positions, m.embedding.positions > 0},
+                 {Weight::token_types, m.embedding.token_types > 0},
+                 {Weight::embedding_norm, m.embedding_norm}});
+  }
+  if (sublayer >= m.sublayers()) {
+    return used({{Weight::final_norm, m.final_norm},
+                 {Weight::project_out, m.unembedding && m.projects_embedding()},
+                 {Weight::head_dense, m.unembedding && m.head.transform},
+                 {Weight::head_norm, m.unembedding && m.head.transform},
+                 {Weight::unembedding, m.unembedding}});
+  }
   const Step step = m.step(m.step_with(sublayer));
   const Branch& branch = *std::ranges::find(step.branches, sublayer, &Branch::sublayer);
   const bool ends_step = branch == step.branches.back();
-  std::vector<Weight> all;
-  if (branch.norm_a) all.push_back(Weight::norm_a);
-  if (branch.kind == ModuleKind::attention) {
-    for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back(weight);
-    const int layer = ModelSpec::layer_of(sublayer);
-    if (m.qk_norm_at(layer) != QkNorm::none) {
-      for (const Weight weight : {Weight::q_norm, Weight::k_norm}) all.push_back(weight);
-    }
-    if (m.v_norm_at(layer)) all.push_back(Weight::v_norm);
-    if (m.attention_gate_at(layer) != AttentionGate::none) all.push_back(Weight::attention_gate);
-  } else {
-    if (is_gated(m.mlp)) all.push_back(Weight::gate);
-    for (const Weight weight : {Weight::up, Weight::down}) all.push_back(weight);
-  }
-  if (m.inner_norm_at(sublayer)) all.push_back(Weight::inner_norm);
-  if (branch.norm_b) all.push_back(Weight::norm_b);
-  if (branch.channel_scale) all.push_back(Weight::branch_scale);
-  if (ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()) all.push_back(Weight::norm_c);
-  return all;
+  const bool attention = branch.kind == ModuleKind::attention;
+  const bool qk_norm = attention && m.qk_norm_at(branch.layer()) != QkNorm::none;
+  return used({{Weight::norm_a, branch.norm_a},
+               {Weight::q, attention},
+               {Weight::k, attention},
+               {Weight::v, attention},
+               {Weight::o, attention},
+               {Weight::q_norm, qk_norm},
+               {Weight::k_norm, qk_norm},
+               {Weight::v_norm, attention && m.v_norm_at(branch.layer())},
+               {Weight::attention_gate, attention && m.attention_gate_at(branch.layer()) != AttentionGate::none},
+               {Weight::gate, !attention && is_gated(m.mlp)},
+               {Weight::up, !attention},
+               {Weight::down, !attention},
+               {Weight::inner_norm, m.inner_norm_at(sublayer)},
+               {Weight::norm_b, branch.norm_b},
+               {Weight::branch_scale, branch.channel_scale.has_value()},
+               {Weight::norm_c, ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()}});
 }
 
 int fetched_with(const ModelSpec& m, const ParameterId& id) {
