@@ -25,7 +25,7 @@ theory::Prediction flat_prediction(std::size_t depths, double value, double erro
 
 judge::StackVerdict judge_one(const Profile& measured, const theory::Prediction& prediction, int seeds = 16) {
   const StackSpec spec;
-  return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}},
+  return judge::verdicts_of({{spec, {measured, seeds}, DType::f64, prediction}},
                             {.familywise_error = 0.01, .finite_width = 0.25})
       .front();
 }

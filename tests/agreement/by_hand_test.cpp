@@ -28,7 +28,7 @@ struct OneNumber {
     prediction.profile.curves[{statistic, signal}] = {{predicted}, {predicted_error}};
     prediction.finite_width.assign(3, finite_width);
     prediction.replicates = 8;
-    return judge::verdicts_of({{spec, profile, 16, 0, DType::f64, prediction}},
+    return judge::verdicts_of({{spec, {profile, 16}, DType::f64, prediction}},
                               {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
         .front();
   }

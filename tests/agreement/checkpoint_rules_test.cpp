@@ -51,9 +51,7 @@ judge::StackVerdict agreement_of(const StackSpec& spec) {
       theory::predict(spec, stacks::distinct_token_ids(spec, run.seed, run.seeds),
                       {.tolerance = 0.005, .labels = stacks::distinct_label_ids(spec, run.seed, run.seeds)});
   return judge::verdicts_of({{.spec = spec,
-                              .measured = average.profile(),
-                              .seeds = average.seeds(),
-                              .diverged_seeds = 0,
+                              .measured = {average.profile(), average.seeds()},
                               .dtype = run.dtype,
                               .prediction = prediction}},
                             config::AgreementOptions{})

@@ -121,13 +121,11 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   const config::Config config = config::load_config(sections(), "", all);
   stacks::Progress progress;
   const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress);
-  const stacks::Measurement& measurement = *results[0].measurement;
-  Profile measured = measurement.profile;
+  judge::Measurement measured = *results[0].measurement;
+  measured.per_seed.clear();
   const auto verdict = [&] {
     return judge::verdicts_of({{.spec = results[0].spec,
                                 .measured = measured,
-                                .seeds = measurement.seeds,
-                                .diverged_seeds = 0,
                                 .dtype = config.run.dtype,
                                 .prediction = results[0].prediction}},
                               config.agreement)
@@ -135,7 +133,7 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   };
   const judge::StackVerdict right = verdict();
   CHECK(right.verdict != judge::Verdict::disagrees);
-  double& q = measured.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
+  double& q = measured.profile.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
   CHECK(q == 0.0);
   q = 1.0;
   const judge::StackVerdict wrong = verdict();

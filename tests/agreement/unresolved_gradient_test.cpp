@@ -38,7 +38,7 @@ struct Unresolved {
     prediction.gradient_tolerance = 0.1;
   }
   [[nodiscard]] judge::StackVerdict judged(const config::AgreementOptions& options = {}) const {
-    return judge::verdicts_of({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
+    return judge::verdicts_of({{spec, {measured, seeds}, DType::f32, prediction}}, options).front();
   }
   [[nodiscard]] double rounded() const {
     return floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
@@ -128,7 +128,7 @@ TEST_CASE("every gradient of the stream and every share has the term of its own 
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
   const judge::StackVerdict a =
-      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
+      judge::verdicts_of({{spec, {measured, 16}, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
   REQUIRE(a.tests.size() == 7);
   for (const judge::Test& cell : a.tests) {
     CAPTURE(cell.name());

@@ -13,9 +13,9 @@ using doctest::Approx;
 std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
   const StackSpec spec;
   const theory::Prediction prediction;
-  Profile measured;
-  measured.curves[{Statistic::second_moment, Signal::x_out}].value = scales;
-  const std::vector<Profile> per_seed(4, measured);
+  judge::Measurement measured{.profile = {}, .seeds = 4};
+  measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value = scales;
+  measured.per_seed.assign(4, measured.profile);
   std::vector<judge::Test> tests;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     tests.push_back({.index = static_cast<int>(i),
@@ -23,14 +23,7 @@ std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const s
                      .predicted = {scales[i], errors[i]},
                      .scale = scales[i]});
   }
-  return judge::contrasts({.spec = spec,
-                           .measured = measured,
-                           .seeds = 4,
-                           .diverged_seeds = 0,
-                           .dtype = DType::f64,
-                           .prediction = prediction,
-                           .per_seed = &per_seed},
-                          tests, {});
+  return judge::contrasts({spec, measured, DType::f64, prediction}, tests, {});
 }
 
 TEST_CASE("a contrast of predictions that share their patterns: their errors add up as if they were one error") {
@@ -48,14 +41,13 @@ TEST_CASE("a contrast of predictions that share their patterns: their errors add
 TEST_CASE("an error that all modules have in common may be as large as the stream's, not as one module's") {
   judge::Test module{.signal = Signal::f_out, .measured = {1.0, 0.0}, .predicted = {1.0, 0.0}, .limit = 0.5};
   std::vector<judge::Test> tests;
-  Profile measured;
-  measured.curves[{Statistic::second_moment, Signal::f_out}].value.assign(6, 1.0);
+  judge::Measurement measured{.profile = {}, .seeds = 4};
+  measured.profile.curves[{Statistic::second_moment, Signal::f_out}].value.assign(6, 1.0);
   for (module.index = 0; module.index < 6; ++module.index) tests.push_back(module);
-  const std::vector<Profile> per_seed(4, measured);
+  measured.per_seed.assign(4, measured.profile);
   const StackSpec spec;
   const theory::Prediction prediction;
-  const std::vector<judge::Test> all =
-      judge::contrasts({spec, measured, 4, 0, DType::f64, prediction, 0.0, &per_seed}, tests, {});
+  const std::vector<judge::Test> all = judge::contrasts({spec, measured, DType::f64, prediction}, tests, {});
   REQUIRE(all.size() == 4);
   for (const judge::Test& test : all) CHECK(test.limit == (test.contrast.ends_with("mean") ? 0.2 : 0.4));
 }

@@ -31,31 +31,24 @@ struct Planted {
         curve.value.push_back(1.0 + off + grows * static_cast<double>(i) + spread * normal(engine));
       }
       rows.add(curve.value);
-      per_seed.push_back(one);
+      measured.per_seed.push_back(one);
     }
-    measured.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
+    measured.profile.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
     prediction.profile.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, 1.0),
                                                                             std::vector<double>(depths, 0.0)};
     prediction.finite_width.assign(depths, 0.0);
     prediction.replicates = 8;
-    count = seeds;
+    measured.seeds = seeds;
   }
   [[nodiscard]] judge::StackVerdict judged(const config::AgreementOptions& options = {}, bool contrasts = false) const {
-    const judge::Comparison comparison{.spec = spec,
-                                       .measured = measured,
-                                       .seeds = count,
-                                       .diverged_seeds = 0,
-                                       .dtype = DType::f64,
-                                       .prediction = prediction,
-                                       .per_seed = contrasts ? &per_seed : nullptr};
-    return judge::verdicts_of({comparison}, options).front();
+    judge::Measurement compared = measured;
+    if (!contrasts) compared.per_seed.clear();
+    return judge::verdicts_of({{spec, compared, DType::f64, prediction}}, options).front();
   }
 
   StackSpec spec;
-  Profile measured;
-  std::vector<Profile> per_seed;
+  judge::Measurement measured;
   theory::Prediction prediction;
-  int count = 0;
 };
 
 judge::Test plain(double error, int seeds, double tolerated_bias = 0.0) {
@@ -187,8 +180,8 @@ TEST_CASE("a tolerated bias of the whole number never agrees, whatever the limit
 TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw nothing") {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Planted stack(0.05, 0.0);
-    stack.measured.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
-    stack.measured.curves[{Statistic::second_moment, Signal::x_out}].standard_error[3] = std::nan("");
+    stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
+    stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].standard_error[3] = std::nan("");
     const judge::StackVerdict a = stack.judged({}, true);
     CHECK(a.verdict == judge::Verdict::inconclusive);
     CHECK(a.reason.find("second_moment x_out[3]") != std::string::npos);
@@ -239,8 +232,9 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
 }
 
 TEST_CASE("the familywise error is shared by the tests of all stacks of a run") {
-  const Planted stack(0.05, 0.0);
-  const judge::Comparison one{stack.spec, stack.measured, stack.count, 0, DType::f64, stack.prediction};
+  Planted stack(0.05, 0.0);
+  stack.measured.per_seed.clear();
+  const judge::Comparison one{stack.spec, stack.measured, DType::f64, stack.prediction};
   const std::vector<judge::StackVerdict> both = judge::verdicts_of({one, one}, {});
   REQUIRE(both.size() == 2);
   for (const judge::StackVerdict& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
@@ -248,7 +242,7 @@ TEST_CASE("the familywise error is shared by the tests of all stacks of a run") 
 
 TEST_CASE("a number that is not finite takes no part of the familywise error") {
   Planted stack(0.05, 0.0);
-  stack.measured.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
+  stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
   CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
 }
 

@@ -157,7 +157,7 @@ TEST_CASE("a verdict that follows the advice decides") {
     prediction.finite_width.assign(2, 0.0);
     prediction.replicates = 32;
     const StackSpec spec;
-    return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
+    return judge::verdicts_of({{spec, {measured, seeds}, DType::f64, prediction}}, config::AgreementOptions{}).front();
   };
   int decided = 0;
   for (int run = 0; run < 20; ++run) {

@@ -42,7 +42,7 @@ judge::StackVerdict judged(double variance, double off, int patterns = 0) {
   prediction.backward_samples = patterns;
   prediction.gradient_tolerance = 0.1;
   const StackSpec spec = small();
-  return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
+  return judge::verdicts_of({{spec, {measured, seeds}, DType::f64, prediction}}, config::AgreementOptions{}).front();
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
   const judge::StackVerdict a =
-      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
+      judge::verdicts_of({{spec, {measured, 16}, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
   REQUIRE(a.tests.size() == 6);
   for (const judge::Test& test : a.tests) {
     CAPTURE(test.name());
@@ -154,7 +154,7 @@ TEST_CASE(
   prediction.replicates = 8;
   for (const bool norms : {true, false}) {
     if (!norms) spec.model.placement = *find_placement("none");
-    const judge::StackVerdict a = judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}},
+    const judge::StackVerdict a = judge::verdicts_of({{spec, {measured, 16}, DType::f64, prediction, rounding}},
                                                      {.finite_width = 0.3, .finite_width_cosine = 0.7})
                                       .front();
     REQUIRE(a.tests.size() == 18);
@@ -178,7 +178,7 @@ TEST_CASE(
   prediction.exact_at_width = true;
   prediction.spread = prediction.profile;
   const judge::StackVerdict exact =
-      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}}, {}).front();
+      judge::verdicts_of({{spec, {measured, 16}, DType::f64, prediction, rounding}}, {}).front();
   REQUIRE(exact.tests.size() == 18);
   for (const judge::Test& test : exact.tests) {
     const double scale = test.statistic == Statistic::token_cosine ? 1.0 : 0.5;

@@ -102,9 +102,7 @@ judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& over
   const config::AgreementOptions options;
   judge::StackVerdict agreement;
   agreement.tests = judge::stack_tests({.spec = overridden,
-                                        .measured = measured.profile,
-                                        .seeds = measured.seeds,
-                                        .diverged_seeds = 0,
+                                        .measured = {measured.profile, measured.seeds},
                                         .dtype = DType::f64,
                                         .prediction = prediction},
                                        options);

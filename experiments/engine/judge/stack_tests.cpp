@@ -31,12 +31,13 @@ class Collector {
   Collector(const Comparison& comparison, const config::AgreementOptions& options)
       : c_(comparison),
         options_(options),
+        measured_(comparison.measured.profile),
         prediction_(comparison.prediction),
         bias_(comparison.spec, comparison.prediction.finite_width, options) {}
 
   std::vector<Test> take() {
     for (const auto& [statistic, signal] : compared_curves) {
-      const std::size_t length = length_of(c_.measured.find(statistic, signal));
+      const std::size_t length = length_of(measured_.find(statistic, signal));
       for (std::size_t i = 0; i < length; ++i) {
         if (statistic == Statistic::log_grad_sq) {
           gradient(signal, i, bias_.of_log_gradient(i, false), stream_floor(c_.spec, c_.dtype));
@@ -47,12 +48,12 @@ class Collector {
         }
       }
     }
-    for (const auto& [key, curve] : c_.measured.weight_curves) {
+    for (const auto& [key, curve] : measured_.weight_curves) {
       const auto& [statistic, weight] = key;
       if (statistic != Statistic::log_grad_sq) continue;
       for (std::size_t i = 0; i < curve.value.size(); ++i) {
         gradient(weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(weight)),
-                 gradient_floor(c_.spec, c_.measured, c_.dtype, weight, static_cast<int>(i)));
+                 gradient_floor(c_.spec, measured_, c_.dtype, weight, static_cast<int>(i)));
       }
     }
     withdraw_bounds();
@@ -66,7 +67,7 @@ class Collector {
   /// or an MLP's score path. A measured number without a prediction is a test whose prediction is NaN.
   template <class Place>
   [[nodiscard]] std::optional<Test> entry(Statistic statistic, Place place, std::size_t i) const {
-    const Curve* measured = c_.measured.find(statistic, place);
+    const Curve* measured = measured_.find(statistic, place);
     if (i >= length_of(measured)) return {};
     const Curve* predicted = prediction_.profile.find(statistic, place);
     const bool known = i < length_of(predicted);
@@ -74,7 +75,7 @@ class Collector {
               .index = static_cast<int>(i),
               .measured = judge::entry(*measured, i),
               .predicted = known ? judge::entry(*predicted, i) : Estimate{nan, nan},
-              .seeds = c_.seeds,
+              .seeds = c_.measured.seeds,
               .replicates = prediction_.replicates,
               .precise = known &&
                          (!promises_precision(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
@@ -118,7 +119,7 @@ class Collector {
   [[nodiscard]] std::size_t before(std::size_t sublayer) const {
     return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
   }
-  [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.seeds); }
+  [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.measured.seeds); }
 
   /// Adds the test of one gradient: of its logarithm, or of the square itself if rounding may change it by a tenth.
   template <class Place>
@@ -148,7 +149,7 @@ class Collector {
   void score_share(std::size_t l) {
     std::optional<Test> test = entry(Statistic::score_share, Signal::A_out, l);
     // If no gradient reaches the module's output, the share is 0/0 and there is no test.
-    const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
+    const Curve* arrives = measured_.find(Statistic::grad_sq, Signal::f_out);
     if (!test || (arrives != nullptr && arrives->value.at(l) == 0.0)) return;
     if (!std::isnan(test->predicted.value)) {
       const double of_log = bias_.of_log_gradient(before(l), true);
@@ -181,6 +182,7 @@ class Collector {
 
   const Comparison& c_;
   const config::AgreementOptions& options_;
+  const Profile& measured_;
   const theory::Prediction& prediction_;
   WidthBias bias_;
   std::vector<Test> tests_;

@@ -7,21 +7,29 @@
 
 #include "experiments/engine/judge/test.h"
 #include "experiments/engine/settings/config.h"
+#include "sim/measure/probe.h"
 #include "sim/spec/profile.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::judge {
 
-/// A stack's two profiles.
+/// What the seeds of a stack measured.
+struct Measurement {
+  Profile profile;
+  int seeds = 0;
+  int diverged_seeds = 0;
+  int diverged_at = -1;  ///< earliest sublayer, or −1
+  TopMagnitudes top = {};
+  std::vector<Profile> per_seed = {};  ///< compared_part() of every seed; empty: no contrasts are tested
+};
+
+/// A stack, measured and predicted.
 struct Comparison {
   const StackSpec& spec;
-  const Profile& measured;
-  int seeds;
-  int diverged_seeds;
+  const Measurement& measured;
   DType dtype;
   const theory::Prediction& prediction;
   double rounding = 0.0;  ///< relative error of a forward statistic by rounding in addition to that of dtype
-  const std::vector<Profile>* per_seed = nullptr;  ///< compared_part() of every seed; null: no contrasts are tested
 };
 
 /// Lists the curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second

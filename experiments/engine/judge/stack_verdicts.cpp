@@ -83,8 +83,9 @@ Test contrast(const std::string& name, std::span<const Profile> seeds, const std
 /// Returns why a comparison cannot be judged, or "".
 std::string obstacle(const Comparison& c) {
   if (!c.prediction.refusal.empty()) return c.prediction.refusal;
-  if (c.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", c.diverged_seeds, c.seeds);
-  if (c.seeds < fewest_seeds) return fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, c.seeds);
+  const Measurement& m = c.measured;
+  if (m.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", m.diverged_seeds, m.seeds);
+  if (m.seeds < fewest_seeds) return fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, m.seeds);
   return {};
 }
 
@@ -104,7 +105,8 @@ StackVerdict tests_of(const Comparison& c, const config::AgreementOptions& optio
 
 std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
                             const config::PowerLimits& limits) {
-  if (comparison.per_seed == nullptr || comparison.per_seed->empty()) return {};
+  const std::vector<Profile>& per_seed = comparison.measured.per_seed;
+  if (per_seed.empty()) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
     // Tests of grad_sq replace those of log_grad_sq where a gradient is about zero; contrasts leave them out.
@@ -115,12 +117,12 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
   for (const auto& entry : groups) {
     const std::vector<const Test*>& members = entry.second;
     const Test& first = *members.front();
-    if (curve_of(comparison.per_seed->front(), first) == nullptr || members.size() < 2) continue;
+    if (curve_of(per_seed.front(), first) == nullptr || members.size() < 2) continue;
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
     const bool drawn = !first.weight && comparison.prediction.exact_at_width_for(first.statistic, first.signal) &&
                        comparison.prediction.draws_per_sequence > 1;
     const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
-      Test test = contrast(std::get<std::string>(entry.first) + name, *comparison.per_seed, members, weights);
+      Test test = contrast(std::get<std::string>(entry.first) + name, per_seed, members, weights);
       if (drawn) from_draws(comparison.prediction, members, weights, test);
       test.limit = in_limits * limit_of(limits, test.statistic);
       all.push_back(test);
@@ -145,7 +147,7 @@ std::vector<StackVerdict> verdicts_of(const std::vector<Comparison>& comparisons
   judge(all, options.familywise_error);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     const std::string& refusal = comparisons[i].prediction.gradient_refusal;
-    const bool measured = comparisons[i].measured.find(Statistic::grad_sq, Signal::x_out) != nullptr;
+    const bool measured = comparisons[i].measured.profile.find(Statistic::grad_sq, Signal::x_out) != nullptr;
     if (stacks[i].verdict == Verdict::inconclusive && measured && !refusal.empty()) {
       stacks[i].reason = "gradients are not predicted: " + refusal;
     }

@@ -16,6 +16,7 @@
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "sim/backends.h"
+#include "sim/base/mapped.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -163,28 +164,16 @@ void measure_stacks(const config::Config& config, std::vector<StackResult>& stac
     const SeedAverage average = measure_stack(
         *backend, stack.spec, run_of(config, stack.spec), config.run.seeds, label_of(stack.spec), progress,
         [&](const Reading& reading) { per_seed.push_back(judge::compared_part(reading.profile)); });
-    stack.measurement = Measurement{.profile = average.profile(),
-                                    .top = average.top(),
-                                    .seeds = average.seeds(),
-                                    .diverged_seeds = average.diverged_seeds(),
-                                    .diverged_at = average.diverged_at(),
-                                    .per_seed = std::move(per_seed)};
+    stack.measurement = {average.profile(),     average.seeds(), average.diverged_seeds(),
+                         average.diverged_at(), average.top(),   std::move(per_seed)};
   }
 }
 
 std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<StackResult>& stacks) {
-  std::vector<judge::Comparison> comparisons;
-  for (const StackResult& stack : stacks) {
-    const Measurement& measured = stack.measurement.value();
-    comparisons.push_back({.spec = stack.spec,
-                           .measured = measured.profile,
-                           .seeds = measured.seeds,
-                           .diverged_seeds = measured.diverged_seeds,
-                           .dtype = config.run.dtype,
-                           .prediction = stack.prediction,
-                           .per_seed = &measured.per_seed});
-  }
-  return judge::verdicts_of(comparisons, config.agreement);
+  const auto comparison = [&](const StackResult& stack) {
+    return judge::Comparison{stack.spec, stack.measurement.value(), config.run.dtype, stack.prediction};
+  };
+  return judge::verdicts_of(mapped(stacks, comparison), config.agreement);
 }
 
 std::vector<StackResult> confront(const config::Config& config, const std::string& what, Progress& progress,

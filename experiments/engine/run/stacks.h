@@ -17,20 +17,11 @@
 
 namespace periscope::stacks {
 
-struct Measurement {
-  Profile profile;
-  TopMagnitudes top;
-  int seeds = 0;
-  int diverged_seeds = 0;
-  int diverged_at = -1;                ///< earliest sublayer, or −1
-  std::vector<Profile> per_seed = {};  ///< judge::compared_part of every seed
-};
-
 /// A stack, its prediction and, unless only theory was asked for, its measurement and verdict.
 struct StackResult {
   StackSpec spec;
   theory::Prediction prediction;
-  std::optional<Measurement> measurement;
+  std::optional<judge::Measurement> measurement;
   judge::StackVerdict judged;
 };
 

@@ -160,15 +160,15 @@ dataset::Table<Prediction> theory_table() {
   return table;
 }
 
-dataset::Table<stacks::Measurement> measurement_table() {
-  dataset::Table<stacks::Measurement> table;
+dataset::Table<judge::Measurement> measurement_table() {
+  dataset::Table<judge::Measurement> table;
   table
       .family({angular_distance("measured", "mean over seeds")},
-              [](const stacks::Measurement& m, const Row& row) {
+              [](const judge::Measurement& m, const Row& row) {
                 dataset::put_square(row, "angular_distance_measured", m.profile.angular_distance);
               })
       .column({"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite"},
-              &stacks::Measurement::diverged_seeds);
+              &judge::Measurement::diverged_seeds);
   return table;
 }
 
