@@ -23,27 +23,27 @@ void check_matrix(const Matrix& actual, const Matrix& expected) {
 
 TEST_CASE("T2: RMSNorm turns a kernel into gamma^2 times its correlations") {
   const TokenKernel x{two_by_two(4.0, 9.0, 3.0), two_by_two(0.4, 0.9, 0.3)};
-  const TokenKernel y = normalised(x, {NormKind::rms, 0.0}, 2.0);
+  const TokenKernel y = dividing_law.kernel(x, {NormKind::rms, 0.0}, 2.0);
   check_matrix(y.product, two_by_two(4.0, 4.0, 4.0 * 0.5));
   check_matrix(y.mean, two_by_two(0.4, 0.4, 0.2));
 }
 
 TEST_CASE("T2: eps adds to the second moment") {
   const TokenKernel x{two_by_two(4.0, 9.0, 3.0), Matrix::Zero(2, 2)};
-  check_matrix(normalised(x, {NormKind::rms, 12.0}, 1.0).product,
+  check_matrix(dividing_law.kernel(x, {NormKind::rms, 12.0}, 1.0).product,
                two_by_two(4.0 / 16, 9.0 / 21, 3.0 / std::sqrt(16.0 * 21)));
 }
 
 TEST_CASE("T2: LayerNorm removes the mean's kernel first") {
   const TokenKernel x{two_by_two(5.0, 10.0, 3.5), two_by_two(1.0, 1.0, 0.5)};
-  const TokenKernel y = normalised(x, {NormKind::layer, 0.0}, 3.0);
+  const TokenKernel y = dividing_law.kernel(x, {NormKind::layer, 0.0}, 3.0);
   check_matrix(y.product, two_by_two(9.0, 9.0, 9.0 * 3.0 / 6.0));
   check_matrix(y.mean, Matrix::Zero(2, 2));
 }
 
 TEST_CASE("T2: a token that is zero stays zero without eps") {
   const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
-  check_matrix(normalised(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
+  check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
 }
 
 TEST_CASE("T6: a fresh branch adds its kernel, scales squared") {

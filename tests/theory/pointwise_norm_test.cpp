@@ -71,7 +71,7 @@ TEST_CASE("T2: the kernel behind DyT and Derf is E phi(u)phi(v), by quadrature, 
       const double alpha = 0.5;  // the kernel in front is that of u over alpha squared
       TokenKernel x = kernel_of(p);
       x.product /= alpha * alpha;
-      const TokenKernel y = normalised(x, with_alpha(kind, alpha), 3.0);
+      const TokenKernel y = law_of(kind).kernel(x, with_alpha(kind, alpha), 3.0);
       CHECK(y.product(0, 1) == Approx(9.0 * expectation(f, f, p.a, p.b, p.rho)).epsilon(tolerance));
       CHECK(y.product(0, 0) == Approx(9.0 * expectation(f, f, p.a, p.a, 1.0)).epsilon(tolerance));
       CHECK(y.product(1, 0) == y.product(0, 1));
@@ -94,12 +94,13 @@ TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), entry by entry, and th
       Matrix g(2, 2);
       g << 5.0, -2.0, -2.0, 7.0;
       const NormUse norm = with_alpha(kind, alpha);
-      const NormTrace trace = norm_trace(x, norm);
-      const Matrix before = gradient_before(g, trace, norm, 3.0);
+      const NormTrace trace = law_of(kind).trace(x, norm);
+      const Matrix before = law_of(kind).gradient(g, trace, norm, 3.0);
       CHECK(before(0, 1) == Approx(-2.0 * 36.0 * expectation(df, df, p.a, p.b, p.rho)).epsilon(tolerance));
       CHECK(before(1, 1) == Approx(7.0 * 36.0 * expectation(df, df, p.b, p.b, 1.0)).epsilon(tolerance));
       const auto one = [](double) { return 1.0; };
-      CHECK(norm_slope(trace, norm, 3.0)[0] == Approx(6.0 * expectation(df, one, p.a, 1.0, 0.0)).epsilon(tolerance));
+      CHECK(law_of(kind).slope(trace, norm, 3.0)[0] ==
+            Approx(6.0 * expectation(df, one, p.a, 1.0, 0.0)).epsilon(tolerance));
     }
   }
 }
@@ -107,18 +108,19 @@ TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), entry by entry, and th
 TEST_CASE("a scale alone multiplies kernels and gradients by gamma squared") {
   const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
   const NormUse norm = with_alpha(NormKind::none, 1.0);
-  CHECK(normalised(x, norm, 3.0).product.isApprox(9.0 * x.product, 1e-14));
-  CHECK(gradient_before(x.product, norm_trace(x, norm), norm, 3.0).isApprox(9.0 * x.product, 1e-14));
+  CHECK(scale_law.kernel(x, norm, 3.0).product.isApprox(9.0 * x.product, 1e-14));
+  CHECK(scale_law.gradient(x.product, scale_law.trace(x, norm), norm, 3.0).isApprox(9.0 * x.product, 1e-14));
 }
 
 TEST_CASE("the L2 norm is RMSNorm of gain gamma/sqrt(D) and eps/D, forward, back and on coordinates") {
   const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
   const NormUse l2{.kind = NormKind::l2, .eps = 6.4, .width = 64};
   const NormUse rms{.kind = NormKind::rms, .eps = 0.1, .width = 64};
-  CHECK(normalised(x, l2, 8.0).product.isApprox(normalised(x, rms, 1.0).product, 1e-14));
-  CHECK(normalised(x, l2, 8.0).product(0, 0) == Approx(2.0 / 2.1));
-  CHECK(gradient_before(x.product, norm_trace(x, l2), l2, 8.0)
-            .isApprox(gradient_before(x.product, norm_trace(x, rms), rms, 1.0), 1e-14));
+  const NormLaw& law = law_of(NormKind::l2);
+  CHECK(law.kernel(x, l2, 8.0).product.isApprox(law.kernel(x, rms, 1.0).product, 1e-14));
+  CHECK(law.kernel(x, l2, 8.0).product(0, 0) == Approx(2.0 / 2.1));
+  CHECK(law.gradient(x.product, law.trace(x, l2), l2, 8.0)
+            .isApprox(law.gradient(x.product, law.trace(x, rms), rms, 1.0), 1e-14));
   Matrix a = Matrix::Random(3, 4);
   Matrix b = a;
   normalise(a, l2, 8.0);
@@ -128,13 +130,13 @@ TEST_CASE("the L2 norm is RMSNorm of gain gamma/sqrt(D) and eps/D, forward, back
 
 TEST_CASE("the elasticity of a second moment: 1 where tanh and erf are straight, 0 where they are flat") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
-    const NormUse norm = with_alpha(kind, 1.0);
-    CHECK(norm_elasticity(1e-6, norm) == Approx(1.0).epsilon(1e-4));
-    CHECK(norm_elasticity(1e6, norm) < 1e-2);
-    CHECK(norm_elasticity(1.0, norm) < norm_elasticity(0.25, norm));
+    const auto elasticity = [&](double moment) { return law_of(kind).elasticity(moment, with_alpha(kind, 1.0)); };
+    CHECK(elasticity(1e-6) == Approx(1.0).epsilon(1e-4));
+    CHECK(elasticity(1e6) < 1e-2);
+    CHECK(elasticity(1.0) < elasticity(0.25));
   }
-  CHECK(norm_elasticity(1.0, {.kind = NormKind::rms}) == 0.0);
-  CHECK(norm_elasticity(1.0, with_alpha(NormKind::none, 1.0)) == Approx(1.0));
+  CHECK(dividing_law.elasticity(1.0, {.kind = NormKind::rms}) == 0.0);
+  CHECK(scale_law.elasticity(1.0, with_alpha(NormKind::none, 1.0)) == Approx(1.0));
 }
 
 StackSpec small_stack(std::string_view placement, NormKind kind) {

@@ -21,7 +21,8 @@ MovedNorm::Passed MovedNorm::pass(MovedParts& x, const Vector& correction, const
     }
     const Vector square = x.total().rowwise().squaredNorm().cast<double>() / norm_.width + correction;
     const Matrix product = square.asDiagonal();
-    slope = norm_slope(norm_trace({product, Matrix::Zero(product.rows(), product.cols())}, norm_), norm_, gain_);
+    const NormLaw& law = law_of(norm_.kind);
+    slope = law.slope(law.trace({product, Matrix::Zero(product.rows(), product.cols())}, norm_), norm_, gain_);
   }
   x.scale(slope);
   Sampled response = slope.cast<float>() * times(now).cast<float>().transpose();

@@ -92,8 +92,9 @@ Matrix ChannelKernel::second_moments() const {
 }
 
 ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain) {
-  if (x.is_uniform() && gain.is_uniform()) return {normalised(x.total, norm, gain.all), {}};
-  const Vector scale = norm_slope(norm_trace(x.total, norm), norm, 1.0);
+  const NormLaw& law = law_of(norm.kind);
+  if (x.is_uniform() && gain.is_uniform()) return {law.kernel(x.total, norm, gain.all), {}};
+  const Vector scale = law.slope(law.trace(x.total, norm), norm, 1.0);
   std::vector<ChannelTerm> terms = terms_of(x);
   for (ChannelTerm& term : terms) {
     term = gain.is_uniform() ? normalised_term(std::move(term), norm.kind, gain.all, scale)

@@ -23,24 +23,6 @@ NormUse norm_use(const ModelSpec& m) {
 
 const NormLaw& law_of(NormKind kind) { return *law_of_kind[static_cast<std::size_t>(kind)].law; }
 
-TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma) {
-  return law_of(norm.kind).kernel(x, norm, gamma);
-}
-
-NormTrace norm_trace(const TokenKernel& x, const NormUse& norm) { return law_of(norm.kind).trace(x, norm); }
-
-Vector norm_slope(const NormTrace& trace, const NormUse& norm, double gamma) {
-  return law_of(norm.kind).slope(trace, norm, gamma);
-}
-
-Matrix gradient_before(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
-  return law_of(norm.kind).gradient(g, trace, norm, gamma);
-}
-
-double norm_elasticity(double second_moment, const NormUse& norm) {
-  return law_of(norm.kind).elasticity(second_moment, norm);
-}
-
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma) {
   const auto map = law_of(norm.kind).coordinates;
   if (map == nullptr) throw std::logic_error("this norm has no map on coordinates");

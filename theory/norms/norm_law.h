@@ -24,13 +24,22 @@ struct NormTrace {
   Matrix input = {};  ///< of a pointwise norm: the covariance of αx [T, T]
 };
 
-/// A row: the functions below, for one kind.
+/// A row: what theory knows of one kind.
 struct NormLaw {
+  /// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are
+  /// normal.
   TokenKernel (*kernel)(const TokenKernel& x, const NormUse& norm, double gamma);
+  /// Returns what `slope` and `gradient` need of a norm whose input has this kernel.
   NormTrace (*trace)(const TokenKernel& x, const NormUse& norm);
+  /// E ∂y_i/∂x_i of every token [T], but for what falls with 1/D: gamma over the divisor, 0 for a token that is 0; of a
+  /// pointwise norm gamma·alpha·E φ'(αx).
   Vector (*slope)(const NormTrace& trace, const NormUse& norm, double gamma);
+  /// T8: the gradient kernel at the norm's input, given the kernel at its output, gamma² G_tt'/√(r_t r_t'); of a
+  /// pointwise norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
   Matrix (*gradient)(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
-  void (*coordinates)(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);  ///< null: there is no such map
+  /// The norm of T1 on coordinates (T25), eps included: a row that is 0 stays 0. Null: there is no such map.
+  void (*coordinates)(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
+  /// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise ones.
   double (*elasticity)(double second_moment, const NormUse& norm);
 };
 [[nodiscard]] const NormLaw& law_of(NormKind kind);
@@ -48,23 +57,6 @@ extern const NormLaw dyt_law;
 extern const NormLaw derf_law;
 extern const NormLaw scale_law;  ///< φ(u) = u
 
-/// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are normal.
-TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma);
-
-/// Returns what `gradient_before` needs of a norm whose input has this kernel.
-NormTrace norm_trace(const TokenKernel& x, const NormUse& norm);
-
-/// E ∂y_i/∂x_i of every token [T], but for what falls with 1/D: gamma over the divisor, 0 for a token that is 0; of a
-/// pointwise norm gamma·α·E φ'(αx).
-Vector norm_slope(const NormTrace& trace, const NormUse& norm, double gamma);
-
-/// T8: the gradient kernel at the norm's input, given the kernel at its output, gamma² G_tt'/√(r_t r_t'); of a
-/// pointwise norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
-Matrix gradient_before(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
-
-/// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise ones.
-double norm_elasticity(double second_moment, const NormUse& norm);
-
 /// Why the norms of a stack have no map on coordinates (T25), or "".
 std::string coordinates_refusal(const ModelSpec& model);
 /// Why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, and their own
@@ -75,8 +67,7 @@ std::string final_norm_refusal(const ModelSpec& model);
 /// Removes kurtosis and maximum of outputs of pointwise norms from a profile: they were computed for normal entries.
 void leave_out_tails(const ModelSpec& model, Profile& profile);
 
-/// The norm of T1 on coordinates (T25), eps included: a row that is 0 stays 0. Throws std::logic_error where
-/// coordinates_refusal has a reason.
+/// NormLaw::coordinates. Throws std::logic_error where coordinates_refusal has a reason.
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
 
 }  // namespace periscope::theory

@@ -105,10 +105,12 @@ class Backward {
 
   /// T8.
   [[nodiscard]] Matrix through_norm(const Matrix& g, const NormTrace& trace) const {
-    return gradient_before(g, trace, norm_, spec_.model.gamma);
+    return law_of(norm_.kind).gradient(g, trace, norm_, spec_.model.gamma);
   }
   /// One side of the same, for the kernel of two different gradients.
-  [[nodiscard]] Vector slope(const NormTrace& trace) const { return norm_slope(trace, norm_, spec_.model.gamma); }
+  [[nodiscard]] Vector slope(const NormTrace& trace) const {
+    return law_of(norm_.kind).slope(trace, norm_, spec_.model.gamma);
+  }
 
   /// T9 and the attention weights' T11, with norms and gates inside, in the order of the backward pass: the inner norm
   /// as T8, the gates, which multiply the gradient of the heads' outputs and lead to A_out by a path of their own, the

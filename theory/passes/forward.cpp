@@ -121,12 +121,13 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     throw std::logic_error("the backward pass has no gains of single channels");
   }
   const NormUse norms = norm_use(m);
+  const NormLaw& law = law_of(m.norm);
   const auto norm = [&](const ChannelKernel& x, int sublayer, Weight weight) {
     return with_bias(normalised(x, norms, norm_gain(spec, sublayer, weight)),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
-  const auto traced = [&](const ChannelKernel& x) { return norm_trace(x.total, norms); };
-  const auto slope = [&](const ChannelKernel& x) { return norm_slope(traced(x), norms, m.gamma); };
+  const auto traced = [&](const ChannelKernel& x) { return law.trace(x.total, norms); };
+  const auto slope = [&](const ChannelKernel& x) { return law.slope(traced(x), norms, m.gamma); };
   if (chain.grid != nullptr && (trace != nullptr || !chain.ids.empty() || chain.sequences.count > 1)) {
     throw std::logic_error("a grid stands for the tokens of one Gaussian input, forward");
   }
@@ -253,7 +254,7 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       const std::size_t stream_read = static_cast<std::size_t>(branch.read_stream().value_or(0));
       const bool sized = s > 0 && !is_pointwise(m.norm) && m.step(s - 1).norm_c[stream_read];
       const bool bounded = divides || sized || m.inner_norm_at(branch.sublayer);
-      const double passed = behind_a ? norm_elasticity(q_in[i], norm_use(m)) : 1.0;
+      const double passed = behind_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
       elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
       const ChannelLoss loss = channel_loss(spec, branch.sublayer);
       // One gate for all features of a head varies as the outputs of heads of 4 features do: E σ⁴/(E σ²)² − 1 comes to
