@@ -85,36 +85,11 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
 }
 
 template <class T>
-void activate(Activation kind, const T* x, T* y, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T> out(y + first, count);
-    activate_chunk<T>(kind, ConstRow<T>(x + first, count), out);
-  });
-}
-
-template <class T>
 void gated(Activation kind, const T* gate, const T* up, T* y, Index size) {
   for_chunks(size, [&](Index first, Index count) {
     Row<T> out(y + first, count);
     activate_chunk<T>(kind, ConstRow<T>(gate + first, count), out);
     out *= ConstRow<T>(up + first, count);
-  });
-}
-
-template <class T>
-void soft_cap(double cap, const T* x, T* y, Index size) {
-  const T c = static_cast<T>(cap);
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(y + first, count) = c * (ConstRow<T>(x + first, count) / c).tanh();
-  });
-}
-
-template <class T>
-void soft_cap_backward(double cap, const T* x, const T* dy, T* dx, Index size) {
-  const T c = static_cast<T>(cap);
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(dx + first, count) =
-        ConstRow<T>(dy + first, count) * (T(1) - (ConstRow<T>(x + first, count) / c).tanh().square());
   });
 }
 
@@ -160,7 +135,10 @@ void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T*
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::Activate& o) const {
-  with_type_of(o.x, [&]<class T>(T) { cpu::activate(o.kind, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    cpu::Row<T> y = cpu::chunk_of<T>(o.y, first, count);
+    cpu::activate_chunk<T>(o.kind, cpu::chunk_of<T>(o.x, first, count), y);
+  });
 }
 
 void CpuBackend::run(const op::ActivateBackward& o) const {
@@ -183,12 +161,17 @@ void CpuBackend::run(const op::GatedBackward& o) const {
 }
 
 void CpuBackend::run(const op::SoftCap& o) const {
-  with_type_of(o.x, [&]<class T>(T) { cpu::soft_cap(o.cap, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    const T c = static_cast<T>(o.cap);
+    cpu::chunk_of<T>(o.y, first, count) = c * (cpu::chunk_of<T>(o.x, first, count) / c).tanh();
+  });
 }
 
 void CpuBackend::run(const op::SoftCapBackward& o) const {
-  with_type_of(o.x, [&]<class T>(T) {
-    cpu::soft_cap_backward(o.cap, elements<T>(o.x), elements<T>(o.dy), elements<T>(o.dx), o.x.size());
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    const T c = static_cast<T>(o.cap);
+    cpu::chunk_of<T>(o.dx, first, count) =
+        cpu::chunk_of<T>(o.dy, first, count) * (T(1) - (cpu::chunk_of<T>(o.x, first, count) / c).tanh().square());
   });
 }
 

@@ -4,129 +4,73 @@
 #include "sim/cpu/ops.h"
 
 namespace periscope {
-namespace cpu {
-namespace {
-
-template <class T>
-void linear(const T* x, const T* w, T* y, Index rows, Index in, Index out) {
-  gemm<T>(rows, out, in, {x, in}, MatrixView<T>{w, in}.transposed(), y, out);
-}
-
-template <class T>
-void linear_backward_input(const T* dy, const T* w, T* dx, Index rows, Index in, Index out) {
-  gemm<T>(rows, in, out, {dy, out}, MatrixView<T>{w, in}, dx, in);
-}
-
-template <class T>
-void linear_backward_weight(const T* dy, const T* x, T* dw, Index rows, Index in, Index out) {
-  gemm<T>(out, in, rows, MatrixView<T>{dy, out}.transposed(), MatrixView<T>{x, in}, dw, in);
-}
-
-template <class T>
-void axpby(double a, const T* x, double b, const T* y, T* z, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(z + first, count) =
-        static_cast<T>(a) * ConstRow<T>(x + first, count) + static_cast<T>(b) * ConstRow<T>(y + first, count);
-  });
-}
-
-template <class T>
-void scale(double a, const T* x, T* y, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(y + first, count) = static_cast<T>(a) * ConstRow<T>(x + first, count);
-  });
-}
-
-template <class T>
-void multiply(const T* x, const T* y, T* z, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T>(z + first, count) = ConstRow<T>(x + first, count) * ConstRow<T>(y + first, count);
-  });
-}
-
-template <class T>
-void add_row(const T* x, const T* row, T* y, Index rows, Index cols) {
-#pragma omp parallel for schedule(static) if (rows * cols > worth_threads)
-  for (Index i = 0; i < rows; ++i) {
-    Row<T>(y + i * cols, cols) = ConstRow<T>(x + i * cols, cols) + ConstRow<T>(row, cols);
-  }
-}
-
-template <class T>
-void column_sums(const T* x, T* sums, Index rows, Index cols) {
-  constexpr Index columns = 64;
-  const auto sum = [&](Index first, Index count) {
-    Eigen::ArrayXd total = Eigen::ArrayXd::Zero(count);
-    for (Index i = 0; i < rows; ++i) {
-      total += ConstRow<T>(x + i * cols + first, count).template cast<double>().transpose();
-    }
-    Row<T>(sums + first, count) = total.transpose().template cast<T>();
-  };
-  for_chunks(cols, sum, columns);
-}
-
-template <class T>
-void scatter_add(const T* dy, std::span<const int> ids, T* sums, Index rows, Index cols) {
-  constexpr Index columns = 64;
-  const auto add_rows = [&](Index first, Index count) {
-    for (Index row = 0; row < rows; ++row) Row<T>(sums + row * cols + first, count).setZero();
-    const T* from = dy + first;
-    for (const int id : ids) {
-      Row<T>(sums + id * cols + first, count) += ConstRow<T>(from, count);
-      from += cols;
-    }
-  };
-  for_chunks(cols, add_rows, columns);
-}
-
-}  // namespace
-}  // namespace cpu
-
+using cpu::chunk_of;
 using cpu::with_type_of;
+
+/// Columns that a thread sums at a time.
+constexpr Tensor::Index columns_at_once = 64;
 
 void CpuBackend::run(const op::Linear& o) const {
   with_type_of(o.x, [&]<class T>(T) {
-    cpu::linear(elements<T>(o.x), elements<T>(o.w), elements<T>(o.y), o.x.rows(), o.x.cols(), o.w.rows());
+    cpu::gemm<T>(o.x.rows(), o.w.rows(), o.x.cols(), cpu::view_of<T>(o.x), cpu::view_of<T>(o.w).transposed(),
+                 elements<T>(o.y), o.w.rows());
   });
 }
 
 void CpuBackend::run(const op::LinearBackwardInput& o) const {
   with_type_of(o.dy, [&]<class T>(T) {
-    cpu::linear_backward_input(elements<T>(o.dy), elements<T>(o.w), elements<T>(o.dx), o.dy.rows(), o.w.cols(),
-                               o.w.rows());
+    cpu::gemm<T>(o.dy.rows(), o.w.cols(), o.w.rows(), cpu::view_of<T>(o.dy), cpu::view_of<T>(o.w), elements<T>(o.dx),
+                 o.w.cols());
   });
 }
 
 void CpuBackend::run(const op::LinearBackwardWeight& o) const {
   with_type_of(o.x, [&]<class T>(T) {
-    cpu::linear_backward_weight(elements<T>(o.dy), elements<T>(o.x), elements<T>(o.dw), o.x.rows(), o.x.cols(),
-                                o.dy.cols());
+    cpu::gemm<T>(o.dy.cols(), o.x.cols(), o.x.rows(), cpu::view_of<T>(o.dy).transposed(), cpu::view_of<T>(o.x),
+                 elements<T>(o.dw), o.x.cols());
   });
 }
 
 void CpuBackend::run(const op::Axpby& o) const {
-  with_type_of(
-      o.x, [&]<class T>(T) { cpu::axpby(o.a, elements<T>(o.x), o.b, elements<T>(o.y), elements<T>(o.z), o.x.size()); });
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    chunk_of<T>(o.z, first, count) =
+        static_cast<T>(o.a) * chunk_of<T>(o.x, first, count) + static_cast<T>(o.b) * chunk_of<T>(o.y, first, count);
+  });
 }
 
 void CpuBackend::run(const op::Scale& o) const {
-  with_type_of(o.x, [&]<class T>(T) { cpu::scale(o.a, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    chunk_of<T>(o.y, first, count) = static_cast<T>(o.a) * chunk_of<T>(o.x, first, count);
+  });
 }
 
 void CpuBackend::run(const op::Multiply& o) const {
-  with_type_of(o.x,
-               [&]<class T>(T) { cpu::multiply(elements<T>(o.x), elements<T>(o.y), elements<T>(o.z), o.x.size()); });
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    chunk_of<T>(o.z, first, count) = chunk_of<T>(o.x, first, count) * chunk_of<T>(o.y, first, count);
+  });
 }
 
 void CpuBackend::run(const op::AddRow& o) const {
+  const Index cols = o.x.cols();
   with_type_of(o.x, [&]<class T>(T) {
-    cpu::add_row(elements<T>(o.x), elements<T>(o.row), elements<T>(o.y), o.x.rows(), o.x.cols());
+#pragma omp parallel for schedule(static) if (o.x.size() > cpu::worth_threads)
+    for (Index i = 0; i < o.x.size(); i += cols) {
+      chunk_of<T>(o.y, i, cols) = chunk_of<T>(o.x, i, cols) + chunk_of<T>(o.row, 0, cols);
+    }
   });
 }
 
 void CpuBackend::run(const op::ColumnSums& o) const {
-  with_type_of(o.x,
-               [&]<class T>(T) { cpu::column_sums(elements<T>(o.x), elements<T>(o.sums), o.x.rows(), o.x.cols()); });
+  with_type_of(o.x, [&]<class T>(T) {
+    const auto sum = [&](Index first, Index count) {
+      Eigen::ArrayXd total = Eigen::ArrayXd::Zero(count);
+      for (Index i = 0; i < o.x.size(); i += o.x.cols()) {
+        total += chunk_of<T>(o.x, i + first, count).template cast<double>().transpose();
+      }
+      chunk_of<T>(o.sums, first, count) = total.transpose().template cast<T>();
+    };
+    cpu::for_chunks(o.x.cols(), sum, columns_at_once);
+  });
 }
 
 void CpuBackend::run(const op::Gather& o) const {
@@ -144,8 +88,17 @@ void CpuBackend::run(const op::ReplaceRows& o) const {
 }
 
 void CpuBackend::run(const op::ScatterAdd& o) const {
+  const Index cols = o.dy.cols();
   with_type_of(o.dy, [&]<class T>(T) {
-    cpu::scatter_add(elements<T>(o.dy), o.ids, elements<T>(o.sums), o.sums.rows(), o.dy.cols());
+    const auto add_rows = [&](Index first, Index count) {
+      for (Index i = 0; i < o.sums.size(); i += cols) chunk_of<T>(o.sums, i + first, count).setZero();
+      Index from = first;
+      for (const int id : o.ids) {
+        chunk_of<T>(o.sums, id * cols + first, count) += chunk_of<T>(o.dy, from, count);
+        from += cols;
+      }
+    };
+    cpu::for_chunks(cols, add_rows, columns_at_once);
   });
 }
 

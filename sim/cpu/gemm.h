@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "sim/core/tensor.h"
+#include "sim/core/storage.h"
 
 /// Matrix products of f32 and f64. The order in which an entry is summed follows from its number of terms alone:
 /// results do not depend on the number of threads, nor a row on the number of other rows.
@@ -21,6 +21,11 @@ struct MatrixView {
   /// The matrix that begins with entry (i, j).
   [[nodiscard]] MatrixView from(Index i, Index j) const { return {data + i * row + j * col, row, col}; }
 };
+
+template <class T>
+MatrixView<T> view_of(const Tensor& x) {
+  return {elements<T>(x), x.cols()};
+}
 
 inline constexpr Index widest_block = 256;  ///< columns: a block of so many, 256 deep, stays in a core's cache
 

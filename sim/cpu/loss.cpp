@@ -8,68 +8,56 @@
 #include "sim/cpu/ops.h"
 
 namespace periscope {
-namespace cpu {
-namespace {
+using cpu::ConstRow;
+using cpu::with_type_of;
 
 // Computed in double for every element type: the gradient of a confident token is p − 1 for a probability p near one,
 // of which float would keep few digits.
-template <class T>
-double cross_entropy(const T* logits, std::span<const int> labels, T* dlogits, Index classes) {
-  const auto rows = static_cast<Index>(labels.size());
-  const auto labelled = static_cast<double>(rows - std::ranges::count(labels, no_label));
-  std::vector<double> losses(labels.size());
-  FirstException failure;
-#pragma omp parallel for schedule(static)
-  for (Index t = 0; t < rows; ++t) {
-    failure.run([&] {
-      const auto place = static_cast<std::size_t>(t);
-      Row<T> out(dlogits + t * classes, classes);
-      if (labels[place] == no_label) {
-        out.setZero();
-        return;
-      }
-      const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
-      const double largest = row.maxCoeff();
-      Eigen::ArrayXd p = (row - largest).exp().transpose();
-      const double total = p.sum();
-      losses[place] = std::log(total) - (row(labels[place]) - largest);
-      p /= total;
-      p(labels[place]) -= 1.0;
-      out = (p / labelled).transpose().template cast<T>();
-    });
-  }
-  failure.rethrow();
-  return labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
-}
-
-template <class T>
-void token_losses(const T* logits, std::span<const int> labels, double* losses, Index classes) {
-  const auto rows = static_cast<Index>(labels.size());
-#pragma omp parallel for schedule(static)
-  for (Index t = 0; t < rows; ++t) {
-    const auto place = static_cast<std::size_t>(t);
-    losses[t] = std::numeric_limits<double>::quiet_NaN();
-    if (labels[place] == no_label) continue;
-    const auto row = ConstRow<T>(logits + t * classes, classes).template cast<double>();
-    const double largest = row.maxCoeff();
-    losses[t] = std::log((row - largest).exp().sum()) - (row(labels[place]) - largest);
-  }
-}
-
-}  // namespace
-}  // namespace cpu
-
-using cpu::with_type_of;
-
 void CpuBackend::run(const op::CrossEntropy& o) const {
+  const Index classes = o.logits.cols();
+  const auto labelled = static_cast<double>(o.logits.rows() - std::ranges::count(o.labels, no_label));
+  std::vector<double> losses(o.labels.size());
+  FirstException failure;
   with_type_of(o.logits, [&]<class T>(T) {
-    o.out.loss = cpu::cross_entropy(elements<T>(o.logits), o.labels, elements<T>(o.out.dlogits), o.logits.cols());
+#pragma omp parallel for schedule(static)
+    for (Index t = 0; t < o.logits.rows(); ++t) {
+      failure.run([&] {
+        const auto place = static_cast<std::size_t>(t);
+        cpu::Row<T> out = cpu::chunk_of<T>(o.out.dlogits, t * classes, classes);
+        if (o.labels[place] == no_label) {
+          out.setZero();
+          return;
+        }
+        const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
+        const auto row = logits.template cast<double>();
+        const double largest = row.maxCoeff();
+        Eigen::ArrayXd p = (row - largest).exp().transpose();
+        const double total = p.sum();
+        losses[place] = std::log(total) - (row(o.labels[place]) - largest);
+        p /= total;
+        p(o.labels[place]) -= 1.0;
+        out = (p / labelled).transpose().template cast<T>();
+      });
+    }
   });
+  failure.rethrow();
+  o.out.loss = labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
 }
 
 void CpuBackend::run(const op::TokenLosses& o) const {
+  const Index classes = o.logits.cols();
+  double* const losses = elements<double>(o.losses);
   with_type_of(o.logits, [&]<class T>(T) {
-    cpu::token_losses(elements<T>(o.logits), o.labels, elements<double>(o.losses), o.logits.cols());
+#pragma omp parallel for schedule(static)
+    for (Index t = 0; t < o.logits.rows(); ++t) {
+      const int label = o.labels[static_cast<std::size_t>(t)];
+      losses[t] = std::numeric_limits<double>::quiet_NaN();
+      if (label == no_label) continue;
+      const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
+      const auto row = logits.template cast<double>();
+      const double largest = row.maxCoeff();
+      losses[t] = std::log((row - largest).exp().sum()) - (row(label) - largest);
+    }
   });
 }
 

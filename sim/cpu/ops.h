@@ -9,8 +9,7 @@
 
 namespace periscope {
 
-/// The ops with Eigen and OpenMP, in files by kind: templates over the element type above, then the functions that
-/// call them with the tensors' type.
+/// The ops with Eigen and OpenMP, in files by kind.
 class CpuBackend final : public ComposedBackend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
@@ -88,6 +87,23 @@ template <class Body>
 void with_type_of(const Tensor& x, const Body& body) {
   if (x.dtype() == DType::f64) return body(double{});
   body(float{});
+}
+
+/// Elements first … first + count − 1 of x.
+template <class T>
+ConstRow<T> chunk_of(const Tensor& x, Index first, Index count) {
+  return {elements<T>(x) + first, count};
+}
+template <class T>
+Row<T> chunk_of(Tensor& x, Index first, Index count) {
+  return {elements<T>(x) + first, count};
+}
+
+/// Calls body(T{}, first, count) for chunks of x's elements, which have type T.
+template <class Body>
+void for_parts(const Tensor& x, const Body& body) {
+  with_type_of(x,
+               [&]<class T>(T) { for_chunks(x.size(), [&](Index first, Index count) { body(T{}, first, count); }); });
 }
 
 }  // namespace cpu
