@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <cstring>
 #include <set>
 #include <span>
 #include <utility>
@@ -199,10 +199,7 @@ void Checkpoint::check_copy(const std::string& copy, const std::string& original
     const std::size_t size = std::min(piece, count - first);
     files_.read(copy, first, std::span(a).first(size));
     files_.read(original, first, std::span(b).first(size));
-    const auto same = [](double x, double y) {
-      return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
-    };
-    if (!std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin(), same)) throw differ("value");
+    if (std::memcmp(a.data(), b.data(), size * sizeof(double)) != 0) throw differ("value");
   }
 }
 

@@ -11,36 +11,29 @@
 namespace periscope {
 namespace {
 
-/// A tensor in the layout that is stored, filled part by part.
-class StoredTensor {
- public:
-  explicit StoredTensor(const std::vector<std::int64_t>& shape)
-      : stride_(shape.back()), values_(static_cast<std::size_t>(product_of(shape))), filled_(values_.size()) {}
-
-  /// Values of a whole parameter, row-major. Returns false if a place already holds another number.
-  [[nodiscard]] bool put(const ParameterMap::Use& use, const std::vector<double>& values) {
+/// The values of a tensor in the layout that is stored, zeros for a bias that the stack does not have. `where` begins
+/// the message of the Error that is thrown if two parameters give a place different numbers.
+std::vector<double> stored_values(const std::string& where, const std::vector<ParameterMap::Use>& uses,
+                                  const ModelSpec& model, const Backend& ops, const WeightSource& weights) {
+  const std::vector<std::int64_t> shape = stored_shape(uses);
+  std::vector<double> stored(static_cast<std::size_t>(product_of(shape)));
+  std::vector<bool> filled(stored.size());
+  for (const ParameterMap::Use& use : uses) {
+    const Tensor x = parameter_of(weights, model, use.parameter);
+    const std::vector<double> values =
+        x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops.to_host(x);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto at = static_cast<std::size_t>(place_of(use, static_cast<std::int64_t>(i), stride_));
+      const auto at = static_cast<std::size_t>(place_of(use, static_cast<std::int64_t>(i), shape.back()));
       const double value = values[i] - use.part.plus;
-      if (filled_[at] && std::bit_cast<std::uint64_t>(values_[at]) != std::bit_cast<std::uint64_t>(value)) return false;
-      values_[at] = value;
-      filled_[at] = true;
+      if (filled[at] && std::bit_cast<std::uint64_t>(stored[at]) != std::bit_cast<std::uint64_t>(value)) {
+        throw Error(ExitCode::runtime_failure,
+                    fmt::format("{} is also {}, but the weights differ", where, name_of(use.parameter)));
+      }
+      stored[at] = value;
+      filled[at] = true;
     }
-    return true;
   }
-  [[nodiscard]] const std::vector<double>& values() const { return values_; }
-
- private:
-  std::int64_t stride_;
-  std::vector<double> values_;
-  std::vector<bool> filled_;
-};
-
-/// The values of a parameter, zeros for a bias that the stack does not have.
-std::vector<double> values_of(const ParameterMap::Use& use, const ModelSpec& model, const Backend& ops,
-                              const WeightSource& weights) {
-  const Tensor x = parameter_of(weights, model, use.parameter);
-  return x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops.to_host(x);
+  return stored;
 }
 
 void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backend& backend,
@@ -50,16 +43,12 @@ void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backe
   for (const auto& [tensor, uses] : tensors) entries.push_back({tensor, type, stored_shape(uses)});
   SafetensorsWriter writer(file, entries, {{"format", "pt"}});
   for (const auto& [tensor, uses] : tensors) {
-    StoredTensor stored(stored_shape(uses));
-    for (const ParameterMap::Use& use : uses) {
-      if (stored.put(use, values_of(use, layout.model, backend, weights))) continue;
-      throw Error(ExitCode::runtime_failure, fmt::format("{}: tensor \"{}\" is also {}, but the weights differ",
-                                                         file.path(), tensor, name_of(use.parameter)));
-    }
+    const std::string where = fmt::format("{}: tensor \"{}\"", file.path(), tensor);
+    const std::vector<double> stored = stored_values(where, uses, layout.model, backend, weights);
     if (type == SafetensorsType::f64) {
-      writer.put(tensor, stored.values());
+      writer.put(tensor, stored);
     } else {
-      writer.put(tensor, std::vector<float>(stored.values().begin(), stored.values().end()));
+      writer.put(tensor, std::vector<float>(stored.begin(), stored.end()));
     }
   }
   writer.close();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -13,26 +12,22 @@ namespace {
 
 using namespace std::string_view_literals;
 
-struct Format {
-  std::string_view beginning;
-  std::string_view name;
-};
-
 constexpr std::string_view lfs_pointer = "version https://git-lfs.github.com/spec/";
-constexpr std::array other_formats{
-    Format{"PK\x03\x04"sv, "a zip archive, as PyTorch writes its pickles"},
-    Format{"\x80\x02"sv, "a pickle"},
-    Format{"\x80\x03"sv, "a pickle"},
-    Format{"\x80\x04"sv, "a pickle"},
-    Format{"\x80\x05"sv, "a pickle"},
-    Format{"GGUF"sv, "a GGUF file"},
-    Format{"ggml"sv, "a GGML file"},
-    Format{"\x89HDF\r\n"sv, "an HDF5 file"},
-    Format{"\x93NUMPY"sv, "a NumPy file"},
-    Format{"\x1f\x8b"sv, "a gzip archive"},
-    Format{"<!DOCTYPE"sv, "a web page"},
-    Format{"<!doctype"sv, "a web page"},
-    Format{"<html"sv, "a web page"},
+/// Beginnings of files in other formats, and what these files are.
+constexpr std::pair<std::string_view, std::string_view> other_formats[] = {
+    {"PK\x03\x04"sv, "a zip archive, as PyTorch writes its pickles"},
+    {"\x80\x02"sv, "a pickle"},
+    {"\x80\x03"sv, "a pickle"},
+    {"\x80\x04"sv, "a pickle"},
+    {"\x80\x05"sv, "a pickle"},
+    {"GGUF"sv, "a GGUF file"},
+    {"ggml"sv, "a GGML file"},
+    {"\x89HDF\r\n"sv, "an HDF5 file"},
+    {"\x93NUMPY"sv, "a NumPy file"},
+    {"\x1f\x8b"sv, "a gzip archive"},
+    {"<!DOCTYPE"sv, "a web page"},
+    {"<!doctype"sv, "a web page"},
+    {"<html"sv, "a web page"},
 };
 
 }  // namespace
@@ -80,10 +75,9 @@ void refuse_other_formats(std::span<const std::byte> file, const std::string& pa
   if (text.starts_with(lfs_pointer)) {
     throw malformed(path, "this is a Git LFS pointer, not the file: run git lfs pull");
   }
-  for (const Format& format : other_formats) {
-    if (text.starts_with(format.beginning)) {
-      throw unsupported(path, fmt::format("this is {}; only safetensors files are read", format.name));
-    }
+  for (const auto& [beginning, name] : other_formats) {
+    if (!text.starts_with(beginning)) continue;
+    throw unsupported(path, fmt::format("this is {}; only safetensors files are read", name));
   }
 }
 

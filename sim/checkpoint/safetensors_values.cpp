@@ -20,10 +20,7 @@ struct Plain {
   static T decode(T value) { return value; }
 };
 
-struct Boolean {
-  using Stored = std::uint8_t;
-  static std::uint8_t decode(Stored value) { return value; }
-};
+struct Boolean : Plain<std::uint8_t> {};
 
 /// Throws InputError where `value` cannot become an Out.
 struct Refusal {
