@@ -53,10 +53,4 @@ struct GrowthPart {
 
 using Values = std::vector<double>;
 
-/// The steps of a run's records.
-[[nodiscard]] std::vector<int> recorded_steps(const TrainSpec& train);
-
-/// Curves of every record, averaged over the seeds that have it.
-[[nodiscard]] dataset::Table<GroupRuns> averages_table();
-
 }  // namespace periscope::reproduce
