@@ -84,24 +84,6 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   }
 }
 
-template <class T>
-void gated(Activation kind, const T* gate, const T* up, T* y, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T> out(y + first, count);
-    activate_chunk<T>(kind, ConstRow<T>(gate + first, count), out);
-    out *= ConstRow<T>(up + first, count);
-  });
-}
-
-template <class T>
-void activate_backward(Activation kind, const T* x, const T* dy, T* dx, Index size) {
-  for_chunks(size, [&](Index first, Index count) {
-    Row<T> out(dx + first, count);
-    derivative_chunk<T>(kind, ConstRow<T>(x + first, count), out);
-    out *= ConstRow<T>(dy + first, count);
-  });
-}
-
 /// One exponential for both gradients: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)). The bits are
 /// those of the two ops alone.
 template <class T>
@@ -121,57 +103,58 @@ void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* d
   });
 }
 
-template <class T>
-void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
-  if (kind == Activation::silu) return silu_gated_backward(gate, up, dy, dgate, dup, size);
-  activate_backward(kind, gate, dy, dgate, size);
-  for_chunks(size, [&](Index first, Index count) { Row<T>(dgate + first, count) *= ConstRow<T>(up + first, count); });
-  gated(kind, gate, dy, dup, size);
-}
-
 }  // namespace
 }  // namespace cpu
 
-using cpu::with_type_of;
+using cpu::chunk_of;
 
 void CpuBackend::run(const op::Activate& o) const {
   cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
-    cpu::Row<T> y = cpu::chunk_of<T>(o.y, first, count);
-    cpu::activate_chunk<T>(o.kind, cpu::chunk_of<T>(o.x, first, count), y);
+    cpu::Row<T> y = chunk_of<T>(o.y, first, count);
+    cpu::activate_chunk<T>(o.kind, chunk_of<T>(o.x, first, count), y);
   });
 }
 
 void CpuBackend::run(const op::ActivateBackward& o) const {
-  with_type_of(o.x, [&]<class T>(T) {
-    cpu::activate_backward(o.kind, elements<T>(o.x), elements<T>(o.dy), elements<T>(o.dx), o.x.size());
+  cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
+    cpu::Row<T> dx = chunk_of<T>(o.dx, first, count);
+    cpu::derivative_chunk<T>(o.kind, chunk_of<T>(o.x, first, count), dx);
+    dx *= chunk_of<T>(o.dy, first, count);
   });
 }
 
 void CpuBackend::run(const op::Gated& o) const {
-  with_type_of(o.gate, [&]<class T>(T) {
-    cpu::gated(o.kind, elements<T>(o.gate), elements<T>(o.up), elements<T>(o.y), o.gate.size());
+  cpu::for_parts(o.gate, [&]<class T>(T, Index first, Index count) {
+    cpu::Row<T> y = chunk_of<T>(o.y, first, count);
+    cpu::activate_chunk<T>(o.kind, chunk_of<T>(o.gate, first, count), y);
+    y *= chunk_of<T>(o.up, first, count);
   });
 }
 
 void CpuBackend::run(const op::GatedBackward& o) const {
-  with_type_of(o.gate, [&]<class T>(T) {
-    cpu::gated_backward(o.kind, elements<T>(o.gate), elements<T>(o.up), elements<T>(o.dy), elements<T>(o.g.dgate),
-                        elements<T>(o.g.dup), o.gate.size());
+  if (o.kind != Activation::silu) {
+    run(op::ActivateBackward{o.kind, o.gate, o.dy, o.g.dgate});
+    run(op::Multiply{o.g.dgate, o.up, o.g.dgate});
+    return run(op::Gated{o.kind, o.gate, o.dy, o.g.dup});
+  }
+  cpu::with_type_of(o.gate, [&]<class T>(T) {
+    cpu::silu_gated_backward(elements<T>(o.gate), elements<T>(o.up), elements<T>(o.dy), elements<T>(o.g.dgate),
+                             elements<T>(o.g.dup), o.gate.size());
   });
 }
 
 void CpuBackend::run(const op::SoftCap& o) const {
   cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
     const T c = static_cast<T>(o.cap);
-    cpu::chunk_of<T>(o.y, first, count) = c * (cpu::chunk_of<T>(o.x, first, count) / c).tanh();
+    chunk_of<T>(o.y, first, count) = c * (chunk_of<T>(o.x, first, count) / c).tanh();
   });
 }
 
 void CpuBackend::run(const op::SoftCapBackward& o) const {
   cpu::for_parts(o.x, [&]<class T>(T, Index first, Index count) {
     const T c = static_cast<T>(o.cap);
-    cpu::chunk_of<T>(o.dx, first, count) =
-        cpu::chunk_of<T>(o.dy, first, count) * (T(1) - (cpu::chunk_of<T>(o.x, first, count) / c).tanh().square());
+    chunk_of<T>(o.dx, first, count) =
+        chunk_of<T>(o.dy, first, count) * (T(1) - (chunk_of<T>(o.x, first, count) / c).tanh().square());
   });
 }
 
