@@ -140,11 +140,9 @@ TEST_CASE("T29, attention that is uniform: values' rows meet W_o's columns head 
   scales.stddev[bias_of(matrix_id(0, Weight::v))] = 0.4;
   spec = with(spec, scales);
   const ChannelKernel input = uneven_input(12, 1.0);
-  const theory::AttentionAverage average(theory::PatternLaw{.query_variance = 0.0,
-                                                            .key_variance = 1.0,
+  const theory::AttentionAverage average(theory::PatternLaw{.query = {.variance = 0.0, .heads = 4},
+                                                            .key = {.variance = 1.0, .heads = 2},
                                                             .head_dim = 3,
-                                                            .query_heads = 4,
-                                                            .key_heads = 2,
                                                             .qk_norm = QkNorm::none,
                                                             .norm_eps = 0.0,
                                                             .rope = false,

@@ -20,11 +20,9 @@ namespace {
 using doctest::Approx;
 using testing::Estimate;
 
-const PatternLaw plain_law{.query_variance = 1.5,
-                           .key_variance = 1.2,
+const PatternLaw plain_law{.query = {.variance = 1.5, .heads = 1},
+                           .key = {.variance = 1.2, .heads = 1},
                            .head_dim = 8,
-                           .query_heads = 1,
-                           .key_heads = 1,
                            .qk_norm = QkNorm::none,
                            .norm_eps = 0.0,
                            .rope = false,
@@ -90,8 +88,8 @@ std::vector<Estimate> simulated_head_output_kernel(const PatternLaw& law, const 
   const Backend& ops = testing::truth();
   const Eigen::Index tokens = k.rows();
   const Matrix factor = symmetric_root(k);
-  const AttentionShape shape{.heads = law.query_heads,
-                             .kv_heads = law.key_heads,
+  const AttentionShape shape{.heads = law.query.heads,
+                             .kv_heads = law.key.heads,
                              .head_dim = law.head_dim,
                              .sequences = 1,
                              .causal = law.causal,
@@ -99,16 +97,16 @@ std::vector<Estimate> simulated_head_output_kernel(const PatternLaw& law, const 
   std::vector<std::vector<double>> draws(static_cast<std::size_t>(k.size()));
   for (int n = 0; n < samples; ++n) {
     NormalStream numbers({.seed = 99, .replicate = static_cast<std::uint64_t>(n), .place = 0});
-    const Tensor q = projection(law, factor, law.query_variance, law.query_heads, numbers);
-    const Tensor keys = projection(law, factor, law.key_variance, law.key_heads, numbers);
+    const Tensor q = projection(law, factor, law.query.variance, law.query.heads, numbers);
+    const Tensor keys = projection(law, factor, law.key.variance, law.key.heads, numbers);
     Matrix mixed(tokens, tokens);
     for (Eigen::Index first = 0; first < tokens; first += law.head_dim) {
       const Eigen::Index count = std::min<Eigen::Index>(law.head_dim, tokens - first);
-      Matrix values = Matrix::Zero(tokens, law.key_heads * law.head_dim);
+      Matrix values = Matrix::Zero(tokens, law.key.heads * law.head_dim);
       values.leftCols(count) = factor.middleCols(first, count);
       const std::vector<double> out = ops.to_host(ops.attention(q, keys, tensor_of(values), shape).mixed);
       const Eigen::Map<const Eigen::Matrix<double, -1, -1, Eigen::RowMajor>> rows(out.data(), tokens,
-                                                                                  law.query_heads * law.head_dim);
+                                                                                  law.query.heads * law.head_dim);
       mixed.middleCols(first, count) = rows.leftCols(count);
     }
     const Matrix kernel = mixed * mixed.transpose();
@@ -155,7 +153,7 @@ TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
     for (const bool no_queries : {true, false}) {
       PatternLaw law = plain_law;
       law.causal = causal;
-      (no_queries ? law.query_variance : law.key_variance) = 0.0;
+      (no_queries ? law.query.variance : law.key.variance) = 0.0;
       CHECK(is_uniform(law));
       const Matrix m = head_output_kernel(law, k, 1);
       for (Eigen::Index t = 0; t < 5; ++t) {
@@ -189,7 +187,7 @@ TEST_CASE("T4: the sampled average against a simulation, with every mask, rotati
 
 TEST_CASE("T4: checkpoints' score rules against a simulation: factor, soft cap, window, RoPE frequencies") {
   PatternLaw law = plain_law;
-  law.query_variance = law.key_variance = 4.0;
+  law.query.variance = law.key.variance = 4.0;
   law.scores.scale = 0.7;
   check_against_simulation("scale", law, five_tokens());
   law.scores.soft_cap = 1.5;
@@ -215,15 +213,15 @@ TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(head
   // Heads of two features, where a norm per head would be another thing: up to 13 % in the kernel.
   law.head_dim = 2;
   law.rope = false;
-  law.query_heads = 48;
-  law.key_heads = 24;
+  law.query.heads = 48;
+  law.key.heads = 24;
   check_against_simulation("many heads", law, five_tokens(), 1.0 / (24 * 2));
 }
 
 TEST_CASE("T4: strong scores and weak ones") {
   for (const double variance : {0.01, 20.0}) {
     PatternLaw law = plain_law;
-    law.query_variance = law.key_variance = variance;
+    law.query.variance = law.key.variance = variance;
     check_against_simulation("variance " + std::to_string(variance), law, five_tokens());
   }
 }
@@ -351,7 +349,7 @@ TEST_CASE("T9: the closed form against the sampled score path, with every mask, 
         law.causal = causal;
         law.rope = rope;
         law.qk_norm = qk_norm;
-        law.query_heads = 3;
+        law.query.heads = 3;
         law.norm_eps = 0.2;
         check_closed_form(std::string(causal ? "causal " : "") + (rope ? "rope " : "") +
                               (qk_norm == QkNorm::head   ? "norm"
@@ -367,7 +365,7 @@ TEST_CASE("T9: the closed form against the sampled score path, with every mask, 
   law.rope = true;
   check_closed_form("scale, soft cap, window, rope", law);
   law = plain_law;
-  law.query_variance = 0.0;  // uniform patterns, and queries whose gradient is not zero
+  law.query.variance = 0.0;  // uniform patterns, and queries whose gradient is not zero
   check_closed_form("no queries", law);
 }
 

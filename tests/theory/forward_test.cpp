@@ -217,19 +217,19 @@ TEST_CASE("T3: what attention is told of a layer of given weights: scales, biase
       CAPTURE(layer);
       const PatternLaw law = pattern_law(spec, layer);
       const auto variance = [&](Weight w) { return 12.0 * std::pow(scales.stddev.at(matrix_id(layer, w)), 2); };
-      CHECK(law.query_variance == exactly(variance(Weight::q)));
-      CHECK(law.key_variance == exactly(variance(Weight::k)));
-      CHECK(law.query_bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::q))));
-      CHECK(law.key_bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::k))));
-      CHECK(law.query_heads == 4);
-      CHECK(law.key_heads == 2);
+      CHECK(law.query.variance == exactly(variance(Weight::q)));
+      CHECK(law.key.variance == exactly(variance(Weight::k)));
+      CHECK(law.query.bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::q))));
+      CHECK(law.key.bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::k))));
+      CHECK(law.query.heads == 4);
+      CHECK(law.key.heads == 2);
       CHECK(law.head_dim == 6);
       if (kind == QkNorm::none) {
-        CHECK(law.query_gain.empty());
-        CHECK(law.key_gain.empty());
+        CHECK(law.query.gain.empty());
+        CHECK(law.key.gain.empty());
       } else {
-        CHECK(law.query_gain == scales.gains.at(gain_id(2 * layer, Weight::q_norm)));
-        CHECK(law.key_gain == scales.gains.at(gain_id(2 * layer, Weight::k_norm)));
+        CHECK(law.query.gain == scales.gains.at(gain_id(2 * layer, Weight::q_norm)));
+        CHECK(law.key.gain == scales.gains.at(gain_id(2 * layer, Weight::k_norm)));
       }
     }
   }

@@ -140,53 +140,37 @@ Sample Rotation::turned(const Sample& x, float direction) const {
 }
 
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
-Projection AttentionHead::project(Sample rows, double scale, const Vector& unit, const Part& part,
-                                  NormalStream& numbers) const {
+Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
+                                  NormalStream& numbers, int head) const {
   const Index tokens = rows.rows();
   // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
-  const double spread = std::min(std::sqrt(part.variance * scale), 1e12);
+  const double spread = std::min(std::sqrt(law.variance * scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);
-  const Index of_head = Index{part.head} * law_.head_dim;
-  for (Index i = 0; i < (part.rows.empty() ? 0 : law_.head_dim); ++i) {
-    p.normalised.col(i) *= static_cast<float>(part.rows[static_cast<std::size_t>(of_head + i)]);
+  const Index of_head = Index{head} * law_.head_dim;
+  for (Index i = 0; i < (law.rows.empty() ? 0 : law_.head_dim); ++i) {
+    p.normalised.col(i) *= static_cast<float>(law.rows[static_cast<std::size_t>(of_head + i)]);
   }
-  if (part.bias > 0.0) {
-    const Sample bias = static_cast<float>(std::min(part.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
+  if (law.bias > 0.0) {
+    const Sample bias = static_cast<float>(std::min(law.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
     p.normalised.rowwise() += Eigen::RowVectorXf(bias.row(0));
   }
   if (law_.qk_norm != QkNorm::none) {
-    const double others = law_.qk_norm == QkNorm::full ? part.heads - 1 : 0;
-    const double power = mean_of_others(part.rows, part.head, law_.head_dim);
+    const double others = law_.qk_norm == QkNorm::full ? law.heads - 1 : 0;
+    const double power = mean_of_others(law.rows, head, law_.head_dim);
     const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
-      const double expected = power * spread * spread * unit(t) + part.bias * part.bias;
+      const double expected = power * spread * spread * unit(t) + law.bias * law.bias;
       p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
     p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
-    for (Index i = 0; i < (part.gain.empty() ? 0 : law_.head_dim); ++i) {
+    for (Index i = 0; i < (law.gain.empty() ? 0 : law_.head_dim); ++i) {
       const Index first = law_.qk_norm == QkNorm::full ? of_head : 0;
-      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(first + i)]);
+      p.normalised.col(i) *= static_cast<float>(law.gain[static_cast<std::size_t>(first + i)]);
     }
   }
   p.rotated = law_.rope ? rotation_.turned(p.normalised, 1.0F) : p.normalised;
   return p;
-}
-
-AttentionHead::Part AttentionHead::query_part(int head) const {
-  return {law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, head};
-}
-
-AttentionHead::Part AttentionHead::key_part(int head) const {
-  return {law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, head};
-}
-
-Projection AttentionHead::query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
-  return project(std::move(rows), scale, unit, query_part(0), numbers);
-}
-
-Projection AttentionHead::key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
-  return project(std::move(rows), scale, unit, key_part(0), numbers);
 }
 
 HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const {
@@ -198,13 +182,13 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
   const bool one_kernel = &of_query == &of_key;
   if (!one_kernel) product_into(key_rows, factor_of(of_key.unit_factor, of_key.triangular), factor_of(normals));
   const bool heads_differ =
-      (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
-  const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
-  const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
+      (law_.qk_norm == QkNorm::full && !law_.query.gain.empty()) || !law_.query.rows.empty() || !law_.key.rows.empty();
+  const int own = heads_differ ? drawn_head(numbers, law_.query.heads, law_.head_weights) : 0;
+  const int read = heads_differ ? own / (law_.query.heads / law_.key.heads) : 0;
   const auto unit = [](const ScaledKernel& k) { return Vector(k.unit.diagonal().cast<double>()); };
-  HeadSample head{.query = project(rows.leftCols(e), of_query.scale, unit(of_query), query_part(own), numbers),
-                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale, unit(of_key),
-                                 key_part(read), numbers),
+  HeadSample head{.query = project(law_.query, rows.leftCols(e), of_query.scale, unit(of_query), numbers, own),
+                  .key = project(law_.key, one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale,
+                                 unit(of_key), numbers, read),
                   .logits = {}};
   const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
   product_into(head.logits, factor_of(scaled), transposed(factor_of(head.key.rotated)), law_.causal);

@@ -10,27 +10,27 @@
 
 namespace periscope::theory {
 
+/// The law of queries or of keys.
+struct ProjectionLaw {
+  double variance;    ///< σ² D: variance of an entry per unit of the kernel's diagonal
+  int heads;          ///< for QK-norm over the whole projection
+  double bias = 0.0;  ///< standard deviation of the biases' entries, which are the same for every token
+  /// Gains of QK-norm (gain_of), of head_dim features or of those of all heads. Empty: 1.
+  std::vector<double> gain = {};
+  /// Rows of the matrix (T29): factors of the features of all heads, before biases. Empty: 1.
+  std::vector<double> rows = {};
+};
+
 /// The law of one head's attention pattern A = softmax(z) over T tokens (T3).
 struct PatternLaw {
-  double query_variance;  ///< σ_q² D: variance of a query entry per unit of the kernel's diagonal
-  double key_variance;    ///< σ_k² D
+  ProjectionLaw query, key;
   int head_dim;
-  int query_heads;  ///< for QK-norm over the whole projection
-  int key_heads;
   QkNorm qk_norm;
   double norm_eps;
   bool rope;
   bool causal;
   ScoreRule scores = {};                      ///< factor, soft cap and window of the logits
   std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
-  double query_bias = 0.0;  ///< standard deviation of the biases' entries, which are the same for every token
-  double key_bias = 0.0;
-  /// Gains of QK-norm (gain_of), of head_dim features or of those of all heads. Empty: 1.
-  std::vector<double> query_gain = {};
-  std::vector<double> key_gain = {};
-  /// Rows of W_q and W_k (T29): factors of the features of all heads, before biases. Empty: 1.
-  std::vector<double> query_rows = {};
-  std::vector<double> key_rows = {};
   /// Probabilities of drawing each query head, up to a factor: its share of the module's output. Empty: all equal.
   std::vector<double> head_weights = {};
   int sequence = 0;  ///< length of each of several sequences that do not attend to each other; 0: one sequence
@@ -117,14 +117,14 @@ class AttentionHead {
   /// A head over tokens at these positions of one sequence.
   AttentionHead(const PatternLaw& law, const std::vector<Index>& positions);
 
-  /// Draws queries and keys: rows from Gaussian processes over tokens with covariances query_variance·of_query and
-  /// key_variance·of_key, plus the biases. Where heads have gains of their own, a head is drawn first.
+  /// Draws queries and keys: rows from Gaussian processes over tokens with covariances of_query and of_key, each times
+  /// its law's variance, plus the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
-  /// Queries or keys of a head, where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
-  /// (key_variance) and `scale`, with bias, QK-norm and RoPE.
-  [[nodiscard]] Projection query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
-  [[nodiscard]] Projection key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
+  /// Queries or keys of a head, `law` being that of either, from rows of variance `unit` [T]: scaled by its variance
+  /// and `scale`, with bias, QK-norm and RoPE. `head` is the one whose part of the gains and rows counts.
+  [[nodiscard]] Projection project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
+                                   NormalStream& numbers, int head = 0) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
   [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
@@ -135,20 +135,6 @@ class AttentionHead {
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;
 
  private:
-  /// One of the two projections.
-  struct Part {
-    double variance;
-    double bias;
-    const std::vector<double>& gain;
-    const std::vector<double>& rows;
-    int heads;
-    int head;  ///< whose part of the gains and rows
-  };
-  [[nodiscard]] Part query_part(int head) const;
-  [[nodiscard]] Part key_part(int head) const;
-  [[nodiscard]] Projection project(Sample rows, double scale, const Vector& unit, const Part& part,
-                                   NormalStream& numbers) const;
-
   PatternLaw law_;
   Rotation rotation_;  // empty without RoPE
 };

@@ -44,7 +44,7 @@ NormalStream other_numbers_of(PatternStream stream) {
 }  // namespace
 
 bool is_uniform(const PatternLaw& law) {
-  return (law.query_variance == 0.0 && law.query_bias == 0.0) || (law.key_variance == 0.0 && law.key_bias == 0.0);
+  return (law.query.variance == 0.0 && law.query.bias == 0.0) || (law.key.variance == 0.0 && law.key.bias == 0.0);
 }
 
 Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
@@ -91,7 +91,7 @@ bool AttentionAverage::too_sharp(const Matrix& k) const {
   constexpr double largest_logit = 1e3;
   const double e = law_.head_dim;
   const double variance = law_.qk_norm == QkNorm::none
-                              ? law_.query_variance * law_.key_variance * std::pow(k.diagonal().maxCoeff(), 2)
+                              ? law_.query.variance * law_.key.variance * std::pow(k.diagonal().maxCoeff(), 2)
                               : 1.0;
   return law_.scale() * std::sqrt(e * variance) > largest_logit;
 }
@@ -119,7 +119,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
   if (grid_ != nullptr) throw std::logic_error("the backward pass has no grid of tokens");
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
-  if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {
+  if (law_.query.variance == 0.0 && law_.key.variance == 0.0) {
     const Matrix a = uniform_pattern(tokens, law_);
     return {.output = sandwich(a, of_value), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
@@ -179,8 +179,8 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
       const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(logit_derivative);
       // The second pattern belongs to (−q, k), but q's sign drops out of the outer products below.
-      const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query_heads);
-      const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key_heads);
+      const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query.heads);
+      const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key.heads);
       sum.query += (dq * dq.transpose()).cast<double>();
       sum.key += (dk * dk.transpose()).cast<double>();
     }

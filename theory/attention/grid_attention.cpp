@@ -112,7 +112,7 @@ Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) con
                                          folds(cell++, j) * fold.segment(first, end - first).array();
     }
   }
-  return key_head_.key(std::move(rows), keys.scale, keys.unit, numbers);
+  return key_head_.project(law_.key, std::move(rows), keys.scale, keys.unit, numbers);
 }
 
 void GridAttention::add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const {
@@ -181,7 +181,7 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
     Sample rows;
     const Sample normals = numbers.normals_float(queries.unit_factor.cols(), law_.head_dim);
     product_into(rows, factor_of(queries.unit_factor, queries.triangular), factor_of(normals));
-    const Projection query = query_head_.query(std::move(rows), queries.scale, unit, numbers);
+    const Projection query = query_head_.project(law_.query, std::move(rows), queries.scale, unit, numbers);
     const Projection key = draw_keys(keys, numbers);
     const Sample scaled = static_cast<float>(law_.scale()) * query.rotated;
     for (Index j = 0; j < grid_.size(); j += keys_at_once) {

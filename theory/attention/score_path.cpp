@@ -106,7 +106,7 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   right_ = v.asDiagonal() * k;
   product_into(work_, b, factor_of(right_));
   work_ -= (a * v).asDiagonal() * left_;
-  add_difference(head.query, work_, law_.query_heads, query_);
+  add_difference(head.query, work_, law_.query.heads, query_);
   // m whole: dk = dzᵀ q
   product_into(work_, factor_of(cotangents_.unit_factor, cotangents_.triangular),
                factor_of(numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols())));
@@ -114,7 +114,7 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   const Eigen::VectorXf mean = a.cwiseProduct(product_).rowwise().sum();
   work_ = b_.cwiseProduct(product_.colwise() - mean);
   product_into(left_, transposed(factor_of(work_, law_.causal)), factor_of(q));
-  add_difference(head.key, left_, law_.key_heads, key_);
+  add_difference(head.key, left_, law_.key.heads, key_);
 }
 
 }  // namespace periscope::theory

@@ -49,7 +49,7 @@ bool has_logits_within(const StackSpec& spec, double most) {
           if (s > 0) return false;
           moment = spec.input.second_moment;
         }
-        size *= std::sqrt(law.query_variance * law.key_variance) * moment;
+        size *= std::sqrt(law.query.variance * law.key.variance) * moment;
       }
       if (!(size <= most)) return false;
     }
@@ -62,23 +62,22 @@ bool has_logits_within(const StackSpec& spec, double most) {
 PatternLaw pattern_law(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
   const Vector weights = head_weights(spec, layer);
-  return {.query_variance = variance_of(spec, layer, Weight::q) * m.width,
-          .key_variance = variance_of(spec, layer, Weight::k) * m.width,
+  const auto projection = [&](Weight weight, Weight norm, int heads) -> ProjectionLaw {
+    return {.variance = variance_of(spec, layer, weight) * m.width,
+            .heads = heads,
+            .bias = bias_stddev_of(spec, matrix_id(layer, weight)),
+            .gain = qk_gain(spec, layer, norm),
+            .rows = profile_of(spec, layer, weight).rows};
+  };
+  return {.query = projection(Weight::q, Weight::q_norm, m.heads),
+          .key = projection(Weight::k, Weight::k_norm, m.kv_heads),
           .head_dim = m.head_dim,
-          .query_heads = m.heads,
-          .key_heads = m.kv_heads,
           .qk_norm = m.qk_norm_at(layer),
           .norm_eps = m.norm_eps,
           .rope = m.rope,
           .causal = m.causal,
           .scores = m.scores_at(layer),
           .rope_frequencies = m.rope_frequencies_at(layer),
-          .query_bias = bias_stddev_of(spec, matrix_id(layer, Weight::q)),
-          .key_bias = bias_stddev_of(spec, matrix_id(layer, Weight::k)),
-          .query_gain = qk_gain(spec, layer, Weight::q_norm),
-          .key_gain = qk_gain(spec, layer, Weight::k_norm),
-          .query_rows = profile_of(spec, layer, Weight::q).rows,
-          .key_rows = profile_of(spec, layer, Weight::k).rows,
           .head_weights = {weights.begin(), weights.end()}};
 }
 

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <utility>
 
 #include "sim/base/in_parallel.h"
 #include "theory/norms/norm_law.h"
+#include "theory/predict/pattern_level.h"
 #include "theory/width/gram_chain.h"
 
 namespace periscope::theory {
@@ -26,32 +25,6 @@ constexpr int fewest_of_minutes = 8;
 
 /// Replicates that exist at one time.
 constexpr int replicates_at_once = 64;
-
-/// Mean of numbers that come in blocks of one sequence, and the spread within the blocks.
-class BlockMean {
- public:
-  void add(double x) {
-    ++count_;
-    ++in_block_;
-    mean_ += (x - mean_) / count_;
-    const double before = x - block_mean_;
-    block_mean_ += before / in_block_;
-    squares_ += before * (x - block_mean_);
-  }
-  void end_block() {
-    in_block_ = 0;
-    block_mean_ = 0.0;
-  }
-  [[nodiscard]] double mean() const { return mean_; }
-  [[nodiscard]] double squares() const { return squares_; }
-
- private:
-  int count_ = 0;
-  int in_block_ = 0;
-  double mean_ = 0.0;
-  double block_mean_ = 0.0;
-  double squares_ = 0.0;
-};
 
 /// The first depth at which the stream is no finite number, or −1.
 int first_without_number(const Profile& profile) {
@@ -120,7 +93,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   }
   if (replicates == 0) return;
   const int per_block = replicates / blocks;
-  std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
+  std::vector<ProfileMoments> of_sequence(per_block > 1 ? sequences.size() : 1);  // single replicates count as one
   std::vector<Profile> readings(static_cast<std::size_t>(replicates_at_once));
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());
@@ -143,15 +116,8 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
         prediction.draws = {};
         return;
       }
-      prediction.draws.push_back({.curves = reading.curves, .angular_distance = {}, .weight_curves = {}});
-      for (const auto& [key, curve] : reading.curves) {
-        std::vector<BlockMean>& entries = means[key];
-        entries.resize(curve.value.size());
-        for (std::size_t j = 0; j < entries.size(); ++j) {
-          entries[j].add(curve.value[j]);
-          if (per_block > 1 && (i + 1) % per_block == 0) entries[j].end_block();
-        }
-      }
+      prediction.draws.push_back(reading);
+      of_sequence[per_block > 1 ? static_cast<std::size_t>(i / per_block) : 0].add(reading);
     }
   }
   prediction.exact_at_width = true;
@@ -160,14 +126,21 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   prediction.replicates_given = options.replicates > 0;
   prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
   prediction.limit = prediction.profile;
-  for (const auto& [key, entries] : means) {
+  const double degrees = prediction.finite_width_degrees;
+  for (const auto& [key, curve] : of_sequence.front().sums().curves) {
     Curve& mean = prediction.profile.curves[key];
     Curve& spread = prediction.spread.curves[key];
     mean = {};
-    for (const BlockMean& entry : entries) {
-      const double degrees = prediction.finite_width_degrees;
-      const double deviation = degrees > 0 ? std::sqrt(entry.squares() / degrees) : nan;
-      mean.value.push_back(entry.mean());
+    for (std::size_t j = 0; j < curve.value.size(); ++j) {
+      double sum = 0.0;
+      double squares = 0.0;  // of deviations from the means of sequences
+      for (const ProfileMoments& sequence : of_sequence) {
+        const Curve& own = sequence.sums().curves.at(key);
+        sum += own.value[j];
+        squares += own.standard_error[j];
+      }
+      const double deviation = degrees > 0 ? std::sqrt(squares / degrees) : nan;
+      mean.value.push_back(sum / static_cast<double>(of_sequence.size()));
       mean.standard_error.push_back(deviation / std::sqrt(replicates));
       spread.value.push_back(deviation);
       spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // of a normal law

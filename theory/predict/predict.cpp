@@ -148,25 +148,19 @@ double wanted_error(const Prediction& prediction, Statistic statistic, double va
   }
 }
 
-/// The largest ratio in a curve of standard error and wanted one.
-double worst_error(const Prediction& prediction, Statistic statistic, const Curve& curve) {
-  double worst = 0.0;
-  for (std::size_t i = 0; i < curve.value.size(); ++i) {
-    const double error = curve.standard_error[i];
-    if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, statistic, curve.value[i]));
-  }
-  return worst;
-}
-
-/// Returns the largest error over all curves.
+/// Returns the largest ratio of a standard error and the wanted one over all curves.
 double worst_error(const Prediction& prediction, const Profile& profile) {
   double worst = 0.0;
-  for (const auto& [key, curve] : profile.curves) {
-    worst = std::max(worst, worst_error(prediction, key.first, curve));
-  }
-  for (const auto& [key, curve] : profile.weight_curves) {
-    worst = std::max(worst, worst_error(prediction, key.first, curve));
-  }
+  const auto add = [&](const auto& curves) {
+    for (const auto& [key, curve] : curves) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        const double error = curve.standard_error[i];
+        if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, key.first, curve.value[i]));
+      }
+    }
+  };
+  add(profile.curves);
+  add(profile.weight_curves);
   return worst;
 }
 
