@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "sim/base/in_parallel.h"
-#include "sim/core/statistics.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
@@ -49,10 +48,7 @@ PartOutcome pass_part(const StackContext& context, const TrainSpec& train, const
 }
 
 double sum_of_squares(const Backend& ops, const Tensor& x) {
-  StatisticsRecord record(ops);
-  const StatisticsRecord::Slot slot = record.measure(x, {.squares = true});
-  record.fetch();
-  const std::vector<double>& rows = record[slot].squares;
+  const std::vector<double> rows = ops.to_host(ops.measure(x, {.squares = true}));
   return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
