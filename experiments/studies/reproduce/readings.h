@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/table.h"
 #include "experiments/studies/reproduce/groups.h"
 
 /// Numbers that claims are about, each of one run, and curves of a group: means over its seeds.
