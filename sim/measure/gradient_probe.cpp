@@ -50,26 +50,24 @@ void GradientProbe::take_into(Profile& profile) {
     const ModelSpec& m = context_.model;
     const auto length = static_cast<int>(m.curve_length(g.signal));
     double value = squares(g.slot) / static_cast<double>(g.rows);
-    Curve& curve = profile_.curves[{Statistic::grad_sq, g.signal}];
+    Curve& curve = profile.curves[{Statistic::grad_sq, g.signal}];
     if (g.signal == Signal::x_out && m.ends().parts_of_stream() > 1 && !curve.value.empty()) {
       const double others = curve.value[static_cast<std::size_t>(g.index)];
       if (!std::isnan(others)) value += others;
     }
     set(curve, length, g.index, value);
-    set(profile_.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
+    set(profile.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
   }
   for (const WeightGradient& g : weights_) {
     const double value = squares(g.slot);
-    set(profile_.weight_curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
-    set(profile_.weight_curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
+    set(profile.weight_curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
+    set(profile.weight_curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
   }
   for (const ScoreShare& s : shares_) {
     const double scores = squares(s.scores);
-    set(profile_.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), s.sublayer,
+    set(profile.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), s.sublayer,
         scores / (scores + squares(s.values)));
   }
-  profile.curves.merge(profile_.curves);
-  profile.weight_curves.merge(profile_.weight_curves);
 }
 
 }  // namespace periscope

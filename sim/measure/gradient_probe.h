@@ -15,7 +15,7 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
   explicit GradientProbe(const StackContext& context) : context_(context), record_(context.ops) {}
   void on_signal(const Emission& at, const Tensor& dx) override;
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
-  /// Moves what was seen into `profile`. Call once, after the pass.
+  /// Adds the gradients to `profile`, which has none yet. Call once, after the pass.
   void take_into(Profile& profile);
 
  private:
@@ -44,7 +44,6 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
   std::vector<SignalGradient> signals_;
   std::vector<WeightGradient> weights_;
   std::vector<ScoreShare> shares_;
-  Profile profile_;
   Tensor through_queries_, through_keys_;  // of the attention module that is passed just now
 };
 
