@@ -102,8 +102,4 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
   return {config, made.model, made.map};
 }
 
-CheckpointLayout layout_of(const Checkpoint& checkpoint) {
-  return {checkpoint.config(), checkpoint.model(), checkpoint.map()};
-}
-
 }  // namespace periscope

@@ -20,9 +20,6 @@ struct CheckpointLayout {
 /// naming the key that the family cannot express: config.json is written, read again, and compared.
 [[nodiscard]] CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted);
 
-/// The layout of an existing checkpoint, for other weights.
-[[nodiscard]] CheckpointLayout layout_of(const Checkpoint& checkpoint);
-
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; a bias that the
 /// weights lack is 0. Gains stored as w of 1 + w lose the bits that 1 + w rounds away; all else is exact if `type`
 /// holds the weights' dtype. Throws as OutputFolder, and Error (run-time failure) if one tensor is two different

@@ -77,13 +77,12 @@ Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-Json read_strict_json(const MappedFile& file, std::size_t limit) {
+Json read_strict_json(const MappedFile& file) {
+  constexpr std::size_t limit = 100'000'000;
   if (file.bytes().size() > limit) {
     throw malformed(file.path(), fmt::format("{} bytes, expected at most {}", file.bytes().size(), limit));
   }
   return parse_strict_json(file.bytes(), file.path(), "the file");
 }
-
-Json read_strict_json(const std::string& path, std::size_t limit) { return read_strict_json(MappedFile(path), limit); }
 
 }  // namespace periscope

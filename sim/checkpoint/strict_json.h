@@ -16,8 +16,10 @@ namespace periscope {
 [[nodiscard]] nlohmann::json parse_strict_json(std::span<const std::byte> text, const std::string& path,
                                                const std::string& what);
 
-/// Parses a whole file of at most `limit` bytes. Throws InputError also if the file cannot be read.
-[[nodiscard]] nlohmann::json read_strict_json(const std::string& path, std::size_t limit = 100'000'000);
-[[nodiscard]] nlohmann::json read_strict_json(const MappedFile& file, std::size_t limit = 100'000'000);
+/// Parses a whole file of at most 100 MB. Throws InputError also if the file cannot be read.
+[[nodiscard]] nlohmann::json read_strict_json(const MappedFile& file);
+[[nodiscard]] inline nlohmann::json read_strict_json(const std::string& path) {
+  return read_strict_json(MappedFile(path));
+}
 
 }  // namespace periscope

@@ -91,7 +91,8 @@ TEST_CASE("a checkpoint written again in its own layout computes the same") {
     const Checkpoint checkpoint(fixture(name));
     const CheckpointWeights weights(truth(), checkpoint, DType::f64);
     const TemporaryFolder folder;
-    write_checkpoint(folder.path(), layout_of(checkpoint), truth(), weights, SafetensorsType::f64);
+    write_checkpoint(folder.path(), {checkpoint.config(), checkpoint.model(), checkpoint.map()}, truth(), weights,
+                     SafetensorsType::f64);
     const Checkpoint again(folder.path());
     const CheckpointWeights read(truth(), again, DType::f64);
     check_same_bits(name, logits_of(truth(), again.model(), read), logits_of(truth(), checkpoint.model(), weights));
@@ -146,11 +147,10 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
 
 TEST_CASE("two matrices do not fit one tied tensor") {
   const Checkpoint checkpoint(fixture("llama-tied"));
-  const GeneratedWeights weights(
-      truth(), {.model = checkpoint.model(), .init = {}, .input = {.kind = InputKind::tokens, .path = {}}}, DType::f64,
-      1);
+  const GeneratedWeights weights(truth(), token_stack(checkpoint.model()), DType::f64, 1);
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(write_checkpoint(folder.path(), layout_of(checkpoint), truth(), weights, SafetensorsType::f64),
+  CHECK_THROWS_WITH_AS(write_checkpoint(folder.path(), {checkpoint.config(), checkpoint.model(), checkpoint.map()},
+                                        truth(), weights, SafetensorsType::f64),
                        doctest::Contains("\"model.embed_tokens.weight\" is also unembedding.weight"), Error);
 }
 
