@@ -5,6 +5,8 @@
 
 namespace periscope {
 using cpu::chunk_of;
+using cpu::ConstRow;
+using cpu::Row;
 using cpu::with_type_of;
 
 /// Columns that a thread sums at a time.
@@ -53,19 +55,21 @@ void CpuBackend::run(const op::Multiply& o) const {
 void CpuBackend::run(const op::AddRow& o) const {
   const Index cols = o.x.cols();
   with_type_of(o.x, [&]<class T>(T) {
+    const T* const x = elements<T>(o.x);
+    T* const y = elements<T>(o.y);
+    const ConstRow<T> row = chunk_of<T>(o.row, 0, cols);
 #pragma omp parallel for schedule(static) if (o.x.size() > cpu::worth_threads)
-    for (Index i = 0; i < o.x.size(); i += cols) {
-      chunk_of<T>(o.y, i, cols) = chunk_of<T>(o.x, i, cols) + chunk_of<T>(o.row, 0, cols);
-    }
+    for (Index i = 0; i < o.x.size(); i += cols) Row<T>(y + i, cols) = ConstRow<T>(x + i, cols) + row;
   });
 }
 
 void CpuBackend::run(const op::ColumnSums& o) const {
   with_type_of(o.x, [&]<class T>(T) {
+    const T* const x = elements<T>(o.x);
     const auto sum = [&](Index first, Index count) {
       Eigen::ArrayXd total = Eigen::ArrayXd::Zero(count);
       for (Index i = 0; i < o.x.size(); i += o.x.cols()) {
-        total += chunk_of<T>(o.x, i + first, count).template cast<double>().transpose();
+        total += ConstRow<T>(x + i + first, count).template cast<double>().transpose();
       }
       chunk_of<T>(o.sums, first, count) = total.transpose().template cast<T>();
     };
@@ -90,11 +94,13 @@ void CpuBackend::run(const op::ReplaceRows& o) const {
 void CpuBackend::run(const op::ScatterAdd& o) const {
   const Index cols = o.dy.cols();
   with_type_of(o.dy, [&]<class T>(T) {
+    const T* const dy = elements<T>(o.dy);
+    T* const sums = elements<T>(o.sums);
     const auto add_rows = [&](Index first, Index count) {
-      for (Index i = 0; i < o.sums.size(); i += cols) chunk_of<T>(o.sums, i + first, count).setZero();
+      for (Index i = 0; i < o.sums.size(); i += cols) Row<T>(sums + i + first, count).setZero();
       Index from = first;
       for (const int id : o.ids) {
-        chunk_of<T>(o.sums, id * cols + first, count) += chunk_of<T>(o.dy, from, count);
+        Row<T>(sums + id * cols + first, count) += ConstRow<T>(dy + from, count);
         from += cols;
       }
     };
