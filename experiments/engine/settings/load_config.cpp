@@ -19,13 +19,6 @@
 namespace periscope::config {
 namespace {
 
-bool apply_preset(TomlReader& reader, ModelSpec& m) {
-  std::string name;
-  if (!reader.read("preset", name)) return false;
-  presets[reader.index_of("preset", name, presets, &Preset::name)].set_shape(m);
-  return true;
-}
-
 /// Sets the keys that model.recipe, if given, determines, except those that depend on sizes, which are not known yet.
 const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   if (!reader.read("recipe", spec.recipe)) return nullptr;
@@ -195,7 +188,9 @@ Config read_single(Known known, const Tree& tree) {
   check_sections(known, root);
   StackSpec& base = config.base;
   TomlReader model = root.table("model");
-  const bool preset = apply_preset(model, base.model);
+  std::string preset_name;
+  const bool preset = model.read("preset", preset_name);
+  if (preset) presets[model.index_of("preset", preset_name, presets, &Preset::name)].set_shape(base.model);
   const Family* recipe = apply_recipe(model, base);
   read_keys(model, model_section, base.model);
   if (model.find("placement") != nullptr) base.model.placement = read_placement(model);

@@ -8,30 +8,6 @@ namespace {
 constexpr int position_offset = 2;  // the first two rows of the table are never used
 constexpr double norm_eps = 1e-5;   // no key for it
 
-/// Which vectors of a layer are stored, and the place of its norms.
-struct Options {
-  bool bias = true;
-  bool affine = true;
-  Weight norm = Weight::norm_a;
-};
-
-StoredNorm norm_of(const std::string& name, bool affine) { return affine ? layer_norm(name) : StoredNorm{}; }
-
-void map_layer(ParameterMap& map, int layer, const Options& options) {
-  const std::string stem = fmt::format("model.decoder.layers.{}.", layer);
-  const auto linear = [&](Weight matrix, const std::string& name) {
-    map_linear(map, layer, matrix, stem + name, options.bias);
-  };
-  linear(Weight::q, "self_attn.q_proj");
-  linear(Weight::k, "self_attn.k_proj");
-  linear(Weight::v, "self_attn.v_proj");
-  linear(Weight::o, "self_attn.out_proj");
-  linear(Weight::up, "fc1");
-  linear(Weight::down, "fc2");
-  map.set_norm(2 * layer, options.norm, norm_of(stem + "self_attn_layer_norm", options.affine));
-  map.set_norm(2 * layer + 1, options.norm, norm_of(stem + "final_layer_norm", options.affine));
-}
-
 /// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
 /// than the stack.
 FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
@@ -57,17 +33,33 @@ FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   const bool before = config.flag_or("do_layer_norm_before", true);
   m.placement = *find_placement(before ? "pre" : "post");
   m.final_norm = !config.flag_or("_remove_final_layer_norm", false) && before;
-  const Options options{.bias = config.flag_or("enable_bias", true),
-                        .affine = config.flag_or("layer_norm_elementwise_affine", true),
-                        .norm = before ? Weight::norm_a : Weight::norm_c};
+  const bool bias = config.flag_or("enable_bias", true);
+  const bool affine = config.flag_or("layer_norm_elementwise_affine", true);
 
   ParameterMap& map = stack.map;
+  const auto norm = [&](int sublayer, Weight weight, const std::string& name) {
+    map.set_norm(sublayer, weight, affine ? layer_norm(name) : StoredNorm{});
+  };
   map.set(0, Weight::embedding, whole("model.decoder.embed_tokens.weight"));
   map.set(0, Weight::positions, whole("model.decoder.embed_positions.weight"));
   map.set(0, Weight::project_in, whole("model.decoder.project_in.weight"));
   map.set(0, Weight::project_out, whole("model.decoder.project_out.weight"));
-  for (int layer = 0; layer < m.layers; ++layer) map_layer(map, layer, options);
-  map.set_norm(0, Weight::final_norm, norm_of("model.decoder.final_layer_norm", options.affine));
+  norm(0, Weight::final_norm, "model.decoder.final_layer_norm");
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const std::string stem = fmt::format("model.decoder.layers.{}.", layer);
+    const auto linear = [&](Weight matrix, const std::string& name) {
+      map_linear(map, layer, matrix, stem + name, bias);
+    };
+    linear(Weight::q, "self_attn.q_proj");
+    linear(Weight::k, "self_attn.k_proj");
+    linear(Weight::v, "self_attn.v_proj");
+    linear(Weight::o, "self_attn.out_proj");
+    linear(Weight::up, "fc1");
+    linear(Weight::down, "fc2");
+    const Weight place = before ? Weight::norm_a : Weight::norm_c;
+    norm(2 * layer, place, stem + "self_attn_layer_norm");
+    norm(2 * layer + 1, place, stem + "final_layer_norm");
+  }
   map_head(config, names, stack, true, "model.decoder.embed_tokens.weight");
   return stack;
 }
