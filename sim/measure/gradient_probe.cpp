@@ -60,8 +60,8 @@ void GradientProbe::take_into(Profile& profile) {
   }
   for (const WeightGradient& g : weights_) {
     const double value = squares(g.slot);
-    set(profile.weight_curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
-    set(profile.weight_curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
+    set(profile.curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
+    set(profile.curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
   }
   for (const ScoreShare& s : shares_) {
     const double scores = squares(s.scores);

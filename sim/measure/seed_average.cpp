@@ -33,7 +33,6 @@ std::vector<double> merged(const std::vector<double>& a, const std::vector<doubl
 void SeedAverage::add(const Reading& reading) {
   ++seeds_;
   for (const auto& [key, curve] : reading.profile.curves) add_each(curves_[key], curve.value);
-  for (const auto& [key, curve] : reading.profile.weight_curves) add_each(weight_curves_[key], curve.value);
   add_each(angular_distance_, reading.profile.angular_distance);
   for (const auto& [signal, rows] : reading.top) {
     auto& kept = top_[signal];
@@ -48,7 +47,6 @@ void SeedAverage::add(const Reading& reading) {
 Profile SeedAverage::profile() const {
   Profile profile;
   for (const auto& [key, totals] : curves_) profile.curves[key] = curve_of(totals);
-  for (const auto& [key, totals] : weight_curves_) profile.weight_curves[key] = curve_of(totals);
   for (const RunningMoments& r : angular_distance_) profile.angular_distance.push_back(r.mean());
   return profile;
 }

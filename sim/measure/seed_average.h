@@ -24,8 +24,7 @@ class SeedAverage {
   [[nodiscard]] int diverged_at() const { return diverged_at_; }
 
  private:
-  std::map<std::pair<Statistic, Signal>, std::vector<RunningMoments>> curves_;
-  std::map<std::pair<Statistic, Weight>, std::vector<RunningMoments>> weight_curves_;
+  std::map<std::pair<Statistic, CurvePlace>, std::vector<RunningMoments>> curves_;
   std::vector<RunningMoments> angular_distance_;
   TopMagnitudes top_;
   int seeds_ = 0;

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "sim/base/enumerators.h"
@@ -58,8 +59,14 @@ inline constexpr std::array row_statistics{Statistic::second_moment, Statistic::
   return static_cast<std::size_t>(std::ranges::find(row_statistics, statistic) - row_statistics.begin());
 }
 
+/// Where a statistic is read: at a signal, or, of gradients, at a matrix q … down.
+using CurvePlace = std::variant<Signal, Weight>;
+[[nodiscard]] inline std::string_view name_of(const CurvePlace& place) {
+  return std::visit([](auto at) { return name_of(at); }, place);
+}
+
 /// A statistic over depth. x_out and r_out have 2L+1 entries, entry 0 being the stack's input; of other signals entry i
-/// belongs to sublayer i of 2L.
+/// belongs to sublayer i of 2L, of a matrix to layer i of L.
 struct Curve {
   std::vector<double> value;
   std::vector<double> standard_error;
@@ -67,20 +74,14 @@ struct Curve {
 
 /// The measured or predicted statistics of one stack.
 struct Profile {
-  std::map<std::pair<Statistic, Signal>, Curve> curves;
+  std::map<std::pair<Statistic, CurvePlace>, Curve> curves;
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
   /// row-major, (2L+1)².
   std::vector<double> angular_distance;
-  /// grad_sq and log_grad_sq of q … down: entry i belongs to layer i of L.
-  std::map<std::pair<Statistic, Weight>, Curve> weight_curves;
 
-  [[nodiscard]] const Curve* find(Statistic statistic, Signal signal) const {
-    const auto it = curves.find({statistic, signal});
+  [[nodiscard]] const Curve* find(Statistic statistic, CurvePlace place) const {
+    const auto it = curves.find({statistic, place});
     return it == curves.end() ? nullptr : &it->second;
-  }
-  [[nodiscard]] const Curve* find(Statistic statistic, Weight weight) const {
-    const auto it = weight_curves.find({statistic, weight});
-    return it == weight_curves.end() ? nullptr : &it->second;
   }
 };
 

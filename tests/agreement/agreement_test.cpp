@@ -77,7 +77,7 @@ TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the
     for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {
       const double value = s == Statistic::grad_sq ? 1.0 : 0.0;
       profile.curves[{s, Signal::x_out}] = {std::vector<double>(5, value), std::vector<double>(5, 0.01)};
-      profile.weight_curves[{s, Weight::down}] = {std::vector<double>(2, value), std::vector<double>(2, 0.01)};
+      profile.curves[{s, Weight::down}] = {std::vector<double>(2, value), std::vector<double>(2, 0.01)};
     }
     profile.curves[{Statistic::score_share, Signal::A_out}] = {{0.5, std::nan(""), 0.5, std::nan("")},
                                                                std::vector<double>(4, 0.005)};
@@ -96,7 +96,7 @@ TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the
   prediction.profile.curves[{Statistic::grad_sq, Signal::x_out}].value[1] = nan;
   CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted NaN");
   prediction = right;
-  prediction.profile.weight_curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
+  prediction.profile.curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
   CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted NaN");
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   };
   const judge::StackVerdict right = verdict();
   CHECK(right.verdict != judge::Verdict::disagrees);
-  double& q = measured.profile.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
+  double& q = measured.profile.curves[{Statistic::grad_sq, Weight::q}].value[1];
   CHECK(q == 0.0);
   q = 1.0;
   const judge::StackVerdict wrong = verdict();

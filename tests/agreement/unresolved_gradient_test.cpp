@@ -29,10 +29,10 @@ struct Unresolved {
     measured.curves[{Statistic::grad_sq, Signal::f_out}] = {{1.0, 1.0}, {0.0, 0.0}};
     floor = judge::gradient_floor(spec, measured, DType::f32, Weight::q, 0);
     t = 5.0 * (floor.measured + floor.predicted);
-    measured.weight_curves[{Statistic::grad_sq, Weight::q}] = {{ratio * t}, {ratio * t * 0.01}};
-    measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(ratio * t)}, {log_error}};
-    prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{t}, {0.0}};
-    prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(t)}, {0.0}};
+    measured.curves[{Statistic::grad_sq, Weight::q}] = {{ratio * t}, {ratio * t * 0.01}};
+    measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(ratio * t)}, {log_error}};
+    prediction.profile.curves[{Statistic::grad_sq, Weight::q}] = {{t}, {0.0}};
+    prediction.profile.curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(t)}, {0.0}};
     prediction.finite_width = {0.0, 1.0 / 64.0, 2.0 / 64.0};
     prediction.replicates = 8;
     prediction.gradient_tolerance = 0.1;
@@ -96,7 +96,7 @@ TEST_CASE("it agrees where finite width explains it, and disagrees where it does
 
 TEST_CASE("without a finite logarithm, as of seeds without any gradient, the term is that of the width alone") {
   Unresolved one(0.5);
-  one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
+  one.measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
   const judge::StackVerdict a = one.judged();
   const double width_term = judge::WidthBias(one.spec, one.prediction.finite_width, {}).of_log_gradient(0, true);
   CHECK(a.tests.at(0).tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
@@ -104,10 +104,10 @@ TEST_CASE("without a finite logarithm, as of seeds without any gradient, the ter
 
 TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
   Unresolved one(1.0);
-  one.measured.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
-  one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
-  one.prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
-  one.prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {0.0}};
+  one.measured.curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
+  one.measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
+  one.prediction.profile.curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
+  one.prediction.profile.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {0.0}};
   const judge::StackVerdict a = one.judged();
   CHECK(a.tests.at(0).tolerated_bias == 0.0);
   CHECK(a.verdict == judge::Verdict::agrees);

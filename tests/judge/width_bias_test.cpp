@@ -101,8 +101,8 @@ TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i
   const std::vector<double> one(3, 1.0);
   for (const Weight weight : {Weight::down, Weight::o}) {
     for (Profile* profile : {&prediction.profile, &measured}) {
-      profile->weight_curves[{Statistic::log_grad_sq, weight}] = {zero, zero};
-      profile->weight_curves[{Statistic::grad_sq, weight}] = {one, zero};
+      profile->curves[{Statistic::log_grad_sq, weight}] = {zero, zero};
+      profile->curves[{Statistic::grad_sq, weight}] = {one, zero};
     }
   }
   prediction.finite_width = at_depth;

@@ -52,7 +52,7 @@ TEST_CASE("every recorded maximum is among the peaks, of a second stream too") {
     bool has_second_stream = false;
     for (const auto& [key, curve] : reading.reading.profile.curves) {
       if (key.first != Statistic::maximum) continue;
-      const Signal signal = key.second;
+      const Signal signal = std::get<Signal>(key.second);
       has_second_stream = has_second_stream || signal == Signal::r_out;
       CAPTURE(name_of(signal));
       const auto found = std::ranges::find(peaks, signal, &SignalPeaks::signal);

@@ -23,7 +23,13 @@ using Samples = std::map<std::string, std::vector<double>>;
 
 void add_curves(const Profile& profile, Samples& samples) {
   for (const auto& [key, curve] : profile.curves) {
-    const auto [statistic, signal] = key;
+    const auto [statistic, place] = key;
+    if (std::holds_alternative<Weight>(place)) {
+      if (statistic != Statistic::log_grad_sq || !std::isfinite(curve.value.front())) continue;
+      samples["gradient of " + std::string(name_of(place))].push_back(curve.value.front());
+      continue;
+    }
+    const Signal signal = std::get<Signal>(place);
     const bool wanted = statistic == Statistic::second_moment || statistic == Statistic::token_cosine ||
                         statistic == Statistic::log_grad_sq || statistic == Statistic::branch_cosine;
     if (!std::isfinite(curve.value.front())) continue;  // the cosine of one token
@@ -31,10 +37,6 @@ void add_curves(const Profile& profile, Samples& samples) {
     const std::string name = std::string(name_of(statistic)) + " " + std::string(name_of(signal));
     samples[name + ", first"].push_back(curve.value.front());
     samples[name + ", last"].push_back(curve.value.back());
-  }
-  for (const auto& [key, curve] : profile.weight_curves) {
-    if (key.first != Statistic::log_grad_sq || !std::isfinite(curve.value.front())) continue;
-    samples["gradient of " + std::string(name_of(key.second))].push_back(curve.value.front());
   }
 }
 

@@ -132,7 +132,7 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   CHECK(prediction.gradient_refusal.find("BERT") != std::string::npos);
   CHECK(prediction.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
   CHECK(prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
-  CHECK(prediction.profile.weight_curves.empty());
+  CHECK(prediction.profile.find(Statistic::grad_sq, Weight::q) == nullptr);
   CHECK(predict(spec, {}, {.most_samples = 8}).gradient_refusal.empty());
 }
 

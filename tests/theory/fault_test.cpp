@@ -63,11 +63,11 @@ TEST_CASE("without the score path gradients are smaller below the top attention,
 TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else differs") {
   const Prediction right = with(Fault::none, small_stack("pre"));
   const Prediction wrong = with(Fault::query_gradient, small_stack("pre"));
-  for (const auto& [key, curve] : right.profile.weight_curves) {
-    if (key.first != Statistic::log_grad_sq) continue;
-    const Curve& other = wrong.profile.weight_curves.at(key);
+  for (const auto& [key, curve] : right.profile.curves) {
+    if (key.first != Statistic::log_grad_sq || std::holds_alternative<Signal>(key.second)) continue;
+    const Curve& other = wrong.profile.curves.at(key);
     for (std::size_t layer = 0; layer < curve.value.size(); ++layer) {
-      const double off = key.second == Weight::q ? std::log(1.1) : 0.0;
+      const double off = key.second == CurvePlace(Weight::q) ? std::log(1.1) : 0.0;
       CHECK(other.value[layer] - curve.value[layer] == doctest::Approx(off).epsilon(1e-9));
     }
   }

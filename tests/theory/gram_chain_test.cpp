@@ -50,7 +50,7 @@ struct Moments {
   }
 };
 
-std::vector<double> column(const std::vector<Profile>& all, std::pair<Statistic, Signal> key, std::size_t index) {
+std::vector<double> column(const std::vector<Profile>& all, std::pair<Statistic, CurvePlace> key, std::size_t index) {
   std::vector<double> values;
   for (const Profile& p : all) values.push_back(p.curves.at(key).value.at(index));
   return values;

@@ -132,11 +132,6 @@ void for_curves(const Profile& profile, const Visit& visit) {
     visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second)), key.first,
           curve);
   }
-  for (const auto& [key, curve] : profile.weight_curves) {
-    visit(fmt::format("{} {}", statistic_names[static_cast<std::size_t>(key.first)],
-                      weight_names[static_cast<std::size_t>(key.second)]),
-          key.first, curve);
-  }
 }
 
 /// Of 100 prediction seeds: a number's values and stated variances.

@@ -37,7 +37,7 @@ class Backward {
     for (int layer = 0; layer < spec.model.layers; ++layer) gates = gates || spec.model.gates_at(layer) > 0;
     for (const Weight w : layer_matrices) {
       const bool there = w == Weight::gate ? is_gated(spec.model.mlp) : w != Weight::attention_gate || gates;
-      if (there) profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
+      if (there) profile_.curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
     }
   }
 
@@ -238,7 +238,7 @@ class Backward {
         squared(share) * square;
   }
   void set(Weight weight, int sublayer, double value) {
-    profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;
+    profile_.curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;
   }
 
   const StackSpec& spec_;

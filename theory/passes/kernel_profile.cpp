@@ -46,7 +46,8 @@ void KernelProfile::write(int depth, const StreamEnds& ends, const KernelStreams
     for (std::size_t i = 0; i < streams.count(); ++i) {
       write(depth, Signal::x_out, streams[i]);
       for (const auto& [key, curve] : profile_.curves) {
-        if (key.second == Signal::x_out) means[key.first] += curve.value[static_cast<std::size_t>(depth)] / parts;
+        if (key.second == CurvePlace(Signal::x_out))
+          means[key.first] += curve.value[static_cast<std::size_t>(depth)] / parts;
       }
     }
     for (const auto& [statistic, mean] : means) set(statistic, Signal::x_out, depth, mean);

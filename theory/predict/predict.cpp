@@ -60,18 +60,17 @@ int patterns_allowed(const StackSpec& spec, const PredictionOptions& options) {
 }
 
 /// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
-template <class Curves>
-void add_logarithms(Curves& curves) {
-  Curves logarithms;
-  for (const auto& [key, curve] : curves) {
+void add_logarithms(Profile& profile) {
+  Profile logarithms;
+  for (const auto& [key, curve] : profile.curves) {
     if (key.first != Statistic::grad_sq) continue;
-    Curve& log = logarithms[{Statistic::log_grad_sq, key.second}];
+    Curve& log = logarithms.curves[{Statistic::log_grad_sq, key.second}];
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
       log.value.push_back(std::log(curve.value[i]));  // −infinity, exactly, of a gradient that is exactly 0
       log.standard_error.push_back(curve.standard_error[i] == 0.0 ? 0.0 : curve.standard_error[i] / curve.value[i]);
     }
   }
-  curves.merge(logarithms);
+  profile.curves.merge(logarithms.curves);
 }
 
 /// Returns why the predicted stream is NaN or infinite from some depth on, or "".
@@ -107,12 +106,10 @@ Prediction refused(std::string reason, const PredictionOptions& options) {
 
 /// Takes every gradient out of the profile.
 void refuse_gradients(Prediction& prediction, std::string reason) {
-  const auto is_gradient = [](const auto& entry) {
+  std::erase_if(prediction.profile.curves, [](const auto& entry) {
     const Statistic s = entry.first.first;
     return s == Statistic::grad_sq || s == Statistic::log_grad_sq || s == Statistic::score_share;
-  };
-  std::erase_if(prediction.profile.curves, is_gradient);
-  std::erase_if(prediction.profile.weight_curves, is_gradient);
+  });
   prediction.backward_samples = 0;
   prediction.gradient_refusal = std::move(reason);
 }
@@ -151,16 +148,12 @@ double wanted_error(const Prediction& prediction, Statistic statistic, double va
 /// Returns the largest ratio of a standard error and the wanted one over all curves.
 double worst_error(const Prediction& prediction, const Profile& profile) {
   double worst = 0.0;
-  const auto add = [&](const auto& curves) {
-    for (const auto& [key, curve] : curves) {
-      for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        const double error = curve.standard_error[i];
-        if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, key.first, curve.value[i]));
-      }
+  for (const auto& [key, curve] : profile.curves) {
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const double error = curve.standard_error[i];
+      if (error > 0.0) worst = std::max(worst, error / wanted_error(prediction, key.first, curve.value[i]));
     }
-  };
-  add(profile.curves);
-  add(profile.weight_curves);
+  }
   return worst;
 }
 
@@ -168,15 +161,14 @@ double worst_error(const Prediction& prediction, const Profile& profile) {
 /// lessen and half of the wanted one.
 double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before, int level_ratio) {
   double worst = 0.0;
-  const auto one = [&](Statistic statistic, Curve& curve, const Curve& coarse) {
+  for (auto& [key, curve] : profile.curves) {
+    const Statistic statistic = key.first;
     const bool cosine = statistic == Statistic::token_cosine || statistic == Statistic::branch_cosine;
-    const std::vector<double> fixed = extrapolate(curve, coarse, level_ratio, !cosine);
+    const std::vector<double> fixed = extrapolate(curve, before.curves.at(key), level_ratio, !cosine);
     for (std::size_t i = 0; i < fixed.size(); ++i) {
       if (fixed[i] > 0.0) worst = std::max(worst, 2.0 * fixed[i] / wanted_error(prediction, statistic, curve.value[i]));
     }
-  };
-  for (auto& [key, curve] : profile.curves) one(key.first, curve, before.curves.at(key));
-  for (auto& [key, curve] : profile.weight_curves) one(key.first, curve, before.weight_curves.at(key));
+  }
   return worst;
 }
 
@@ -344,8 +336,7 @@ class InputsPrediction {
           wanted, wanted / affordable_, prediction_.samples);
     }
     settle_shares(prediction_);
-    add_logarithms(prediction_.profile.curves);
-    add_logarithms(prediction_.profile.weight_curves);
+    add_logarithms(prediction_.profile);
     prediction_.finite_width =
         finite_width_factor(spec_, prediction_.profile.find(Statistic::second_moment, Signal::x_in)->value,
                             prediction_.profile.find(Statistic::second_moment, Signal::f_out)->value);

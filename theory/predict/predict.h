@@ -61,8 +61,8 @@ struct Prediction {
   int draws_per_sequence = 0;
 
   /// True if the prediction of this statistic is exact at the stack's own widths.
-  [[nodiscard]] bool exact_at_width_for(Statistic statistic, Signal signal) const {
-    return exact_at_width && spread.find(statistic, signal) != nullptr;
+  [[nodiscard]] bool exact_at_width_for(Statistic statistic, CurvePlace place) const {
+    return exact_at_width && spread.find(statistic, place) != nullptr;
   }
 };
 

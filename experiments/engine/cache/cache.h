@@ -12,7 +12,7 @@ namespace periscope::cache {
 
 /// Version of the numbers that tasks give. Raise it with every change that alters a number: values that were cached
 /// before are then computed again.
-inline constexpr int numeric_version = 1;
+inline constexpr int numeric_version = 2;
 
 /// Returns a hash of all but the settings that the bits of a result depend on: numeric_version, the compiler, its flags
 /// and build type, and the instruction set of the CPU.

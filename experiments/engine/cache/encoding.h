@@ -9,11 +9,13 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "sim/base/error.h"
 
-/// Bytes of a value, to its last bit: numbers as they are in memory, containers after their size, structs member by
-/// member. A struct names its members by a function `parts` in its namespace, which returns a std::tie of them all.
+/// Bytes of a value, to its last bit: numbers as they are in memory, containers after their size, variants after
+/// their index, structs member by member. A struct names its members by a function `parts` in its namespace, which
+/// returns a std::tie of them all.
 namespace periscope::cache {
 
 /// Converts to any type: as many of these as a struct has members initialise it.
@@ -51,6 +53,9 @@ void put(std::string& bytes, const T& x) {
   } else if constexpr (std::ranges::range<T>) {
     put(bytes, std::uint64_t{x.size()});
     for (const auto& element : x) put(bytes, element);
+  } else if constexpr (requires { std::variant_size<T>::value; }) {
+    put(bytes, x.index());
+    std::visit([&](const auto& alternative) { put(bytes, alternative); }, x);
   } else {
     for_parts(const_cast<T&>(x), [&](const auto& part) { put(bytes, part); });  // which are only read
   }
@@ -88,6 +93,13 @@ void take(std::string_view& bytes, T& x) {
   } else if constexpr (std::ranges::range<T>) {
     x.resize(size());
     for (auto& element : x) take(bytes, element);
+  } else if constexpr (requires { std::variant_size<T>::value; }) {
+    std::size_t index = 0;
+    take(bytes, index);
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      ((index == i ? take(bytes, x.template emplace<i>()) : void()), ...);
+    }
+    (std::make_index_sequence<std::variant_size_v<T>>());
   } else {
     for_parts(x, [&](auto& part) { take(bytes, part); });
   }

@@ -48,12 +48,12 @@ class Collector {
         }
       }
     }
-    for (const auto& [key, curve] : measured_.weight_curves) {
-      const auto& [statistic, weight] = key;
-      if (statistic != Statistic::log_grad_sq) continue;
+    for (const auto& [key, curve] : measured_.curves) {
+      const Weight* const weight = std::get_if<Weight>(&key.second);
+      if (weight == nullptr || key.first != Statistic::log_grad_sq) continue;
       for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        gradient(weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(weight)),
-                 gradient_floor(c_.spec, measured_, c_.dtype, weight, static_cast<int>(i)));
+        gradient(*weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(*weight)),
+                 gradient_floor(c_.spec, measured_, c_.dtype, *weight, static_cast<int>(i)));
       }
     }
     withdraw_bounds();
@@ -65,8 +65,7 @@ class Collector {
 
   /// Returns the test of entry i of a curve; nullopt if neither side has a number, as for the token cosine of one token
   /// or an MLP's score path. A measured number without a prediction is a test whose prediction is NaN.
-  template <class Place>
-  [[nodiscard]] std::optional<Test> entry(Statistic statistic, Place place, std::size_t i) const {
+  [[nodiscard]] std::optional<Test> entry(Statistic statistic, CurvePlace place, std::size_t i) const {
     const Curve* measured = measured_.find(statistic, place);
     if (i >= length_of(measured)) return {};
     const Curve* predicted = prediction_.profile.find(statistic, place);
@@ -79,10 +78,10 @@ class Collector {
               .replicates = prediction_.replicates,
               .precise = known &&
                          (!promises_precision(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
-    if constexpr (std::is_same_v<Place, Weight>) {
-      test.weight = place;
+    if (const Weight* weight = std::get_if<Weight>(&place)) {
+      test.weight = *weight;
     } else {
-      test.signal = place;
+      test.signal = std::get<Signal>(place);
     }
     // The size of one module's output fluctuates more than the stream that all of them add up to.
     const bool module = statistic == Statistic::second_moment && test.signal == Signal::f_out;
@@ -122,8 +121,7 @@ class Collector {
   [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.measured.seeds); }
 
   /// Adds the test of one gradient: of its logarithm, or of the square itself if rounding may change it by a tenth.
-  template <class Place>
-  void gradient(Place place, std::size_t i, double width_term, const GradientFloor& floor) {
+  void gradient(CurvePlace place, std::size_t i, double width_term, const GradientFloor& floor) {
     std::optional<Test> plain = entry(Statistic::grad_sq, place, i);
     std::optional<Test> log = entry(Statistic::log_grad_sq, place, i);
     if (plain && std::isnan(plain->predicted.value)) tests_.push_back(*plain);
@@ -233,20 +231,16 @@ std::string index_list(const std::vector<std::size_t>& entries) {
 
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction) {
   std::vector<std::string> names;
-  const auto add = [&](const auto& curves) {
-    for (const auto& [key, curve] : curves) {
-      const auto& [statistic, place] = key;
-      if (!promises_precision(statistic)) continue;
-      std::vector<std::size_t> entries;
-      for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        if (!std::isnan(curve.value[i]) && !theory::is_precise(prediction, statistic, curve, i)) entries.push_back(i);
-      }
-      if (entries.empty()) continue;
-      names.push_back(fmt::format("{} {}[{}]", name_of(statistic), name_of(place), index_list(entries)));
+  for (const auto& [key, curve] : prediction.profile.curves) {
+    const auto& [statistic, place] = key;
+    if (!promises_precision(statistic)) continue;
+    std::vector<std::size_t> entries;
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      if (!std::isnan(curve.value[i]) && !theory::is_precise(prediction, statistic, curve, i)) entries.push_back(i);
     }
-  };
-  add(prediction.profile.curves);
-  add(prediction.profile.weight_curves);
+    if (entries.empty()) continue;
+    names.push_back(fmt::format("{} {}[{}]", name_of(statistic), name_of(place), index_list(entries)));
+  }
   return names;
 }
 
@@ -255,8 +249,9 @@ Profile compared_part(const Profile& profile) {
   for (const auto& [statistic, signal] : compared_curves) {
     if (const Curve* curve = profile.find(statistic, signal)) part.curves[{statistic, signal}] = *curve;
   }
-  std::ranges::copy_if(profile.weight_curves, std::inserter(part.weight_curves, part.weight_curves.end()),
-                       [](const auto& entry) { return entry.first.first == Statistic::log_grad_sq; });
+  std::ranges::copy_if(profile.curves, std::inserter(part.curves, part.curves.end()), [](const auto& entry) {
+    return entry.first.first == Statistic::log_grad_sq && std::holds_alternative<Weight>(entry.first.second);
+  });
   return part;
 }
 

@@ -122,19 +122,18 @@ Builder::Row curve_row(const Builder::Row& row, Signal signal) {
   return row.at("site", static_cast<std::size_t>(site - sites.begin()));
 }
 
-void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
+void put_curve(const Builder::Row& row, Statistic statistic, CurvePlace place, const std::string& version,
                const std::vector<double>& values, std::size_t branches) {
   std::string name = text_of(statistic) + "_" + version;
+  if (const Weight* weight = std::get_if<Weight>(&place)) {
+    return row.at("weight", weight_index(*weight)).put("weight_" + name, values);
+  }
+  const Signal signal = std::get<Signal>(place);
   if (signal != Signal::x_out) name = (runs_over_depth(signal) ? text_of(signal) : "site") + "_" + name;
   if (signal != Signal::sum) return curve_row(row, signal).put(name, values);
   std::vector<double> of_sublayers((values.size() - 1) * branches, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches - 1] = values[i];
   curve_row(row, signal).put(name, of_sublayers);
-}
-
-void put_curve(const Builder::Row& row, Statistic statistic, Weight weight, const std::string& version,
-               const std::vector<double>& values, std::size_t) {
-  row.at("weight", weight_index(weight)).put("weight_" + text_of(statistic) + "_" + version, values);
 }
 
 }  // namespace periscope::dataset

@@ -60,10 +60,8 @@ Builder::Row curve_row(const Builder::Row& row, Signal signal);
 
 /// Puts one version of a curve: "second_moment_VERSION" of the stream, "r_out_second_moment_VERSION",
 /// "site_second_moment_VERSION" of a signal that does not run over depth. A curve of Signal::sum runs over depth; each
-/// value is stored at the last of the `branches` sublayers of its step.
-void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
-               const std::vector<double>& values, std::size_t branches = 1);
-void put_curve(const Builder::Row& row, Statistic statistic, Weight weight, const std::string& version,
+/// value is stored at the last of the `branches` sublayers of its step. "weight_grad_sq_VERSION" of a matrix.
+void put_curve(const Builder::Row& row, Statistic statistic, CurvePlace place, const std::string& version,
                const std::vector<double>& values, std::size_t branches = 1);
 
 }  // namespace periscope::dataset

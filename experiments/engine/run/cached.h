@@ -22,7 +22,7 @@ namespace periscope {
 
 // Members of readings and predictions, for the cache.
 inline auto parts(Curve& c) { return std::tie(c.value, c.standard_error); }
-inline auto parts(Profile& p) { return std::tie(p.curves, p.angular_distance, p.weight_curves); }
+inline auto parts(Profile& p) { return std::tie(p.curves, p.angular_distance); }
 inline auto parts(Reading& r) { return std::tie(r.profile, r.top, r.diverged_at); }
 
 namespace theory {

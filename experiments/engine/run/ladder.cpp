@@ -112,8 +112,11 @@ std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
       follow(test, 0, 1, signal == Signal::A_out ? "attention" : "stream");
     }
   }
-  for (const auto& [key, curve] : predicted.weight_curves) {
-    if (key.first == Statistic::log_grad_sq) follow({.statistic = key.first, .weight = key.second}, 0, 1, "layers");
+  for (const auto& [key, curve] : predicted.curves) {
+    const Weight* const weight = std::get_if<Weight>(&key.second);
+    if (weight != nullptr && key.first == Statistic::log_grad_sq) {
+      follow({.statistic = key.first, .weight = *weight}, 0, 1, "layers");
+    }
   }
   return all;
 }

@@ -49,8 +49,8 @@ std::vector<double> verdict_numbers(const Profile& predicted) {
     const Statistic stands_there = statistic == Statistic::log_grad_sq ? Statistic::grad_sq : statistic;
     if (const Curve* curve = predicted.find(stands_there, signal)) add(*curve);
   }
-  for (const auto& [key, curve] : predicted.weight_curves) {
-    if (key.first == Statistic::grad_sq) add(curve);
+  for (const auto& [key, curve] : predicted.curves) {
+    if (key.first == Statistic::grad_sq && std::holds_alternative<Weight>(key.second)) add(curve);
   }
   return numbers;
 }

@@ -19,10 +19,8 @@ constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
 void add_curves(const Profile& profile, RecordedValues& values) {
   for (const auto& [key, curve] : profile.curves) {
-    values[fmt::format("{}.{}", name_of(key.first), name_of(key.second))] = curve.value;
-  }
-  for (const auto& [key, curve] : profile.weight_curves) {
-    values[fmt::format("{}.weight.{}", name_of(key.first), name_of(key.second))] = curve.value;
+    const char* const kind = std::holds_alternative<Weight>(key.second) ? "weight." : "";
+    values[fmt::format("{}.{}{}", name_of(key.first), kind, name_of(key.second))] = curve.value;
   }
   values["angular_distance"] = profile.angular_distance;
 }

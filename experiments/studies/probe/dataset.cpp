@@ -30,15 +30,12 @@ std::vector<dataset::ColumnSpec> curves() {
 
 /// Puts one version of the curves of all signals, and of all matrices whose gradients were measured.
 void put_version(const ProbeResult& r, const Builder::Row& row, const std::string& version, const Profile& profile) {
-  const auto put = [&](const auto& at, const Curve& curve) {
-    const std::size_t branches = dataset::branches_of(r.at_init.model);
+  const std::size_t branches = dataset::branches_of(r.at_init.model);
+  for (const auto& [at, curve] : profile.curves) {
+    if (std::holds_alternative<Weight>(at.second) && !r.measured.reading.profile.curves.contains(at)) continue;
     dataset::put_curve(row, at.first, at.second, version, curve.value, branches);
-    if (version == "measured") return;
+    if (version == "measured") continue;
     dataset::put_curve(row, at.first, at.second, version + "_stderr", curve.standard_error, branches);
-  };
-  for (const auto& [at, curve] : profile.curves) put(at, curve);
-  for (const auto& [at, curve] : profile.weight_curves) {
-    if (r.measured.reading.profile.weight_curves.contains(at)) put(at, curve);
   }
 }
 

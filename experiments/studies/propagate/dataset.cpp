@@ -42,8 +42,7 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
 }
 
 /// Puts all versions of a curve that is measured, predicted or both; NaN for the one that is not there.
-template <class At>
-void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
+void put_versions(const Stack& s, const Row& row, Statistic statistic, CurvePlace at) {
   const auto put = [&](const std::string& version, const std::vector<double>& values) {
     dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(s.result.spec.model));
   };
@@ -56,27 +55,20 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
   }
   put("predicted", predicted == nullptr ? nothing : predicted->value);
   put("predicted_stderr", predicted == nullptr ? nothing : predicted->standard_error);
-  if constexpr (std::is_same_v<At, Signal>) {
-    const Curve* limit = s.result.prediction.limit.find(statistic, at);
-    if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) {
-      put("predicted_limit", limit->value);
-    }
-  }
+  const Curve* limit = s.result.prediction.limit.find(statistic, at);
+  if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) put("predicted_limit", limit->value);
   // A few large ones decide the mean over seeds of a squared gradient: its logarithm has a z instead.
   const bool has_z = measured != nullptr && predicted != nullptr && statistic != Statistic::grad_sq;
   if (has_z) put("z", z_scores(*measured, *predicted));
 }
 
 void put_curves(const Stack& s, const Row& row) {
-  std::set<std::pair<Statistic, Signal>> signals;
-  std::set<std::pair<Statistic, Weight>> weights;
+  std::set<std::pair<Statistic, CurvePlace>> all;
   for (const Profile* profile : {s.measured(), &s.predicted()}) {
     if (profile == nullptr) continue;
-    for (const auto& item : profile->curves) signals.insert(item.first);
-    for (const auto& item : profile->weight_curves) weights.insert(item.first);
+    for (const auto& item : profile->curves) all.insert(item.first);
   }
-  for (const auto& [statistic, signal] : signals) put_versions(s, row, statistic, signal);
-  for (const auto& [statistic, weight] : weights) put_versions(s, row, statistic, weight);
+  for (const auto& [statistic, place] : all) put_versions(s, row, statistic, place);
 }
 
 std::vector<dataset::ColumnSpec> top_columns() {
