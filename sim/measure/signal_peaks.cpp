@@ -6,6 +6,16 @@
 
 namespace periscope {
 
+std::size_t sublayer_before(const ModelReading& reading, std::size_t depth) {
+  return depth == 0 ? 0 : depth * reading.growth.size() / (reading.extremes.size() - 1) - 1;
+}
+
+std::vector<double> by_sublayer(const ModelReading& reading, const std::vector<double>& by_depth) {
+  std::vector<double> all(reading.growth.size(), std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t depth = 1; depth < by_depth.size(); ++depth) all[sublayer_before(reading, depth)] = by_depth[depth];
+  return all;
+}
+
 std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   std::vector<SignalPeaks> all;
   const auto add_signal = [&](Signal signal) {
@@ -17,8 +27,7 @@ std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   for (const auto& [place, values] : reading.inside_maxima) all.push_back({place, values});
   for (const Signal signal : {Signal::f_out, Signal::B_out}) add_signal(signal);
   if (const Curve* sum = reading.reading.profile.find(Statistic::maximum, Signal::sum)) {
-    all.push_back({Signal::sum, {sum->value.begin() + 1, sum->value.end()}});  // depth 0 has none
-    all.back().values.resize(reading.growth.size(), std::numeric_limits<double>::quiet_NaN());
+    all.push_back({Signal::sum, by_sublayer(reading, sum->value)});
   }
   for (const Signal signal : {Signal::x_out, Signal::r_out}) add_signal(signal);
   return all;
@@ -44,13 +53,13 @@ std::vector<double> largest_by_sublayer(const ModelReading& reading) {
   };
   for (const SignalPeaks& peaks : signal_peaks(reading)) {
     for (std::size_t i = 0; i < peaks.values.size(); ++i) {
-      const std::size_t sublayer = runs_over_depth(peaks.signal) && i > 0 ? i - 1 : i;
+      const std::size_t sublayer = runs_over_depth(peaks.signal) ? sublayer_before(reading, i) : i;
       if (!std::isnan(peaks.values[i])) raise(sublayer, peaks.values[i]);
     }
   }
   for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
     for (const Entry& entry : reading.extremes[depth].top) {
-      if (std::isnan(entry.value)) raise(std::max<std::size_t>(depth, 1) - 1, std::numeric_limits<double>::infinity());
+      if (std::isnan(entry.value)) raise(sublayer_before(reading, depth), std::numeric_limits<double>::infinity());
     }
   }
   return largest;

@@ -161,11 +161,12 @@ void add_growth(Table<ProbeResult>& table) {
               [](const R& r) { return r.measured.branch_from_gains; });
 }
 
-/// Largest |x| by signal and sublayer; of a signal by depth, from the first sublayer on.
+/// Largest |x| by signal and sublayer.
 std::vector<double> maxima(const ProbeResult& r) {
   std::vector<double> all;
   for (const SignalPeaks& signal : signal_peaks(r.measured)) {
-    all.insert(all.end(), signal.values.begin() + (runs_over_depth(signal.signal) ? 1 : 0), signal.values.end());
+    const bool over_depth = runs_over_depth(signal.signal);
+    std::ranges::copy(over_depth ? by_sublayer(r.measured, signal.values) : signal.values, std::back_inserter(all));
   }
   return all;
 }

@@ -67,7 +67,7 @@ std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t de
 
 LeftOver left_over(const ProbeResult& result, std::size_t null) {
   const auto& [predicted, drawn] = result.nulls.at(null);
-  const std::size_t depths = result.measured.growth.size() + 1;
+  const std::size_t depths = result.at_init.model.depths();
   LeftOver left{.draws = drawn.log_moment.size(),
                 .value = log_ratio(result.measured.reading.profile, nullptr, depths),
                 .error = {}};
@@ -85,7 +85,7 @@ std::optional<GrowthSplit> growth_split(const ProbeResult& result) {
   const Profile& matrices = result.nulls[stacks::matrices_null].predicted.profile;
   const Profile& profiles = result.nulls[stacks::rank_one_null].predicted.profile;
   if (initial.curves.empty() || matrices.curves.empty() || profiles.curves.empty()) return std::nullopt;
-  const std::size_t depths = result.measured.growth.size() + 1;
+  const std::size_t depths = result.at_init.model.depths();
   return GrowthSplit{.from_scales = log_ratio(matrices, &initial, depths),
                      .from_sizes_inside = log_ratio(profiles, &matrices, depths),
                      .from_alignment = left_over(result, stacks::rank_one_null)};

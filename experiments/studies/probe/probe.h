@@ -52,7 +52,7 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// The excess of the measured log q over a null's, q being the stream's second moment, at depths 0 … 2L. NaN where
+/// The excess of the measured log q over a null's, q being the stream's second moment, at every depth. NaN where
 /// theory has no number.
 struct LeftOver {
   std::size_t draws;          ///< random models of the null
@@ -62,7 +62,7 @@ struct LeftOver {
 
 [[nodiscard]] LeftOver left_over(const ProbeResult& result, std::size_t null);
 
-/// log(q measured / q at initialisation) in three parts (T29), at depths 0 … 2L: the sizes of whole matrices and the
+/// log(q measured / q at initialisation) in three parts (T29), at every depth: the sizes of whole matrices and the
 /// gains, the sizes inside matrices, and the rest, which comes from the alignment of the weights with each other and
 /// with the tokens.
 struct GrowthSplit {

@@ -49,7 +49,7 @@ std::string depth_rows(const ProbeResult& r) {
   if (has_gradients) titles.insert(titles.end(), {">|dloss/dx|²", ">init |dloss/dx|²"});
   titles.insert(titles.end(), {">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ"});
   dataset::TextTable table(titles);
-  for (std::size_t depth = 0; depth <= r.measured.growth.size(); ++depth) {
+  for (std::size_t depth = 0; depth < r.measured.extremes.size(); ++depth) {
     const StreamExtremes& e = r.measured.extremes[depth];
     const double largest = std::abs(e.top.front().value);
     std::vector<std::string> row{"input",
@@ -64,10 +64,14 @@ std::string depth_rows(const ProbeResult& r) {
       if (has_gradients) row.push_back(at_depth(*p, Statistic::grad_sq, depth));
     }
     if (depth > 0) {
-      const std::size_t l = depth - 1;
+      const std::size_t l = sublayer_before(r.measured, depth);
       const Growth& g = r.measured.growth[l];
-      row[0] = fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp");
-      row[3] = number(g.sum);
+      const bool alone = depth == l + 1;
+      row[0] = fmt::format("{:>3} {}", l,
+                           !alone                                         ? "and before"
+                           : ModelSpec::is_attention(static_cast<int>(l)) ? "attention"
+                                                                          : "mlp");
+      if (!std::isnan(g.sum)) row[3] = number(g.sum);
       for (const double x : {g.stream, g.branch, g.cross, g.cross / g.branch, r.measured.branch_from_gains[l]}) {
         row.push_back(number(x));
       }
