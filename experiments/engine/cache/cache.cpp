@@ -24,6 +24,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t name_digits = 12;
 constexpr std::size_t checksum_digits = 64;
 
+/// Covers the task's name too, so that a renamed file is no other task's.
+std::string checksum(const std::string& task, std::string_view value) {
+  return config::sha256_hex(std::string(task).append("\n").append(value));
+}
+
 std::string short_hash(const std::string& text) { return config::sha256_hex(text).substr(0, name_digits); }
 
 /// The hash of a run's settings. Enumerators are cached as numbers: their names are part of it.
@@ -61,14 +66,14 @@ std::optional<std::string> Cache::get(const std::string& task) const {
   const MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.size() < checksum_digits ||
-      bytes.substr(0, checksum_digits) != config::sha256_hex(bytes.substr(checksum_digits))) {
+      bytes.substr(0, checksum_digits) != checksum(task, bytes.substr(checksum_digits))) {
     throw InputError(fmt::format("{}: its content does not have its checksum", path));
   }
   return std::string(bytes.substr(checksum_digits));
 }
 
 void Cache::put(const std::string& task, std::string_view value) const {
-  write_file(folder_ + "/" + task, config::sha256_hex(value).append(value));
+  write_file(folder_ + "/" + task, checksum(task, value).append(value));
 }
 
 std::map<std::uint64_t, std::uint64_t> Cache::seeds_of(const std::string& task) const {
