@@ -187,8 +187,8 @@ void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, cons
     T* const dkey = g.dkey + b.first_key * g.key_row;
     T* const dvalue = g.dvalue + b.first_key * g.key_row;
     gemm_here<T>(b.count, e, b.keys, dz, h.key.from(b.first_key, 0), g.dquery + b.first * g.query_row, g.query_row);
-    gemm_here<T>(b.keys, e, b.count, dz.transposed(), h.query.from(b.first, 0), dkey, g.key_row, Onto::what_is_there);
-    gemm_here<T>(b.keys, e, b.count, p.transposed(), dout_here, dvalue, g.key_row, Onto::what_is_there);
+    gemm_here<T>(b.keys, e, b.count, dz.transposed(), h.query.from(b.first, 0), dkey, g.key_row, Output::accumulate);
+    gemm_here<T>(b.keys, e, b.count, p.transposed(), dout_here, dvalue, g.key_row, Output::accumulate);
   });
 }
 

@@ -73,7 +73,7 @@ template <class T>
 struct Target {
   T* c;
   Index stride;
-  Onto onto;
+  Output output;
   Part part;
 };
 
@@ -105,7 +105,7 @@ template <class T>
 void multiply_block(const LeftFactor<T>& left, const Piece& p, Index first_k, Index terms, const T* block,
                     const Target<T>& to) {
   constexpr Index group = 16;  // slivers
-  const bool first_terms = first_k == 0 && to.onto == Onto::nothing;
+  const bool first_terms = first_k == 0 && to.output == Output::overwrite;
   for (Index begin = p.first_sliver; begin < p.end_sliver; begin += group) {
     const Index end = std::min(begin + group, p.end_sliver);
     for (Index j = 0; j < p.count; j += kernel::panel<T>) {
@@ -190,24 +190,24 @@ void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block) {
 
 template <class T>
 void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride, Part part) {
-  gemm_of<T>(m, n, k, a, block_of(b), {c, stride, Onto::nothing, part}, true);
+  gemm_of<T>(m, n, k, a, block_of(b), {c, stride, Output::overwrite, part}, true);
 }
 
 template <class T>
 void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>& b, T* c, Index stride) {
-  gemm_of<T>(m, n, k, a, b, {c, stride, Onto::nothing, Part::all}, false);
+  gemm_of<T>(m, n, k, a, b, {c, stride, Output::overwrite, Part::all}, false);
 }
 
 template <class T>
 void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
-               Onto onto) {
+               Output output) {
   const LeftFactor<T> left(a, m, n, k);
   for (Index s = 0; s < left.slivers(); ++s) left.pack_sliver(s);
   const Scratch<T> block(std::min(widest_block, pieces(n, kernel::panel<T>) * kernel::panel<T>) *
                          std::min(kernel::depth, k));
   for (Index first = 0; first < n; first += widest_block) {
     multiply_piece<T>(left, {0, left.slivers(), first, std::min(widest_block, n - first)}, k, block_of(b), block.data(),
-                      {c, stride, onto, Part::all});
+                      {c, stride, output, Part::all});
   }
 }
 
@@ -217,8 +217,8 @@ template void gemm(Index, Index, Index, const MatrixView<float>&, const MatrixVi
 template void gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index, Part);
 template void gemm(Index, Index, Index, const MatrixView<float>&, const MakeBlock<float>&, float*, Index);
 template void gemm(Index, Index, Index, const MatrixView<double>&, const MakeBlock<double>&, double*, Index);
-template void gemm_here(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Onto);
+template void gemm_here(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Output);
 template void gemm_here(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index,
-                        Onto);
+                        Output);
 
 }  // namespace periscope::cpu

@@ -39,7 +39,7 @@ template <class T>
 void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block);
 
 /// Whether a product overwrites its target or is added to it.
-enum class Onto { nothing, what_is_there };
+enum class Output { overwrite, accumulate };
 
 /// The entries of a square product that are needed; others may be written too.
 enum class Part { all, lower };
@@ -54,6 +54,6 @@ void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>&
 /// C = A B or C + A B on this thread alone.
 template <class T>
 void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
-               Onto onto = Onto::nothing);
+               Output output = Output::overwrite);
 
 }  // namespace periscope::cpu

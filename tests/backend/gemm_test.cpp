@@ -69,7 +69,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
         cpu::gemm_here<T>(m, n, k, a, b, here.data(), stride);
         CHECK(c == here);
         std::vector<T> twice = here;
-        cpu::gemm_here<T>(m, n, k, a, b, twice.data(), stride, cpu::Onto::what_is_there);
+        cpu::gemm_here<T>(m, n, k, a, b, twice.data(), stride, cpu::Output::accumulate);
         bool right_everywhere = true;
         bool untouched = true;
         bool added = true;
