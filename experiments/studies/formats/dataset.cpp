@@ -14,25 +14,22 @@
 namespace periscope::formats {
 namespace {
 
-using dataset::ColumnSpec;
 using dataset::Table;
 using dataset::Type;
-using PutRow = dataset::Builder::Row;
 
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// NAME, means over seeds, and NAME_stderr.
-std::vector<ColumnSpec> average_columns(const std::string& name, const std::string& on, const std::string& units,
-                                        const std::string& meaning) {
-  return {{name, on, units, meaning + ", mean over seeds"},
-          {name + "_stderr", on, units, fmt::format("standard error of {} over seeds", name)}};
-}
-
-void put_averages(const PutRow& row, const std::string& name, const std::vector<RunningMoments>& averages) {
-  if (averages.empty()) return;
-  row.put(name, mapped(averages, &RunningMoments::mean));
-  row.put(name + "_stderr", mapped(averages, &RunningMoments::standard_error));
+/// NAME, means over seeds, and NAME_stderr; not put without averages.
+Table<std::vector<RunningMoments>> averages(const std::string& name, const std::string& on, const std::string& units,
+                                            const std::string& meaning) {
+  using Averages = std::vector<RunningMoments>;
+  return Table<Averages>().curve(
+      {name, on, units, meaning + ", mean over seeds"},
+      {name + "_stderr", on, units, fmt::format("standard error of {} over seeds", name)}, [](const Averages& of) {
+        const Curve curve{mapped(of, &RunningMoments::mean), mapped(of, &RunningMoments::standard_error)};
+        return of.empty() ? std::nullopt : std::optional(curve);
+      });
 }
 
 Table<Overflow> overflow_table(const std::string& name, const std::string& pass) {
@@ -50,21 +47,20 @@ Table<Overflow> overflow_table(const std::string& name, const std::string& pass)
 Table<Variant> variant_table(const std::vector<Site>& sites) {
   Table<Variant> table;
   table
-      .family(average_columns("stream_sqnr_predicted", on_features + " depth", "dB",
-                              "SQNR of the stream by first-order propagation (T27)"),
-              [](const Variant& v, const PutRow& row) { put_averages(row, "stream_sqnr_predicted", v.predicted); })
+      .part(averages("stream_sqnr_predicted", on_features + " depth", "dB",
+                     "SQNR of the stream by first-order propagation (T27)"),
+            [](const Variant& v) { return &v.predicted; })
       .part(overflow_table("overflow", "forward"), [](const Variant& v) { return &v.forward; })
       .part(overflow_table("grad_overflow", "in the backward pass"), [](const Variant& v) { return &v.backward; });
   for (std::size_t m = 0; m < measure_facts.size(); ++m) {
     const MeasureFacts& facts = measure_facts[m];
-    const std::string name(facts.name);
-    table.family(average_columns(name, on_features + " site place", facts.units, facts.meaning),
-                 [=](const Variant& v, const PutRow& row) {
-                   for (std::size_t i = 0; i < sites.size(); ++i) {
-                     const auto found = v.numbers.find({sites[i], static_cast<Measure>(m)});
-                     if (found != v.numbers.end()) put_averages(row.at("site", i), name, found->second);
-                   }
+    table.rows("site", averages(std::string(facts.name), on_features + " site place", facts.units, facts.meaning),
+               [=](const Variant& v) {
+                 return mapped(sites, [&](const Site& site) {
+                   const auto found = v.numbers.find({site, static_cast<Measure>(m)});
+                   return found == v.numbers.end() ? std::vector<RunningMoments>() : found->second;
                  });
+               });
   }
   return table;
 }
@@ -85,12 +81,12 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
   using F = FormatResult;
   Table<F> massive;  // of formats that ran with massive features too
   massive
-      .family(average_columns("massive_branch_cost", on_format, "dB",
-                              "SQNR of modules' outputs, mean over sublayers: plain minus massive"),
-              [](const F& f, const PutRow& row) { put_averages(row, "massive_branch_cost", {f.branch_cost}); })
-      .family(average_columns("massive_stream_cost", on_format, "dB",
-                              "SQNR of the stream after the last sublayer: plain minus massive"),
-              [](const F& f, const PutRow& row) { put_averages(row, "massive_stream_cost", {f.stream_cost}); })
+      .part(averages("massive_branch_cost", on_format, "dB",
+                     "SQNR of modules' outputs, mean over sublayers: plain minus massive"),
+            [](const F& f) { return std::optional(std::vector{f.branch_cost}); })
+      .part(averages("massive_stream_cost", on_format, "dB",
+                     "SQNR of the stream after the last sublayer: plain minus massive"),
+            [](const F& f) { return std::optional(std::vector{f.stream_cost}); })
       .column({"massive_branch", on_format, "", "hurts, helps or no difference seen"},
               [](const F& f) { return massive_words(f.massive); });
   Table<F> table;
