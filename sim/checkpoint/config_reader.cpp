@@ -63,10 +63,6 @@ bool ConfigReader::is_given(std::string_view key) const {
   return has(key) || (stored(key) != nullptr && !absent_at_null_.contains(key));
 }
 
-bool ConfigReader::holds_object(std::string_view key) const { return has(key) && stored(key)->is_object(); }
-
-bool ConfigReader::holds_text(std::string_view key) const { return has(key) && stored(key)->is_string(); }
-
 std::string ConfigReader::found(std::string_view key) const {
   const nlohmann::json* const json = stored(key);
   const std::string name = in_quotes(prefix_ + std::string(key));
@@ -131,20 +127,9 @@ double ConfigReader::positive_or(std::string_view key, double fallback) {
   return read_or(key, fallback, [&] { return positive(key); });
 }
 
-double ConfigReader::number_or(std::string_view key, double fallback) {
-  return read_or(key, fallback, [&] {
-    const nlohmann::json& value = get(key, "a finite number");
-    if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, "a finite number");
-    return value.get<double>();
-  });
-}
-
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
-  return read_or(key, fallback, [&] {
-    const nlohmann::json& value = get(key, "true or false");
-    if (!value.is_boolean()) throw malformed_value(key, "true or false");
-    return value.get<bool>();
-  });
+  if (!read(key, fallback)) note_default(key, fallback);
+  return fallback;
 }
 
 std::string ConfigReader::text(std::string_view key) {
@@ -158,14 +143,8 @@ std::string ConfigReader::text_or(std::string_view key, std::string_view fallbac
 }
 
 std::vector<std::string> ConfigReader::texts(std::string_view key) {
-  constexpr std::string_view expected = "a list of strings";
-  const nlohmann::json& value = get(key, expected);
-  if (!value.is_array()) throw malformed_value(key, expected);
   std::vector<std::string> all;
-  for (const nlohmann::json& entry : value) {
-    if (!entry.is_string()) throw malformed_value(key, expected);
-    all.push_back(entry.get<std::string>());
-  }
+  if (!read(key, all)) fail(key, "a list of strings");
   return all;
 }
 
@@ -176,17 +155,14 @@ ConfigReader ConfigReader::nested(const nlohmann::json& object, const std::strin
   return inner;
 }
 
-ConfigReader ConfigReader::object(std::string_view key) { return nested(get(key, "an object"), std::string(key)); }
+ConfigReader ConfigReader::table(std::string_view key) { return nested(get(key, "an object"), std::string(key)); }
 
-std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
-  constexpr std::string_view expected = "a list of objects";
-  const nlohmann::json& list = get(key, expected);
-  if (!list.is_array()) throw malformed_value(key, expected);
+std::vector<ConfigReader> ConfigReader::tables(std::string_view key, std::string_view expected) {
   std::vector<ConfigReader> all;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!list[i].is_object()) throw malformed_value(key, expected);
-    all.push_back(nested(list[i], fmt::format("{}[{}]", key, i)));
-  }
+  const nlohmann::json* list = find(key);
+  if (list == nullptr) return all;
+  if (!list->is_array()) fail(key, expected);
+  for (const nlohmann::json& entry : *list) all.push_back(nested(entry, fmt::format("{}[{}]", key, all.size())));
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sim/base/error.h"
+#include "sim/spec/read_keys.h"
 
 namespace periscope {
 
@@ -60,17 +61,24 @@ class ConfigReader {
   /// A finite number above 0.
   [[nodiscard]] double positive(std::string_view key);
   [[nodiscard]] double positive_or(std::string_view key, double fallback);
-  /// A finite number.
-  [[nodiscard]] double number_or(std::string_view key, double fallback);
   [[nodiscard]] bool flag_or(std::string_view key, bool fallback);
   [[nodiscard]] std::string text(std::string_view key);
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback);
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
-  [[nodiscard]] bool holds_object(std::string_view key) const;
-  [[nodiscard]] bool holds_text(std::string_view key) const;
+  /// Reads a key and returns true; leaves `target` unchanged if the key is absent.
+  template <class T>
+  bool read(std::string_view key, T& target) {
+    static_cast<void>(find(key));
+    if (!is_given(key)) return false;
+    if (const std::string expected = take(*stored(key), target); !expected.empty()) fail(key, expected);
+    return true;
+  }
+  /// The value, for keys that take several forms; nullptr if absent or null.
+  const nlohmann::json* find(std::string_view key);
   /// A nested object, with a finish() of its own.
-  [[nodiscard]] ConfigReader object(std::string_view key);
-  [[nodiscard]] std::vector<ConfigReader> objects(std::string_view key);
+  [[nodiscard]] ConfigReader table(std::string_view key);
+  /// The objects of a list, which may be absent.
+  [[nodiscard]] std::vector<ConfigReader> tables(std::string_view key, std::string_view expected);
   [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }
 
   /// Null means none; only an absent key gives the fallback.
@@ -91,6 +99,9 @@ class ConfigReader {
   [[nodiscard]] InputError unsupported_value(std::string_view key, std::string_view expected) const;
   /// "malformed: …", for what no valid file has.
   [[nodiscard]] InputError malformed_value(std::string_view key, std::string_view expected) const;
+  [[noreturn]] void fail(std::string_view key, std::string_view expected) const {
+    throw malformed_value(key, expected);
+  }
 
   /// Absent keys, also of nested objects, and the public implementation's defaults.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return shared_->defaults; }
@@ -99,7 +110,6 @@ class ConfigReader {
   [[nodiscard]] ConfigReader nested(const nlohmann::json& object, const std::string& name) const;
   /// The value, even if null; nullptr if the key is absent.
   [[nodiscard]] const nlohmann::json* stored(std::string_view key) const;
-  [[nodiscard]] const nlohmann::json* find(std::string_view key);
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
   template <class T, class Read>
   [[nodiscard]] T read_or(std::string_view key, T fallback, const Read& read);

@@ -161,6 +161,11 @@ SublayerRule FreeForm::at(const RulePlace& place) const {
 
 SublayerRule Placement::at(const RulePlace& place) const { return rule != nullptr ? rule(place) : custom->at(place); }
 
+bool Placement::sets_rules_alone() const {
+  return wiring == Wiring::sequential && branch_init_gain == nullptr && defaults.norm == NormKind::rms &&
+         defaults.qk_norm == QkNorm::none && !defaults.v_norm && defaults.inner_norm == InnerNorm::none;
+}
+
 bool Placement::is_named_custom() const { return is_custom() && name != unnamed_placement; }
 
 Placement custom_placement(const SublayerRule& rule, std::string_view name) {

@@ -56,9 +56,9 @@ class TrainedModels(TrainTest):
             done = run(*command, "--quiet")
             self.assertEqual(done.returncode, 0, (command, done.stderr))
         config = json.loads((model / "config.json").read_text())
-        for key, value, words in (("mlp", "gelus", "gelu, silu"), ("placement", "past", "the name of a placement"),
+        for key, value, words in (("mlp", "gelus", "gelu, silu"), ("placement", "past", "one of none, post"),
                                   ("layers", 0, "from 1 to"), ("layers", 10**6, "from 1 to"), ("width", 7, "expected"),
-                                  ("gamma", "x", "a finite number"), ("strange", 1, '"model.strange"')):
+                                  ("gamma", "x", "a number"), ("strange", 1, '"model.strange"')):
             with self.subTest(key=key, value=value):
                 changed = config | {"model": config["model"] | {key: value}}
                 (model / "config.json").write_text(json.dumps(changed))

@@ -22,7 +22,7 @@ namespace {
 /// Sets the keys that model.recipe, if given, determines, except those that depend on sizes, which are not known yet.
 const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   if (!reader.read("recipe", spec.recipe)) return nullptr;
-  const Family& family = family_table()[reader.index_of("recipe", spec.recipe, family_table(), &Family::name)];
+  const Family& family = family_table()[index_of(reader, "recipe", spec.recipe, family_table(), &Family::name)];
   const Recipe recipe = recipe_of(family, ModelSpec{}.width);
   const auto take = [&](auto... field) { ((spec.model.*field = recipe.model.*field), ...); };
   take(&ModelSpec::placement, &ModelSpec::final_norm, &ModelSpec::embedding_norm, &ModelSpec::norm,
@@ -107,7 +107,7 @@ void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
   if (!expected.empty() || words.empty()) reader.fail("kind", "gaussian, tokens, text, or a list of these");
   kinds.clear();
   for (const std::string& word : words) {
-    kinds.push_back(static_cast<InputKind>(reader.index_of("kind", word, input_kind_names)));
+    kinds.push_back(static_cast<InputKind>(index_of(reader, "kind", word, input_kind_names)));
   }
 }
 
@@ -190,7 +190,7 @@ Config read_single(Known known, const Tree& tree) {
   TomlReader model = root.table("model");
   std::string preset_name;
   const bool preset = model.read("preset", preset_name);
-  if (preset) presets[model.index_of("preset", preset_name, presets, &Preset::name)].set_shape(base.model);
+  if (preset) presets[index_of(model, "preset", preset_name, presets, &Preset::name)].set_shape(base.model);
   const Family* recipe = apply_recipe(model, base);
   read_keys(model, model_section, base.model);
   if (model.find("placement") != nullptr) base.model.placement = read_placement(model);

@@ -10,42 +10,13 @@
 
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/key.h"
-#include "sim/spec/model_spec.h"
+#include "sim/spec/read_keys.h"
 
 /// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
 namespace periscope::config {
 
 Json placement_json(const Placement& placement);     ///< its name, or the table of its free form
 Json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
-
-/// Reads a placement: a name, a table {name, A, B, C, alpha, beta}, or, unless it is `of_module`, a
-/// table {name, attention, mlp} of two of these. Throws ConfigError.
-Placement read_placement(TomlReader& reader, std::string_view key = "placement", bool of_module = false);
-/// Reads model.layer_placement: a list of tables {layers = "0-7", placement = …}. Throws ConfigError.
-std::vector<LayerPlacement> read_layer_placements(TomlReader& model);
-
-/// Reads the given keys of `section` from a table. Swept keys, which may be lists, only become known. Throws
-/// ConfigError for a value of the wrong type.
-template <class S>
-void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
-  for (const Key<S>& key : section.keys) {
-    std::visit(
-        [&](const auto& field) {
-          using F = std::remove_cvref_t<decltype(field)>;
-          if (key.swept || std::is_same_v<F, std::monostate>) {
-            reader.find(key.name);
-          } else if constexpr (std::is_same_v<F, WordField<S>>) {
-            std::string word;
-            if (!reader.read(key.name, word)) return;
-            if (!field.names.empty()) static_cast<void>(reader.index_of(key.name, word, field.names));
-            field.set(values, word);
-          } else if constexpr (std::is_member_pointer_v<F> && !std::is_same_v<F, Placement S::*>) {
-            reader.read(key.name, values.*field);
-          }
-        },
-        key.field);
-  }
-}
 
 /// Reads the keys of a section of the configuration whose root is `root`.
 template <class S>

@@ -138,52 +138,6 @@ void Tree::set(const std::string& setting, std::string_view flag) {
   set_below(set_below, values, "", key);
 }
 
-std::string take(const Json& value, int& target) {
-  if (!value.is_number_integer()) return "a whole number";
-  const auto whole = value.get<std::int64_t>();
-  if (whole != static_cast<int>(whole)) return "a whole number from -2147483648 to 2147483647";
-  target = static_cast<int>(whole);
-  return {};
-}
-
-std::string take(const Json& value, std::uint64_t& target) {
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 0) return "a whole number of at least 0";
-  target = value.get<std::uint64_t>();
-  return {};
-}
-
-std::string take(const Json& value, double& target) {
-  if (!value.is_number()) return "a number";
-  target = value.get<double>();
-  return {};
-}
-
-std::string take(const Json& value, bool& target) {
-  if (!value.is_boolean()) return "true or false";
-  target = value.get<bool>();
-  return {};
-}
-
-std::string take(const Json& value, std::string& target) {
-  if (!value.is_string()) return "a string";
-  // It can also be the name of a file, which U+0000 would truncate.
-  const auto& text = value.get_ref<const std::string&>();
-  if (text.find('\0') != std::string::npos) return "a string without the character U+0000";
-  target = text;
-  return {};
-}
-
-std::string take(const Json& value, DepthExpression& target) {
-  const auto expression = value.is_number()   ? DepthExpression(value.get<double>())
-                          : value.is_string() ? DepthExpression::parse(value.get<std::string>())
-                                              : std::nullopt;
-  if (!expression) {
-    return "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"";
-  }
-  target = *expression;
-  return {};
-}
-
 std::string toml_text(const Json& value) {
   std::vector<std::string> parts;
   if (value.is_array()) {
@@ -226,14 +180,6 @@ void TomlReader::resolve_path(std::string_view key, std::string& path) const {
   const bool is_given = table_ != nullptr && table_->contains(key);
   if (!is_given || where(key).empty() || !std::filesystem::path(path).is_relative()) return;
   path = (std::filesystem::path(tree_.file).parent_path() / path).lexically_normal().string();
-}
-
-std::size_t TomlReader::index_in(std::string_view key, const std::string& word,
-                                 const std::vector<std::string>& names) const {
-  const auto it = std::ranges::find(names, word);
-  if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
-  throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(key), full(key),
-                                shortened(word), fmt::join(names, ", "), nearest(word, names)));
 }
 
 TomlReader TomlReader::table(std::string_view path) {

@@ -1,17 +1,13 @@
 #pragma once
 
-#include <fmt/format.h>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include "sim/spec/depth_expression.h"
+#include "sim/spec/read_keys.h"
 
 namespace periscope::config {
 
@@ -48,31 +44,6 @@ Tree read_tree(const std::string& file, const std::vector<std::string>& settings
 /// Returns a value as TOML on one line: "1e-6", "[0.0, 1.0]", "\"peri\"", "{A = true}".
 std::string toml_text(const Json& value);
 
-/// Reads a value into `target`. Returns "", or what was expected instead.
-std::string take(const Json& value, int& target);
-std::string take(const Json& value, std::uint64_t& target);
-std::string take(const Json& value, double& target);
-std::string take(const Json& value, bool& target);
-std::string take(const Json& value, std::string& target);
-std::string take(const Json& value, DepthExpression& target);
-template <class T>
-std::string take(const Json& value, std::optional<T>& target) {
-  return take(value, target.emplace());
-}
-template <class T>
-std::string take(const Json& value, std::vector<T>& target) {
-  constexpr bool words = std::is_same_v<T, std::string>;
-  const std::string expected = fmt::format("a list of {}", words ? "strings without the character U+0000"
-                                                           : std::is_same_v<T, int> ? "whole numbers"
-                                                                                    : "numbers");
-  if (!value.is_array() || (value.empty() && !words)) return expected;
-  target.clear();
-  for (const Json& entry : value) {
-    if (!take(entry, target.emplace_back()).empty()) return expected;
-  }
-  return {};
-}
-
 /// Reads one table strictly: finish() rejects every key that was not asked for. Errors are one line: place, key, found
 /// value, expected value.
 class TomlReader {
@@ -101,19 +72,9 @@ class TomlReader {
   /// Rejects unknown keys, naming the nearest known one.
   void finish() const;
 
-  /// Returns the position of the row whose name is `word`. Throws ConfigError that lists the names.
-  template <class Rows, class Name = std::identity>
-  [[nodiscard]] std::size_t index_of(std::string_view key, const std::string& word, const Rows& rows,
-                                     Name name = {}) const {
-    std::vector<std::string> names;
-    for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
-    return index_in(key, word, names);
-  }
   /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED", or "name.key is missing: …".
   [[noreturn]] void fail(std::string_view key, const std::string& expected) const;
 
-  /// The table's name, "model.placement".
-  [[nodiscard]] const std::string& name() const { return name_; }
   /// Returns the table; null if absent.
   [[nodiscard]] const Json* values() const { return table_; }
 
@@ -121,8 +82,6 @@ class TomlReader {
   /// `name` prefixes the keys in messages, `path` in the tree; they differ in lists. A null table is an empty one.
   TomlReader(const Tree& tree, const Json* table, std::string name, std::string path)
       : tree_(tree), table_(table), name_(std::move(name)), path_(std::move(path)) {}
-  [[nodiscard]] std::size_t index_in(std::string_view key, const std::string& word,
-                                     const std::vector<std::string>& names) const;
   [[nodiscard]] std::string where(std::string_view key) const;
   [[nodiscard]] std::string full(std::string_view key) const;
 

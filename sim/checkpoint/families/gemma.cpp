@@ -98,9 +98,9 @@ RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
     return pair;
   }
   config.must_be("rope_scaling", nullptr);
-  ConfigReader ropes = config.object("rope_parameters");
-  ConfigReader full = ropes.object("full_attention");
-  ConfigReader sliding = ropes.object("sliding_attention");
+  ConfigReader ropes = config.table("rope_parameters");
+  ConfigReader full = ropes.table("full_attention");
+  ConfigReader sliding = ropes.table("sliding_attention");
   const auto agree = [&](std::string_view key, ConfigReader& rope) {
     if (config.has(key) && config.positive(key) != rope.positive_or("rope_theta", config.positive(key))) {
       throw config.unsupported_value(key, "the same as in rope_parameters");
@@ -150,7 +150,7 @@ FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
   config.harmless({"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
                    "boi_token_id", "eoi_token_id", "image_token_id", "vision_soft_tokens_per_image"});
   config.must_be("tie_word_embeddings", true);
-  ConfigReader text = config.object("text_config");
+  ConfigReader text = config.table("text_config");
   text.must_be("model_type", "gemma3_text");
   text.must_be("final_logit_softcapping", nullptr);  // that class does not apply it
   text.must_be("tie_word_embeddings", true);

@@ -63,7 +63,7 @@ std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallbac
   const bool today = config.has("rope_parameters");
   double theta = fallback_theta;
   if (today ? config.has("rope_theta") : config.is_given("rope_theta")) theta = config.positive("rope_theta");
-  if (today && config.has("rope_scaling") && !config.object("rope_scaling").same_as(config.object("rope_parameters"))) {
+  if (today && config.has("rope_scaling") && !config.table("rope_scaling").same_as(config.table("rope_parameters"))) {
     throw config.unsupported_value("rope_scaling", "the same as rope_parameters, or only one of the two");
   }
   if (!today && !config.has("rope_scaling")) {
@@ -72,7 +72,7 @@ std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallbac
     if (!config.is_given("rope_theta")) theta = config.positive_or("rope_theta", fallback_theta);
     return scaled_frequencies(head_dim, theta);
   }
-  ConfigReader rope = config.object(today ? "rope_parameters" : "rope_scaling");
+  ConfigReader rope = config.table(today ? "rope_parameters" : "rope_scaling");
   if (config.has("rope_theta") && rope.has("rope_theta") && rope.positive("rope_theta") != theta) {
     throw config.unsupported_value("rope_theta", "the same as in rope_parameters");
   }
