@@ -5,6 +5,7 @@
 #include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
+
 Json placement_json(const Placement& placement) {
   if (!placement.is_custom()) return placement.name;
   const FreeForm& form = *placement.custom;
