@@ -38,18 +38,10 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
   }
 }
 
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
-  return mapped(commands, [](const CLI::App* command) { return command->get_name(); });
-}
-
 /// The commands from `app` on that take the flag: "gradients depth".
 void collect_takers(const CLI::App& app, const std::string& flag, const std::string& path,
                     std::vector<std::string>& takers) {
-  for (const CLI::App* command : commands_of(app)) {
+  for (const CLI::App* command : app.get_subcommands({})) {
     const std::string name = path + command->get_name();
     if (command->get_option_no_throw(flag) != nullptr) takers.push_back(name);
     collect_takers(*command, flag, name + " ", takers);
@@ -128,10 +120,10 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   std::string path;
   for (const std::string& word : words) {
     if (word == "--") break;
-    const std::vector<const CLI::App*> commands = commands_of(*at);
+    const std::vector<const CLI::App*> commands = at->get_subcommands({});
     if (!word.starts_with("-")) {
       if (commands.empty()) continue;  // a value, or a word that the command takes
-      const std::vector<std::string> names = names_of(commands);
+      const auto names = mapped(commands, [](const CLI::App* command) { return command->get_name(); });
       const auto found = std::ranges::find(names, word);
       if (found == names.end()) {
         return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
