@@ -1,22 +1,40 @@
 #include "sim/measure/model_reading.h"
 
+#include <limits>
+
 #include "sim/measure/running_moments.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 
 namespace periscope {
 
-ModelProbes::ModelProbes(const StackContext& context, int top)
-    : probe(context), growth(context), extremes(context, top), gradients(context) {}
-
-Hooks ModelProbes::hooks() {
-  return {.recorders = {&probe, &growth, &extremes, &gradients}, .gradients = {&gradients}};
+std::vector<double> branch_size_from_gains(const StackContext& c) {
+  const auto mean_square = [&](const Tensor& x) {
+    return x.empty() ? 0.0 : c.ops.row_moments(x)[Statistic::second_moment].front();
+  };
+  std::vector<double> sizes;
+  for (int l = 0; l < c.model.sublayers(); ++l) {
+    const SublayerRule rule = c.model.rule(l);
+    if (!rule.norm_b || is_pointwise(c.model.norm)) {
+      sizes.push_back(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    const NormWeights w = c.weights.fetch(l).norm(Weight::norm_b);
+    const double features = c.model.width / formula_of(c.model.norm).count(c.model.width);  // L2: of length 1
+    sizes.push_back(rule.beta * rule.beta * (mean_square(w.gain) / features + mean_square(w.bias)));
+  }
+  return sizes;
 }
+
+ModelProbes::ModelProbes(const StackContext& context, int top)
+    : probe(context, true), extremes(context, top), gradients(context) {}
+
+Hooks ModelProbes::hooks() { return {.recorders = {&probe, &extremes, &gradients}, .gradients = {&gradients}}; }
 
 void ModelProbes::take_into(const StackContext& context, bool backward, ModelReading& reading) {
   reading.reading = probe.take();
   if (backward) gradients.take_into(reading.reading.profile);
-  reading.growth = growth.take();
+  reading.growth = probe.growth();
   reading.branch_from_gains = branch_size_from_gains(context);
   Extremes largest = extremes.take();
   reading.extremes = std::move(largest.depths);

@@ -17,8 +17,13 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Probe::Probe(const StackContext& context)
-    : context_(context), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {}
+double growth_rounding(double unit_roundoff, Tensor::Index width) {
+  const double stored = roundings(3.0, unit_roundoff);
+  return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
+}
+
+Probe::Probe(const StackContext& context, bool growth)
+    : context_(context), with_growth_(growth), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {}
 
 Curve& Probe::curve(Statistic statistic, Signal signal) {
   Curve& c = reading_.profile.curves[{statistic, signal}];
@@ -28,8 +33,13 @@ Curve& Probe::curve(Statistic statistic, Signal signal) {
 
 void Probe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward) return;
-  if (at.signal == Signal::sum && context_.model.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)]) {
-    sums_.push_back({at.sublayer, record_.measure(x, {.top_magnitudes = 1})});
+  if (at.signal == Signal::sum) {
+    const Step step = context_.model.step(at.sublayer);
+    const bool norm_c = step.norm_c[static_cast<std::size_t>(at.part)];
+    if (norm_c) sums_.push_back({at.sublayer, record_.measure(x, {.squares = with_growth_, .top_magnitudes = 1})});
+    // Without norm C the sum is x_out, which is measured once.
+    if (with_growth_ && at.part == 0 && step.is_one_addition() && !branches_.empty())
+      branches_.back().sum = norm_c ? sums_.back().slot : measure(x);
   }
   if (!is_stream_signal(at.signal)) return;
   const bool of_input = at.sublayer < 0;
@@ -157,6 +167,42 @@ Reading Probe::take() {
   fill_angles();
   kept_.clear();
   return std::move(reading_);
+}
+
+Growth Probe::growth(const Branch& b) const {
+  const SublayerRule rule = context_.model.rule(b.sublayer);
+  const std::vector<double>& xx = record_[b.stream].squares;
+  const std::vector<double>& bb = record_[b.branch].squares;
+  const std::vector<double>& xb = record_[b.product].dots;
+  const std::vector<double>& ss = record_[*b.sum].squares;
+  const auto entries = static_cast<double>(context_.model.width) * static_cast<double>(ss.size());
+  const double rounding = growth_rounding(format_of(stream_.signal.dtype()).unit_roundoff(), context_.model.width);
+  Growth g{};
+  for (std::size_t t = 0; t < ss.size(); ++t) {
+    const double stream = rule.alpha * rule.alpha * xx[t];
+    const double branch = rule.beta * rule.beta * bb[t];
+    const double cross = 2.0 * rule.alpha * rule.beta * xb[t];
+    g.stream += stream / entries;
+    g.branch += branch / entries;
+    g.cross += cross / entries;
+    g.sum += ss[t] / entries;
+    const double reach = std::sqrt(stream) + std::sqrt(branch);
+    const double off = std::abs(ss[t] - (stream + branch + cross));
+    const double units = off == 0.0 ? 0.0 : off / (rounding * reach * reach);
+    if (std::isnan(units) || units > g.residual) g.residual = units;
+    if (std::isnan(g.residual)) break;
+  }
+  if (!std::isfinite(g.sum)) g.residual = nan;
+  return g;
+}
+
+std::vector<Growth> Probe::growth() const {
+  const Growth unknown{.stream = nan, .branch = nan, .cross = nan, .sum = nan, .residual = nan};
+  std::vector<Growth> all(static_cast<std::size_t>(context_.model.sublayers()), unknown);
+  for (const Branch& b : branches_) {
+    if (b.sum) all[static_cast<std::size_t>(b.sublayer)] = growth(b);
+  }
+  return all;
 }
 
 }  // namespace periscope

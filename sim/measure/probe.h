@@ -2,6 +2,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "sim/core/statistics.h"
@@ -26,16 +27,38 @@ struct Reading {
   int diverged_at = -1;  ///< first sublayer whose x_out holds a value that is not finite, or −1
 };
 
+/// T15 for one sublayer, q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b): q, q⁺ are the mean squares over features of the stream
+/// before and after the addition, s² that of the branch b = B_out. Exact for every token, whatever the weights;
+/// every term is a mean over tokens. Eq. 4 of the Peri-LN paper is the identity without its last term.
+struct Growth {
+  double stream;  ///< α²q
+  double branch;  ///< β²s²
+  double cross;   ///< 2αβ·√q·s·cos(x, b) = 2αβ⟨x, b⟩/D
+  double sum;     ///< q⁺, of x_out, or with norm C of what C sees
+  double residual;  ///< the worst token's |q⁺ − the three terms|, in units of what rounding explains; NaN if not finite
+
+  [[nodiscard]] bool is_violated() const { return residual > 1.0; }
+};
+
+/// Rounding explains |Δq⁺| ≤ (2γ₃(u) + γ₃(u)² + 4γ_{D+8}(2⁻⁵³))·(|α|√q + |β|s)²: each feature of x⁺ is off by at most
+/// γ₃(u)(|αx| + |βb|) (two coefficients rounded to the dtype of unit round-off u, two products, one sum), whose mean
+/// square is at most (|α|√q + |β|s)²; each of the four mean squares and products is summed over D features in double.
+/// γ_n(u) = nu/(1 − nu).
+[[nodiscard]] double growth_rounding(double unit_roundoff, Tensor::Index width);
+
 /// Records one forward pass; its numbers stay on the device until the pass is over. The estimators are those of
 /// Statistic. Of the sum before norm C it records only the maximum, by depth: NaN without a norm C, infinite for NaN
 /// entries. Angular distances use at most `angular_tokens` tokens, evenly spaced, which bounds memory by
 /// depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
-  explicit Probe(const StackContext& context);
+  /// With `growth` it also measures the squares of the sum.
+  explicit Probe(const StackContext& context, bool growth = false);
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns what was measured. Call it once, after the pass.
   Reading take();
+  /// Returns T15 by sublayer, NaN for one whose step is not one addition. Call it after `take`; requires `growth`.
+  [[nodiscard]] std::vector<Growth> growth() const;
 
  private:
   using Slot = StatisticsRecord::Slot;
@@ -52,6 +75,7 @@ class Probe final : public SignalRecorder {
   struct Branch {
     int sublayer;
     Slot stream, branch, product;
+    std::optional<Slot> sum = {};  ///< for growth
   };
   /// The sum before norm C. A step has several if the stream has parts.
   struct Sum {
@@ -66,9 +90,11 @@ class Probe final : public SignalRecorder {
   void fill(const Branch& branch);
   void fill(const Sum& sum);
   void fill_angles();
+  [[nodiscard]] Growth growth(const Branch& branch) const;
   Curve& curve(Statistic statistic, Signal signal);
 
   const StackContext& context_;
+  bool with_growth_;
   int parts_;  ///< of the stream (StreamEnds)
   Reading reading_;
   StatisticsRecord record_;

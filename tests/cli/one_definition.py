@@ -63,7 +63,7 @@ class OneDefinition(unittest.TestCase):
         files = texts_of("sim", "theory", "experiments")
         names = [name for text in files.values() for name in definitions(text)]
         for known in ("periscope::Placement", "periscope::theory::Prediction", "periscope::WeightSource",
-                      "periscope::GrowthProbe", "periscope::CheckpointGradients::Pending", "periscope::Signal"):
+                      "periscope::ExtremesProbe", "periscope::CheckpointGradients::Pending", "periscope::Signal"):
             self.assertIn(known, names)
         self.assertGreater(len(names), 150)
         self.assertEqual(defined_twice(files), [])

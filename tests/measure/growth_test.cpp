@@ -1,4 +1,4 @@
-#include "sim/measure/growth_probe.h"
+#include "sim/measure/model_reading.h"
 
 #include "tests/support/doctest.h"
 
@@ -31,7 +31,7 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   const auto rows = [&](const Values& v) {
     return ops.from_host(static_cast<Tensor::Index>(v.size() / 2), 2, dtype, v);
   };
-  GrowthProbe probe(context);
+  Probe probe(context, true);
   const SublayerRule rule = spec.model.rule(0);
   const Tensor sum = rule.norm_c ? ops.axpby(rule.alpha, rows(x), rule.beta, rows(branch)) : rows(x_out);
   probe.on_signal({-1, Signal::x_out, Pass::forward}, rows(x));
@@ -41,7 +41,8 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   probe.on_signal({0, Signal::B_out, Pass::forward}, rows(branch));
   probe.on_signal({0, Signal::sum, Pass::forward}, sum);
   probe.on_signal({0, Signal::x_out, Pass::forward}, rows(x_out));
-  return probe.take().front();
+  (void)probe.take();
+  return probe.growth().front();
 }
 
 TEST_CASE("the growth identity by hand: means over tokens of its three terms") {
@@ -95,9 +96,10 @@ TEST_CASE("every placement of a real stack obeys the identity to rounding, in ev
       StackSpec spec = placed(tiny_stack(), placement.name);
       const GeneratedWeights weights(*target.backend, spec, target.dtype, 3);
       const StackContext context{.ops = *target.backend, .model = spec.model, .weights = weights};
-      GrowthProbe probe(context);
+      Probe probe(context, true);
       (void)stack_forward(context, gaussian_input(*target.backend, spec, target.dtype, 3), {.recorders = {&probe}});
-      const std::vector<Growth> sublayers = probe.take();
+      (void)probe.take();
+      const std::vector<Growth> sublayers = probe.growth();
       REQUIRE(sublayers.size() == 4);
       for (const Growth& g : sublayers) {
         CHECK(std::isfinite(g.residual));
