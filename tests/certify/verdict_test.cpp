@@ -120,9 +120,9 @@ TEST_CASE("the factor of a class that fits by itself is in brackets if a signal 
   const auto rows = [&](double module) {
     theory::Certificate c{.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::up, 1, {module}),
                                      bound(Signal::x_out, 1, {16.0}), bound(Signal::output, 2, {0.0})}};
-    r.formats = {fp16};
+    r.config.formats = {fp16};
     r.certificates.exact = c;
-    r.arithmetic = Arithmetic::mixed;
+    r.config.arithmetic = Arithmetic::mixed;
     c.arithmetic = run_arithmetic(Arithmetic::mixed, fp16);
     r.certificates.runs = {c};
     return certify::table(r);
@@ -142,8 +142,8 @@ TEST_CASE("the table explains only what it shows, and says where any factor fits
   const NumberFormat fp16 = number_formats[2];
   CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {.tokens = false, .largest = infinity}};
   r.spec.model = {.layers = 1, .width = 2, .heads = 1, .kv_heads = 1, .head_dim = 2, .mlp_width = 2};
-  r.formats = {fp16};
-  r.arithmetic = Arithmetic::exact;
+  r.config.formats = {fp16};
+  r.config.arithmetic = Arithmetic::exact;
   r.certificates.exact = {.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::x_out, 1, {16.0})}};
   r.headroom.formats = {{.format = fp16, .stream = 2.0, .branch = std::nan(""), .measured = infinity, .fitting = {}}};
   const auto says = [&](const char* words) { return certify::table(r).find(words) != std::string::npos; };
@@ -275,8 +275,8 @@ TEST_CASE("what a certificate does not cover is said: inputs, forms of attention
   const NumberFormat& fp16 = number_formats[2];
   CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
   r.spec.model.norm = NormKind::rms;
-  r.arithmetic = Arithmetic::mixed;
-  r.formats = {fp16};
+  r.config.arithmetic = Arithmetic::mixed;
+  r.config.formats = {fp16};
   r.certificates.runs = {planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, fp16))};
   r.certificates.runs[0].longest = 4096;
   const auto says = [&](std::string_view word) {
@@ -295,14 +295,14 @@ TEST_CASE("what a certificate does not cover is said: inputs, forms of attention
   CHECK(says("padded") == 0);
   // Each format has its own length where they differ: here the second certificate is about fewer tokens.
   const NumberFormat& bf16 = number_formats[1];
-  r.formats.push_back(bf16);
+  r.config.formats.push_back(bf16);
   r.certificates.runs.push_back(planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, bf16)));
   r.certificates.runs[1].longest = 67;
   const std::vector<std::string> lines = not_covered(r);
   CHECK(std::ranges::any_of(lines, [](const std::string& line) {
     return line.find("over more tokens than 3972 in fp16, 65 in bf16, or in blocks") != std::string::npos;
   }));
-  r.arithmetic = Arithmetic::exact;
+  r.config.arithmetic = Arithmetic::exact;
   CHECK(not_covered(r).empty());
 }
 

@@ -85,10 +85,10 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
     all.emplace_back("inputs that bypass the embedding table (inputs_embeds, image embeddings)");
     all.emplace_back("padded sequences (masks added as numbers, positions of padding)");
   }
-  if (r.arithmetic == Arithmetic::exact) return all;
+  if (r.config.arithmetic == Arithmetic::exact) return all;
   std::vector<std::string> lengths;
   std::set<int> different;
-  for (const NumberFormat& f : r.formats) {
+  for (const NumberFormat& f : r.config.formats) {
     const int longest = longest_divided_after(r.certificates.in(f), r.spec.model);
     lengths.push_back(fmt::format("{} in {}", longest, f.name));
     different.insert(longest);

@@ -107,9 +107,8 @@ struct CertifyResult {
   std::string family;  ///< of a checkpoint; "" for a random stack
   StackSpec spec;
   theory::InputDomain domain;
-  std::vector<NumberFormat> formats = {};     ///< that were judged
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
-  Certificates certificates = {};             ///< of exact arithmetic and, unless it is exact, of `arithmetic`
+  CertifyConfig config = {};
+  Certificates certificates = {};  ///< of exact arithmetic and, unless it is exact, of config.arithmetic
   /// Of this program's own arithmetic, pure in f64 or f32; compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<stacks::NamedHash> weights = {};

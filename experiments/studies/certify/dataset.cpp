@@ -47,7 +47,7 @@ struct InFormat {
 /// Next to their positions on the dimension `format`.
 std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r) {
   std::vector<std::pair<std::size_t, InFormat>> all;
-  for (const NumberFormat& f : r.formats) {
+  for (const NumberFormat& f : r.config.formats) {
     const auto* at = std::ranges::find(number_formats, f.name, &NumberFormat::name);
     const FormatHeadroom* headroom = r.headroom.formats.empty() ? nullptr : &r.headroom.formats[all.size()];
     all.push_back({static_cast<std::size_t>(at - number_formats.begin()), {r, f, headroom}});
@@ -146,7 +146,7 @@ Table<CertifyResult> result_table() {
                      [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
       .rows("weights", hashes, &R::weights)
       .column({"arithmetic", "", "", "that verdicts are for"},
-              [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.arithmetic)]; })
+              [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.config.arithmetic)]; })
       .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
                      [](const R& r) {
                        const auto& runs = r.certificates.runs;

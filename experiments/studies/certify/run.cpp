@@ -105,52 +105,51 @@ std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
                         : stacks::ids_to_run(s.spec.model, own.run.seed);
 }
 
-void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
+void measure(const ModelToCertify& s, CertifyResult& result) {
   SignalMaxima& seen = result.measured.emplace();
   if (result.domain.tokens) {
-    seen.add(s.context(), ids_of(s, own));
+    seen.add(s.context(), ids_of(s, result.config));
   } else {
-    const Tensor input = stacks::stack_input(s.context(), s.spec, s.dtype, own.run.seed);
+    const Tensor input = stacks::stack_input(s.context(), s.spec, s.dtype, result.config.run.seed);
     seen.add(s.context(), clamped(*s.backend, input, run_domain(result.domain).largest));
   }
 }
 
-void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result,
-                SignalMaxima& seen) {
+void attack_all(const ModelToCertify& s, stacks::Progress& progress, CertifyResult& result, SignalMaxima& seen) {
   const std::vector<SignalPlace> places = attack_places(*result.own);
   const theory::InputDomain domain = run_domain(result.domain);
   progress.begin("attack", static_cast<int>(places.size()));
   for (const SignalPlace& place : places) {
     progress.throw_if_stop_requested();
-    const AttackOptions options{.steps = *own.attack, .seed = own.run.seed, .dtype = s.dtype};
+    const AttackOptions options{.steps = *result.config.attack, .seed = result.config.run.seed, .dtype = s.dtype};
     result.attacks.push_back(attack(s.context(), *result.own, place, domain, options, seen));
     progress.step(place_text(place, s.spec.model));
   }
 }
 
-void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
+void advise(const ModelToCertify& s, CertifyResult& result) {
   const Certificates& all = result.certificates;
   const StackContext context = s.context();
   const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
   // A tied table is the head's too, so there the embedding's scale takes the factor.
   const bool tied = s.checkpoint != nullptr && s.checkpoint->tied();
-  result.headroom = headroom_of(s.spec.model, all, own.formats, result.measured ? &*result.measured : nullptr,
+  result.headroom = headroom_of(s.spec.model, all, result.config.formats, result.measured ? &*result.measured : nullptr,
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
-  if (own.headroom.empty()) return;
-  require_scalable(own, s.spec.model);
+  if (result.config.headroom.empty()) return;
+  require_scalable(result.config, s.spec.model);
   for (const FormatHeadroom& f : result.headroom.formats) {
-    if (f.format.name != own.headroom) continue;
+    if (f.format.name != result.config.headroom) continue;
     if (!(f.fitting.stream > 0.0)) {
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
     }
     StackScale scale = f.fitting;
     if (!std::isnan(f.stream)) scale.stream = f.stream;
-    result.headroom.run = run_scaled(context, scale, ids_of(s, own), all, certify_at);
+    result.headroom.run = run_scaled(context, scale, ids_of(s, result.config), all, certify_at);
   }
 }
 
 /// Makes the certificates and the hashes of the weights; a random stack is hashed while `certify` reads it.
-void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
+void certify_all(const ModelToCertify& s, stacks::Progress& progress, CertifyResult& result) {
   const ModelSpec& m = s.spec.model;
   const bool is_drawn = s.checkpoint == nullptr;
   const config::TheoryParameters parameters(*s.backend, m, *s.weights, s.entry_names());
@@ -159,20 +158,21 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
   if (!is_drawn) result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
   result.certificates.exact = theory::certify(m, is_drawn ? hashed : parameters, result.domain);
   if (is_drawn) result.weights = {{"drawn", digest.hex()}};
-  for (const NumberFormat& f : own.formats) {
+  for (const NumberFormat& f : result.config.formats) {
     progress.throw_if_stop_requested();
-    if (result.arithmetic == Arithmetic::exact) break;
-    const RunArithmetic run = run_arithmetic(result.arithmetic, f);
-    result.certificates.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
+    if (result.config.arithmetic == Arithmetic::exact) break;
+    const RunArithmetic run = run_arithmetic(result.config.arithmetic, f);
+    result.certificates.runs.push_back(theory::certify(m, parameters, result.domain, run, result.config.length));
   }
-  if (own.measures() || own.attack) {
+  if (result.config.measures() || result.config.attack) {
     const NumberFormat& f = format_of(s.dtype);
-    result.own =
-        theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
+    result.own = theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f),
+                                 result.config.length);
   }
 }
 
-config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
+config::Resolved resolved_of(const ModelToCertify& s, const CertifyResult& result) {
+  const CertifyConfig& own = result.config;
   auto config = static_cast<const config::Config&>(own);
   config.run.dtype = s.dtype;
   config::Resolved all = config::resolved(config, {s.spec});
@@ -208,12 +208,9 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
       .model = fmt::format("random {} stack of seed {}", config::placement_label(s.spec), config.run.seed),
       .family = {},
       .spec = s.spec,
-      .domain = {},
-      .formats = config.formats,
-      .arithmetic = config.arithmetic};
-  if (s.spec.input.kind == InputKind::gaussian) {
-    result.domain = {.tokens = false, .largest = config.input_maximum.value_or(theory::infinity)};
-  }
+      .domain = {.tokens = s.spec.input.kind != InputKind::gaussian,
+                 .largest = config.input_maximum.value_or(theory::infinity)},
+      .config = config};
   if (s.checkpoint != nullptr) {
     result.model = config.model_name();
     result.family = s.checkpoint->family().name;
@@ -226,13 +223,13 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
     memory.then(stacks::pass_memory(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }
   stacks::within_memory(memory, config.force, progress, [&] {
-    certify_all(s, config, progress, result);
-    if (config.measures()) measure(s, config, result);
+    certify_all(s, progress, result);
+    if (config.measures()) measure(s, result);
     SignalMaxima seen = result.measured.value_or(SignalMaxima());
-    if (config.attack) attack_all(s, config, progress, result, seen);
+    if (config.attack) attack_all(s, progress, result, seen);
     if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
-    advise(s, config, result);
-    result.resolved = resolved_of(config, s, result);
+    advise(s, result);
+    result.resolved = resolved_of(s, result);
   });
   return result;
 }

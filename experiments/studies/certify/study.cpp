@@ -55,7 +55,8 @@ CertifyConfig config_of(const study::Request& request) {
   return config;
 }
 
-study::Outcome outcome_of(const CertifyConfig& config, const CertifyResult& result) {
+study::Outcome outcome_of(const CertifyResult& result) {
+  const CertifyConfig& config = result.config;
   study::Outcome outcome{.data = dataset_of(result),
                          .table = table(result),
                          .code = study::code_of(passed(result, config.requirements)),
@@ -71,7 +72,7 @@ study::Job resolve(const study::Request& request) {
           .run_options = config.run,
           .resolved = {},
           .overridden = config::override_json(config),
-          .run = [config](stacks::Progress& progress) { return outcome_of(config, run(config, progress)); }};
+          .run = [config](stacks::Progress& progress) { return outcome_of(run(config, progress)); }};
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f
 
 std::string classes(const CertifyResult& r) {
   std::vector<std::string> titles{"", ">exact bound", "largest at"};
-  for (const NumberFormat& f : r.formats) titles.push_back(fmt::format(">{}", f.name));
+  for (const NumberFormat& f : r.config.formats) titles.push_back(fmt::format(">{}", f.name));
   if (r.measured) titles.emplace_back(">measured");
   dataset::TextTable table(titles);
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
@@ -48,7 +48,7 @@ std::string classes(const CertifyResult& r) {
     std::vector<std::string> cells{std::string(theory::signal_class_names[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
     if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
-    for (const NumberFormat& f : r.formats) cells.push_back(room(r, kind, f));
+    for (const NumberFormat& f : r.config.formats) cells.push_back(room(r, kind, f));
     double seen = std::nan("");
     for (const SignalBound& b : r.certificates.exact.bounds) {
       if (r.measured && theory::class_of(b.signal) == kind)
@@ -103,8 +103,8 @@ std::string conditions(const CertifyResult& r) {
       "accumulated in fp32",
       "Pure arithmetic: weights, results, partial sums and intermediate results of norms and softmax are in the "
       "format"};
-  std::string text = meanings[static_cast<std::size_t>(r.arithmetic)];
-  if (r.arithmetic != Arithmetic::exact) {
+  std::string text = meanings[static_cast<std::size_t>(r.config.arithmetic)];
+  if (r.config.arithmetic != Arithmetic::exact) {
     text += ", rounding to nearest, gradual underflow, two-pass variances, activations and tanh of soft caps as one op";
   }
   if (const std::vector<std::string> rest = not_covered(r); !rest.empty()) {
@@ -153,7 +153,7 @@ std::string headroom(const CertifyResult& r) {
       "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0, "
       "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
-  for (const NumberFormat& f : r.formats) {
+  for (const NumberFormat& f : r.config.formats) {
     const theory::Certificate& scaled = run.certificates.in(f);
     const std::string reason = reason_of(theory::verdict(scaled, std::nullopt, f), run.model);
     const bool stream = theory::verdict(scaled, SignalClass::stream, f).certified;
@@ -167,7 +167,7 @@ std::string headroom(const CertifyResult& r) {
 
 std::string table(const CertifyResult& r) {
   std::string text = fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r);
-  for (const NumberFormat& f : r.formats) text += verdict_line(r, f);
+  for (const NumberFormat& f : r.config.formats) text += verdict_line(r, f);
   return text + conditions(r) + attacks(r) + headroom(r);
 }
 
