@@ -283,7 +283,7 @@ TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
   const auto as_it_should = [](std::vector<power::PowerRow> rows) {
     power::PowerResult result;
     result.rows = std::move(rows);
-    return all_as_they_should_be(result);
+    return result.as_they_should_be();
   };
   const power::PowerRow right = row(true, {judge::Verdict::agrees, judge::Verdict::inconclusive});
   const power::PowerRow refused = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});

@@ -14,10 +14,6 @@ namespace {
 
 using dataset::Table;
 
-std::string in_one_line(const std::vector<std::string>& settings) {
-  return fmt::format("{}", fmt::join(settings, " "));
-}
-
 /// NAME_verdict, and NAME_worst_test, the one nearest to rejection, with its excess.
 Table<ComparedStack> verdict_table(const std::string& name, const std::string& on) {
   using S = ComparedStack;
@@ -51,12 +47,11 @@ Table<PowerRow> row_table() {
   table.column({"theory", "row", "", "name of the theory; true: the right one"}, &R::theory)
       .column({"theory_is_true", "row", "1", "1 for the right theory"}, &R::is_true)
       .column({"overridden", "row", "", "overridden settings of the theory"},
-              [](const R& r) { return in_one_line(r.overridden); })
+              [](const R& r) { return fmt::format("{}", fmt::join(r.overridden, " ")); })
       .column({"configuration", "row", "", "configuration that it is compared with"}, &R::config)
       .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"}, &R::rejected)
       .part(verdict_table("power", "row"), [](const R& r) { return &r.clearest(); })
-      .rows(
-          "stack", stack_table(), [](const R& r) -> const auto& { return r.stacks; });
+      .rows("stack", stack_table(), &R::stacks);
   return table;
 }
 
@@ -67,25 +62,20 @@ Table<PowerConfig> listed_table() {
   table.column({"listed_name", "listed", "", "a configuration of the list"}, &C::name)
       .column({"listed_file", "listed", "", "its file"}, [](const C& c) { return config::valid_utf8(c.file); })
       .column({"listed_settings", "listed", "", "the keys that the list sets on top of it"},
-              [](const C& c) { return in_one_line(c.settings); });
+              [](const C& c) { return fmt::format("{}", fmt::join(c.settings, " ")); });
   return table;
 }
 
-const Table<PowerResult>& result_table() {
+Table<PowerResult> result_table() {
   using R = PowerResult;
-  static const Table<R> all = [] {
-    Table<R> table;
-    table
-        .rows(
-            "row", row_table(), [](const R& r) -> const auto& { return r.rows; })
-        .column({"as_they_should_be", "", "1", "every wrong theory is rejected, and the right one is not"},
-                all_as_they_should_be)
-        .rows(
-            "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })
-        .column({"list", "", "", "file of wrong theories"}, [](const R& r) { return config::valid_utf8(r.list.file); });
-    return table;
-  }();
-  return all;
+  Table<R> table;
+  table.rows("row", row_table(), &R::rows)
+      .column({"as_they_should_be", "", "1", "every wrong theory is rejected, and the right one is not"},
+              &R::as_they_should_be)
+      .rows(
+          "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })
+      .column({"list", "", "", "file of wrong theories"}, [](const R& r) { return config::valid_utf8(r.list.file); });
+  return table;
 }
 
 /// "rejected", or the verdict on a theory that is not rejected.

@@ -165,8 +165,4 @@ PowerResult run(const PowerList& list, stacks::Progress& progress) {
   return result;
 }
 
-bool all_as_they_should_be(const PowerResult& result) {
-  return std::ranges::all_of(result.rows, &PowerRow::as_it_should_be);
-}
-
 }  // namespace periscope::power

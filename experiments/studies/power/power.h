@@ -79,6 +79,8 @@ struct PowerRow {
 struct PowerResult {
   PowerList list;
   std::vector<PowerRow> rows;
+
+  [[nodiscard]] bool as_they_should_be() const { return std::ranges::all_of(rows, &PowerRow::as_it_should_be); }
 };
 
 /// Reads the list in request.file (TOML: [[config]] and [[theory]]) and its configurations, whose files are relative to
@@ -94,8 +96,6 @@ ComparedStack compared(const StackSpec& spec, const judge::StackVerdict& judged)
 /// Measures every configuration once and compares it with the right theory and with every wrong one. A wrong theory
 /// replaces the right one of one stack at a time, so that this stack is judged at the familywise error of a whole run.
 PowerResult run(const PowerList& list, stacks::Progress& progress);
-
-bool all_as_they_should_be(const PowerResult& result);
 
 /// Dimensions: (row, stack), and `listed`, the configurations of the list.
 const dataset::Schema& schema();

@@ -37,7 +37,7 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
 
 study::Outcome compare(const PowerList& list, stacks::Progress& progress) {
   const PowerResult result = power::run(list, progress);
-  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(all_as_they_should_be(result))};
+  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.as_they_should_be())};
 }
 
 study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& progress) {

@@ -209,24 +209,21 @@ std::vector<dataset::ColumnSpec> curves() {
 }
 
 /// All columns of a stack.
-const dataset::Table<Stack>& table() {
-  static const dataset::Table<Stack> all = [] {
-    dataset::Table<Stack> t;
-    const auto measurement = [](const Stack& s) { return s.result.measurement ? &*s.result.measurement : nullptr; };
-    t.family(curves(), put_curves)
-        .family(seed_columns(), put_seeds)
-        .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                       [](const Stack& s) {
-                         return s.measured() != nullptr ? std::optional(stacks::weights_used(s.result.spec, s.run))
-                                                        : std::nullopt;
-                       })
-        .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
-        .part(measurement_table(), measurement)
-        .family(top_columns(), put_top_magnitudes)
-        .part(verdict_table(), [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
-    return t;
-  }();
-  return all;
+dataset::Table<Stack> table() {
+  dataset::Table<Stack> t;
+  const auto measurement = [](const Stack& s) { return s.result.measurement ? &*s.result.measurement : nullptr; };
+  t.family(curves(), put_curves)
+      .family(seed_columns(), put_seeds)
+      .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)"},
+                     [](const Stack& s) {
+                       return s.measured() != nullptr ? std::optional(stacks::weights_used(s.result.spec, s.run))
+                                                      : std::nullopt;
+                     })
+      .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
+      .part(measurement_table(), measurement)
+      .family(top_columns(), put_top_magnitudes)
+      .part(verdict_table(), [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
+  return t;
 }
 
 }  // namespace
@@ -249,6 +246,7 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   Builder builder(schema());
+  const dataset::Table<Stack> columns = table();
   std::size_t depths = 0;
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
@@ -263,7 +261,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     dataset::put_placement(builder, placement, config::placement_label(r.spec), r.spec.settings);
     builder.count("contrast", contrasts_of(r.judged).size());
-    table().put({r, config.run}, builder.at("input", input).at("placement", placement));
+    columns.put({r, config.run}, builder.at("input", input).at("placement", placement));
   }
   return builder.finish();
 }

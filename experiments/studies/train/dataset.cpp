@@ -128,55 +128,47 @@ std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(
   return all;
 }
 
-const dataset::Table<Run>& run_table() {
-  static const dataset::Table<Run> all = [] {
-    const std::string on_step = on_cell + " step";
-    dataset::Table<training::RecordedValues> records = value_table();
-    records.family(dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}}),
-                   put_curves);
-    dataset::Table<Run> table;
-    table
-        .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
-                [](const Run& run) { return run.history().loss; })
-        .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
-                [](const Run& run) { return run.history().grad_norm; })
-        .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
-                [](const Run& run) { return run.history().last_layer_norm; })
-        .column({"lr", on_step, "1", "learning rate"}, rates_of)
-        .column({"diverged_at", on_cell, "1",
-                 "first step whose loss or gradient is not finite, or from which on (2 or later) the loss is never "
-                 "below that of step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last "
-                 "loss of ten times it"},
-                [](const Run& run) { return training::divergence_step(run.history()); })
-        .column(
-            {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
-            [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); })
-        .column(
-            {"spikes", on_cell, "1",
-             "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
-             "steps"},
-            [](const Run& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
-    return table.rows_at("record", records, records_of);
-  }();
-  return all;
+dataset::Table<Run> run_table() {
+  const std::string on_step = on_cell + " step";
+  dataset::Table<training::RecordedValues> records = value_table();
+  records.family(dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}}),
+                 put_curves);
+  dataset::Table<Run> table;
+  table
+      .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
+              [](const Run& run) { return run.history().loss; })
+      .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
+              [](const Run& run) { return run.history().grad_norm; })
+      .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
+              [](const Run& run) { return run.history().last_layer_norm; })
+      .column({"lr", on_step, "1", "learning rate"}, rates_of)
+      .column({"diverged_at", on_cell, "1",
+               "first step whose loss or gradient is not finite, or from which on (2 or later) the loss is never "
+               "below that of step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last "
+               "loss of ten times it"},
+              [](const Run& run) { return training::divergence_step(run.history()); })
+      .column({"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
+              [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); })
+      .column({"spikes", on_cell, "1",
+               "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
+               "steps"},
+              [](const Run& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
+  return table.rows_at("record", records, records_of);
 }
 
-const dataset::Table<training::TrainResult>& result_table() {
+dataset::Table<training::TrainResult> result_table() {
   using P = theory::Prediction;
-  static const dataset::Table<training::TrainResult> all = [] {
-    dataset::Table<P> theory;
-    theory.curve({"variance_predicted", "placement depth", "1",
-                  "predicted variance of the stream before training, on the held-out windows"},
-                 {"variance_predicted_stderr", "placement depth", "1", "its standard error"},
-                 [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out); });
-    dataset::Table<training::TrainResult> table;
-    table
-        .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
-                       &training::TrainResult::loss_floor)
-        .rows("placement", theory, &training::TrainResult::initial);
-    return table;
-  }();
-  return all;
+  dataset::Table<P> theory;
+  theory.curve({"variance_predicted", "placement depth", "1",
+                "predicted variance of the stream before training, on the held-out windows"},
+               {"variance_predicted_stderr", "placement depth", "1", "its standard error"},
+               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out); });
+  dataset::Table<training::TrainResult> table;
+  table
+      .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
+                     &training::TrainResult::loss_floor)
+      .rows("placement", theory, &training::TrainResult::initial);
+  return table;
 }
 
 }  // namespace
@@ -215,12 +207,13 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
                                  dataset::weights_of_curves(config.stacks()));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
+  const dataset::Table<Run> runs = run_table();
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const training::TrainedCell& trained = result.cells[i];
     const StackSpec& spec = trained.cell.spec;
     dataset::put_placement(builder, i / seeds, config::placement_label(spec), spec.settings);
     builder.at("seed", i % seeds).put("seed", trained.cell.seed);
-    run_table().put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
+    runs.put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
   }
   return builder.finish();
 }
