@@ -20,15 +20,6 @@ namespace periscope::app {
 
 using nlohmann::ordered_json;
 
-std::vector<Example> examples() {
-  std::vector<Example> all;
-  for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
-  all.push_back({"info", "info DIR", "the placement and the names of the norms of a checkpoint"});
-  all.push_back({"generate", "generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
-  all.push_back({"toy", "toy", "the reviews' toy vector, step by step"});
-  return all;
-}
-
 namespace {
 
 /// Returns placements (T1's table), presets, recipes, configuration keys with their defaults, devices, ops, and
@@ -95,41 +86,6 @@ Listed listed_recipes() {
        "std", "second_moment", "residual", "beyond"});
 }
 
-}  // namespace
-
-std::vector<Listed> all_lists() {
-  const ordered_json all = list_json();
-  return {
-      listed("Placements",
-             "x+ = C(alpha x + beta B(f(s A(x)))): a norm before the module (A), after it (B), or after the sum (C). A "
-             "placement is a name, a table, placement = {A = true, B = false, C = false, alpha = \"2L\", beta = 1.0} "
-             "with scales in L and l, or one for each kind of module: placement = {attention = \"peri\", mlp = "
-             "\"pre\"}. residual-dual was called residual, which is still accepted.",
-             all.at("placements"), {"name", "norms", "scales", "final_norm", "used_by"}),
-      listed("Presets",
-             "Shapes of the Peri-LN paper's Table 4; hidden width and key/value heads follow from the names' parameter "
-             "counts.",
-             all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
-      listed_recipes(),
-      listed("Configuration keys", "In a TOML file, or by --set KEY=VALUE.", all.at("keys"),
-             {"name", "default", "unit", "meaning"}),
-      listed("Ops of a device", "", all.at("ops"), {"name", "dtype", "accumulation", "shapes", "formula"}),
-      listed("Experiments", "", all.at("experiments"), {"command", "question"}),
-  };
-}
-
-std::vector<Listed> listed_columns() {
-  std::vector<Listed> all;
-  const ordered_json results = results_json();
-  for (const auto& [kind, result] : results.items()) {
-    all.push_back(listed("Result " + kind, fmt::format("Version {}.", result.at("version").dump()),
-                         result.at("columns"), {"name", "meaning", "dimensions", "type", "units"}));
-  }
-  return all;
-}
-
-namespace {
-
 std::string text_of(const std::vector<Listed>& lists) {
   std::string text;
   for (const Listed& list : lists) {
@@ -168,23 +124,61 @@ const std::vector<Answer>& answers() {
   return all;
 }
 
-std::string lists_text() {
-  return fmt::format("{}\nDevices: {}\n", text_of(all_lists()), fmt::join(device_names(), ", "));
+}  // namespace
+
+std::vector<Example> examples() {
+  std::vector<Example> all;
+  for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
+  all.push_back({"info", "info DIR", "the placement and the names of the norms of a checkpoint"});
+  all.push_back({"generate", "generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
+  all.push_back({"toy", "toy", "the reviews' toy vector, step by step"});
+  return all;
 }
 
-}  // namespace
+std::vector<Listed> all_lists() {
+  const ordered_json all = list_json();
+  return {
+      listed("Placements",
+             "x+ = C(alpha x + beta B(f(s A(x)))): a norm before the module (A), after it (B), or after the sum (C). A "
+             "placement is a name, a table, placement = {A = true, B = false, C = false, alpha = \"2L\", beta = 1.0} "
+             "with scales in L and l, or one for each kind of module: placement = {attention = \"peri\", mlp = "
+             "\"pre\"}. residual-dual was called residual, which is still accepted.",
+             all.at("placements"), {"name", "norms", "scales", "final_norm", "used_by"}),
+      listed("Presets",
+             "Shapes of the Peri-LN paper's Table 4; hidden width and key/value heads follow from the names' parameter "
+             "counts.",
+             all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
+      listed_recipes(),
+      listed("Configuration keys", "In a TOML file, or by --set KEY=VALUE.", all.at("keys"),
+             {"name", "default", "unit", "meaning"}),
+      listed("Ops of a device", "", all.at("ops"), {"name", "dtype", "accumulation", "shapes", "formula"}),
+      listed("Experiments", "", all.at("experiments"), {"command", "question"}),
+  };
+}
+
+std::vector<Listed> listed_columns() {
+  std::vector<Listed> all;
+  const ordered_json results = results_json();
+  for (const auto& [kind, result] : results.items()) {
+    all.push_back(listed("Result " + kind, fmt::format("Version {}.", result.at("version").dump()),
+                         result.at("columns"), {"name", "meaning", "dimensions", "type", "units"}));
+  }
+  return all;
+}
 
 void add_list(CLI::App& app, int& code) {
   const auto asked = std::make_shared<const Answer*>(nullptr);
-  CLI::App* command =
-      add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
-                  [=, &app](const CommonOptions& options) {
-                    const Answer* answer = *asked;
-                    if (options.json) print_json(answer == nullptr ? list_json() : answer->json());
-                    if (options.quiet || options.json) return ExitCode::ok;
-                    print_result(answer == nullptr ? lists_text() : answer->text(app));
-                    return ExitCode::ok;
-                  });
+  CLI::App* command = add_command(
+      app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
+      [=, &app](const CommonOptions& options) {
+        const Answer* answer = *asked;
+        if (options.json) print_json(answer == nullptr ? list_json() : answer->json());
+        if (options.quiet || options.json) return ExitCode::ok;
+        print_result(answer != nullptr
+                         ? answer->text(app)
+                         : fmt::format("{}\nDevices: {}\n", text_of(all_lists()), fmt::join(device_names(), ", ")));
+        return ExitCode::ok;
+      });
   std::vector<CLI::Option*> others;
   for (const Answer& answer : answers()) {
     CLI::Option* option = command->add_flag_callback(

@@ -83,10 +83,9 @@ auto within_memory(const MemoryEstimate& memory, bool force, Progress& progress,
   try {
     return f();
   } catch (const std::bad_alloc&) {
-    throw out_of_memory(memory);
   } catch (const std::length_error&) {  // more elements than a vector can have
-    throw out_of_memory(memory);
   }
+  throw out_of_memory(memory);
 }
 
 }  // namespace periscope::stacks

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "sim/base/mapped.h"
 #include "sim/numerics/larger.h"
 #include "sim/numerics/number_format.h"
 
@@ -105,13 +106,11 @@ double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp
 
 /// T15: the worst token.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
-  std::vector<StatementOutcome> all;
-  for (const TokenFacts& t : e.tokens) {
+  return worst_of(mapped(e.tokens, [&](const TokenFacts& t) -> StatementOutcome {
     const double formula = theory::grown_second_moment(t.stream_rms, t.branch_rms, t.cosine);
     const double whole = t.stream_rms + t.branch_rms;
-    all.push_back({.measured = std::abs(t.out_rms * t.out_rms - formula), .bound = growth_rounding(c) * whole * whole});
-  }
-  return worst_of(all);
+    return {.measured = std::abs(t.out_rms * t.out_rms - formula), .bound = growth_rounding(c) * whole * whole};
+  }));
 }
 
 /// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
@@ -120,13 +119,11 @@ StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e, Factor /*
   for (const double b : c.values("norm_b.bias")) bias += b * b / c.width();
   const double branch = std::abs(c.number("beta")) *
                         theory::normed_rms_bound(largest_magnitude(c.values("norm_b.gain")), std::sqrt(bias));
-  std::vector<StatementOutcome> all;
-  for (const TokenFacts& t : e.tokens) {
+  return worst_of(mapped(e.tokens, [&](const TokenFacts& t) -> StatementOutcome {
     const double bound = t.stream_rms + branch;
     const double rounding = t.rounding == HUGE_VAL ? HUGE_VAL : growth_rounding(c) * bound;
-    all.push_back({.measured = t.out_rms, .bound = bound, .rounding = rounding});
-  }
-  return worst_of(all);
+    return {.measured = t.out_rms, .bound = bound, .rounding = rounding};
+  }));
 }
 
 using enum StatementKind;
