@@ -1,20 +1,10 @@
 #include "sim/measure/gradient_probe.h"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 namespace periscope {
-namespace {
-
-void set(Curve& curve, int length, int index, double value) {
-  curve.value.resize(static_cast<std::size_t>(length), std::numeric_limits<double>::quiet_NaN());
-  curve.value[static_cast<std::size_t>(index)] = value;
-}
-
-}  // namespace
-
 double GradientProbe::squares(Slot slot) const {
   const std::vector<double>& rows = record_[slot].squares;
   return std::accumulate(rows.begin(), rows.end(), 0.0);
@@ -46,27 +36,24 @@ void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGra
 
 void GradientProbe::take_into(Profile& profile) {
   record_.fetch();
+  const ModelSpec& model = context_.model;
   for (const SignalGradient& g : signals_) {
-    const ModelSpec& m = context_.model;
-    const auto length = static_cast<int>(m.curve_length(g.signal));
-    double value = squares(g.slot) / static_cast<double>(g.rows);
-    Curve& curve = profile.curves[{Statistic::grad_sq, g.signal}];
-    if (g.signal == Signal::x_out && m.ends().parts_of_stream() > 1 && !curve.value.empty()) {
-      const double others = curve.value[static_cast<std::size_t>(g.index)];
-      if (!std::isnan(others)) value += others;
-    }
-    set(curve, length, g.index, value);
-    set(profile.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
+    const std::size_t length = model.curve_length(g.signal);
+    double& entry = profile.entry(Statistic::grad_sq, g.signal, length, g.index);
+    const bool adds = g.signal == Signal::x_out && model.ends().parts_of_stream() > 1 && !std::isnan(entry);
+    entry = squares(g.slot) / static_cast<double>(g.rows) + (adds ? entry : 0.0);
+    profile.entry(Statistic::log_grad_sq, g.signal, length, g.index) = std::log(entry);
   }
+  const auto layers = static_cast<std::size_t>(model.layers);
   for (const WeightGradient& g : weights_) {
     const double value = squares(g.slot);
-    set(profile.curves[{Statistic::grad_sq, g.weight}], context_.model.layers, g.layer, value);
-    set(profile.curves[{Statistic::log_grad_sq, g.weight}], context_.model.layers, g.layer, std::log(value));
+    profile.entry(Statistic::grad_sq, g.weight, layers, g.layer) = value;
+    profile.entry(Statistic::log_grad_sq, g.weight, layers, g.layer) = std::log(value);
   }
   for (const ScoreShare& s : shares_) {
     const double scores = squares(s.scores);
-    set(profile.curves[{Statistic::score_share, Signal::A_out}], context_.model.sublayers(), s.sublayer,
-        scores / (scores + squares(s.values)));
+    profile.entry(Statistic::score_share, Signal::A_out, model.curve_length(Signal::A_out), s.sublayer) =
+        scores / (scores + squares(s.values));
   }
 }
 

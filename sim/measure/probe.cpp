@@ -25,12 +25,6 @@ double growth_rounding(double unit_roundoff, Tensor::Index width) {
 Probe::Probe(const StackContext& context, bool growth)
     : context_(context), with_growth_(growth), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {}
 
-Curve& Probe::curve(Statistic statistic, Signal signal) {
-  Curve& c = reading_.profile.curves[{statistic, signal}];
-  if (c.value.empty()) c.value.assign(context_.model.curve_length(signal), nan);
-  return c;
-}
-
 void Probe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward) return;
   if (at.signal == Signal::sum) {
@@ -81,13 +75,13 @@ void Probe::fill(const Place& place) {
   // Of the parts of a stream the mean is taken, of their maxima the largest.
   const int parts = place.signal == Signal::x_out ? parts_ : 1;
   const auto set = [&](Statistic statistic, double value) {
-    double& entry = curve(statistic, place.signal).value[static_cast<std::size_t>(place.index)];
+    double& all = entry(statistic, place.signal, place.index);
     if (parts == 1) {
-      entry = value;
+      all = value;
     } else if (statistic == Statistic::maximum) {
-      entry = std::isnan(entry) ? value : std::max(entry, value);
+      all = std::isnan(all) ? value : std::max(all, value);
     } else {
-      entry = (std::isnan(entry) ? 0.0 : entry) + value / parts;
+      all = (std::isnan(all) ? 0.0 : all) + value / parts;
     }
   };
   const double second_moment = mean_of(s.rows[Statistic::second_moment]);
@@ -118,15 +112,14 @@ void Probe::fill(const Branch& b) {
     ratio += scale * std::sqrt(bb[t] / xx[t]);
     cosine += bx[t] / std::sqrt(bb[t] * xx[t]);
   }
-  const auto l = static_cast<std::size_t>(b.sublayer);
-  curve(Statistic::branch_ratio, Signal::B_out).value[l] = ratio / static_cast<double>(bb.size());
-  curve(Statistic::branch_cosine, Signal::B_out).value[l] = cosine / static_cast<double>(bb.size());
+  entry(Statistic::branch_ratio, Signal::B_out, b.sublayer) = ratio / static_cast<double>(bb.size());
+  entry(Statistic::branch_cosine, Signal::B_out, b.sublayer) = cosine / static_cast<double>(bb.size());
 }
 
 void Probe::fill(const Sum& s) {
-  double& entry = curve(Statistic::maximum, Signal::sum).value[static_cast<std::size_t>(s.step) + 1];
+  double& maximum = entry(Statistic::maximum, Signal::sum, s.step + 1);
   const double largest = record_[s.slot].top_magnitudes.front();
-  entry = std::isnan(entry) ? largest : std::max(entry, largest);
+  maximum = std::isnan(maximum) ? largest : std::max(maximum, largest);
 }
 
 void Probe::keep_for_angles(const Tensor& x) {

@@ -91,7 +91,9 @@ class Probe final : public SignalRecorder {
   void fill(const Sum& sum);
   void fill_angles();
   [[nodiscard]] Growth growth(const Branch& branch) const;
-  Curve& curve(Statistic statistic, Signal signal);
+  double& entry(Statistic statistic, Signal signal, int index) {
+    return reading_.profile.entry(statistic, signal, context_.model.curve_length(signal), index);
+  }
 
   const StackContext& context_;
   bool with_growth_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -82,6 +83,12 @@ struct Profile {
   [[nodiscard]] const Curve* find(Statistic statistic, CurvePlace place) const {
     const auto it = curves.find({statistic, place});
     return it == curves.end() ? nullptr : &it->second;
+  }
+  /// Entry `index` of a curve, which gets `length` entries, NaN at first.
+  double& entry(Statistic statistic, CurvePlace place, std::size_t length, int index) {
+    std::vector<double>& values = curves[{statistic, place}].value;
+    values.resize(length, std::numeric_limits<double>::quiet_NaN());
+    return values[static_cast<std::size_t>(index)];
   }
 };
 

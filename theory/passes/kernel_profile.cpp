@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numbers>
 #include <utility>
@@ -88,9 +87,7 @@ void KernelProfile::read_tails(Matrix entries) {
 }
 
 void KernelProfile::set(Statistic statistic, Signal signal, int index, double value) {
-  Curve& curve = profile_.curves[{statistic, signal}];
-  curve.value.resize(model_.curve_length(signal), std::numeric_limits<double>::quiet_NaN());
-  curve.value[static_cast<std::size_t>(index)] = value;
+  profile_.entry(statistic, signal, model_.curve_length(signal), index) = value;
 }
 
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid) {

@@ -61,9 +61,8 @@ class Readings {
   void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x, int parts = 1) {
     const SignalReading r = read_signal(x, model_.width);
     const auto add = [&](Statistic statistic, double value) {
-      if (parts == 1) return set(statistic, signal, index, value);
-      const double others = curve(statistic, signal).value[static_cast<std::size_t>(index)];
-      set(statistic, signal, index, (std::isnan(others) ? 0.0 : others) + value / parts);
+      double& mean = entry(statistic, signal, index);
+      mean = parts == 1 ? value : (std::isnan(mean) ? 0.0 : mean) + value / parts;
     };
     add(Statistic::second_moment, r.second_moment);
     add(Statistic::variance, r.variance);
@@ -76,20 +75,15 @@ class Readings {
     const Vector xx = stream.rowwise().squaredNorm();
     const Vector bb = branch.rowwise().squaredNorm();
     const Vector bx = branch.leftCols(frame).cwiseProduct(stream).rowwise().sum();
-    set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * bb.cwiseQuotient(xx).cwiseSqrt().mean());
-    set(Statistic::branch_cosine, Signal::B_out, sublayer, bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean());
+    entry(Statistic::branch_ratio, Signal::B_out, sublayer) = scale * bb.cwiseQuotient(xx).cwiseSqrt().mean();
+    entry(Statistic::branch_cosine, Signal::B_out, sublayer) = bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean();
   }
 
   Profile take() { return std::move(profile_); }
 
  private:
-  Curve& curve(Statistic statistic, Signal signal) {
-    Curve& one = profile_.curves[{statistic, signal}];
-    one.value.resize(model_.curve_length(signal), std::numeric_limits<double>::quiet_NaN());
-    return one;
-  }
-  void set(Statistic statistic, Signal signal, int index, double value) {
-    curve(statistic, signal).value[static_cast<std::size_t>(index)] = value;
+  double& entry(Statistic statistic, Signal signal, int index) {
+    return profile_.entry(statistic, signal, model_.curve_length(signal), index);
   }
 
   const ModelSpec& model_;
