@@ -36,9 +36,7 @@ void ModelProbes::take_into(const StackContext& context, bool backward, ModelRea
   if (backward) gradients.take_into(reading.reading.profile);
   reading.growth = probe.growth();
   reading.branch_from_gains = branch_size_from_gains(context);
-  Extremes largest = extremes.take();
-  reading.extremes = std::move(largest.depths);
-  reading.inside_maxima = std::move(largest.inside);
+  reading.extremes = extremes.take();
 }
 
 void ModelReading::read_losses(const Backend& ops, const std::vector<int>& labels) {
@@ -60,8 +58,8 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   ModelReading r;
   r.input = embedding_forward(context, pass.ids, hooks);
   if (pass.backward) {
-    const Backpropagated back = backpropagate(context, r.input, pass.labels, hooks);
-    embedding_backward(context, pass.ids, back.dinput, hooks);
+    const Loss back = backpropagate(context, r.input, pass.labels, hooks);
+    embedding_backward(context, pass.ids, back.gradient, hooks);
     r.logits = back.logits;
   } else {
     r.logits = logits_forward(context, stack_forward(context, r.input, hooks).output, hooks);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "sim/measure/extremes_probe.h"
@@ -20,15 +19,14 @@ struct ModelPass {
 
 /// Results of the pass.
 struct ModelReading {
-  Reading reading;                                      ///< every statistic; with backward also of gradients
-  std::vector<Growth> growth;                           ///< T15, by sublayer
-  std::vector<double> branch_from_gains;                ///< by sublayer, see branch_size_from_gains
-  std::vector<StreamExtremes> extremes;                 ///< by depth
-  std::map<Signal, std::vector<double>> inside_maxima;  ///< max |x| by sublayer, NaN where there is no such signal
-  std::vector<double> token_losses;                     ///< NaN for a token without label
-  double loss;                                          ///< their mean over the tokens that have one; NaN if none has
-  Tensor input;                                         ///< before the embedding norm [T, D]
-  Tensor logits;                                        ///< [T, V]
+  Reading reading;                        ///< every statistic; with backward also of gradients
+  std::vector<Growth> growth;             ///< T15, by sublayer
+  std::vector<double> branch_from_gains;  ///< by sublayer, see branch_size_from_gains
+  Extremes extremes;                      ///< of the stream and inside modules
+  std::vector<double> token_losses;       ///< NaN for a token without label
+  double loss;                            ///< their mean over the tokens that have one; NaN if none has
+  Tensor input;                           ///< before the embedding norm [T, D]
+  Tensor logits;                          ///< [T, V]
 
   /// Fills the losses from the logits.
   void read_losses(const Backend& ops, const std::vector<int>& labels);

@@ -7,7 +7,7 @@
 namespace periscope {
 
 std::size_t sublayer_before(const ModelReading& reading, std::size_t depth) {
-  return depth == 0 ? 0 : depth * reading.growth.size() / (reading.extremes.size() - 1) - 1;
+  return depth == 0 ? 0 : depth * reading.growth.size() / (reading.extremes.depths.size() - 1) - 1;
 }
 
 std::vector<double> by_sublayer(const ModelReading& reading, const std::vector<double>& by_depth) {
@@ -24,7 +24,7 @@ std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   };
   add_signal(Signal::x_in);
   add_signal(Signal::A_out);
-  for (const auto& [place, values] : reading.inside_maxima) all.push_back({place, values});
+  for (const auto& [place, values] : reading.extremes.inside) all.push_back({place, values});
   for (const Signal signal : {Signal::f_out, Signal::B_out}) add_signal(signal);
   if (const Curve* sum = reading.reading.profile.find(Statistic::maximum, Signal::sum)) {
     all.push_back({Signal::sum, by_sublayer(reading, sum->value)});
@@ -57,8 +57,8 @@ std::vector<double> largest_by_sublayer(const ModelReading& reading) {
       if (!std::isnan(peaks.values[i])) raise(sublayer, peaks.values[i]);
     }
   }
-  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
-    for (const Entry& entry : reading.extremes[depth].top) {
+  for (std::size_t depth = 0; depth < reading.extremes.depths.size(); ++depth) {
+    for (const Entry& entry : reading.extremes.depths[depth].top) {
       if (std::isnan(entry.value)) raise(sublayer_before(reading, depth), std::numeric_limits<double>::infinity());
     }
   }

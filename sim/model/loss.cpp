@@ -44,13 +44,14 @@ Loss loss_of(const StackContext& c, const Tensor& output, std::span<const int> l
   return {loss.loss, logits, head_backward(pass, loss.dlogits)};
 }
 
-Backpropagated backpropagate(const StackContext& c, const Tensor& input, std::span<const int> labels,
-                             const Hooks& hooks, std::size_t budget) {
+Loss backpropagate(const StackContext& c, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
+                   std::size_t budget) {
   StackTape tape;
   tape.budget = budget;
   const Tensor output = stack_forward(c, input, hooks, &tape).output;
-  const Loss loss = loss_of(c, output, labels, hooks);
-  return {loss.value, loss.logits, stack_backward(tape, loss.doutput)};
+  Loss loss = loss_of(c, output, labels, hooks);
+  loss.gradient = stack_backward(tape, loss.gradient);
+  return loss;
 }
 
 }  // namespace periscope

@@ -17,27 +17,19 @@ Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
 Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
-/// A loss, the logits that it was computed from, and the gradient with which the backward pass through the stack
-/// begins.
+/// A loss, its logits and its gradient by the tensor [N, D] that they were computed from.
 struct Loss {
   double value;  ///< cross-entropy, mean over the tokens that have a label
   Tensor logits;
-  Tensor doutput;  ///< gradient of the stack's output [N, D]
+  Tensor gradient;
 };
 
 /// Cross-entropy of a stack's output [N, D] with labels (below V, or below D without an unembedding; no_label leaves
 /// a token out), and back.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// Results of a forward and a backward pass.
-struct Backpropagated {
-  double loss;
-  Tensor logits;
-  Tensor dinput;  ///< gradient of the stack's input, before the embedding norm [N, D]
-};
-
-/// Forward pass, loss and backward pass, with a tape of that budget.
-Backpropagated backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels,
-                             const Hooks& hooks, std::size_t budget = StackTape().budget);
+/// Forward and backward pass from a stack's input, before the embedding norm, with a tape of that budget.
+Loss backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
+                   std::size_t budget = StackTape().budget);
 
 }  // namespace periscope

@@ -40,11 +40,10 @@ PartOutcome pass_part(const StackContext& context, const TrainSpec& train, const
   GradientKeeper keeper(train);
   const Hooks hooks{.gradients = {&keeper}};
   const std::vector<int> ids = batch.inputs(first, context.sequences);
-  const Backpropagated back =
-      backpropagate(context, embedding_forward(context, ids), batch.labels(first, context.sequences), hooks,
-                    std::numeric_limits<std::size_t>::max());
-  embedding_backward(context, ids, back.dinput, hooks);
-  return {.loss = back.loss, .gradients = keeper.take()};
+  const Loss back = backpropagate(context, embedding_forward(context, ids), batch.labels(first, context.sequences),
+                                  hooks, std::numeric_limits<std::size_t>::max());
+  embedding_backward(context, ids, back.gradient, hooks);
+  return {.loss = back.value, .gradients = keeper.take()};
 }
 
 double sum_of_squares(const Backend& ops, const Tensor& x) {

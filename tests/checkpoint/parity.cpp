@@ -86,10 +86,10 @@ NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>
     out["output"] = ops.to_host(stack_forward(context, input, hooks).output);
     return out;
   }
-  const Backpropagated pass = backpropagate(context, input, labels, hooks);
-  embedding_backward(context, ids, pass.dinput, hooks);
+  const Loss pass = backpropagate(context, input, labels, hooks);
+  embedding_backward(context, ids, pass.gradient, hooks);
   out["logits"] = ops.to_host(pass.logits);
-  out["loss"] = {pass.loss};
+  out["loss"] = {pass.value};
   for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};
   return out;
 }

@@ -65,8 +65,9 @@ TEST_CASE("all in fp32 is the plain pass in f32, bit for bit, forward and backwa
   const GeneratedWeights plain(quick(), pass.spec, DType::f32, 3);
   const StackContext context{.ops = quick(), .model = pass.spec.model, .weights = plain};
   const Tensor input = gaussian_input(quick(), pass.spec, DType::f32, 3);
-  const Tensor expected = backpropagate(context, input, labels_of(pass.spec), {}).dinput;
-  const Tensor found = backpropagate(pass.context, input, labels_of(pass.spec), {.replacers = {&pass.signals}}).dinput;
+  const Tensor expected = backpropagate(context, input, labels_of(pass.spec), {}).gradient;
+  const Tensor found =
+      backpropagate(pass.context, input, labels_of(pass.spec), {.replacers = {&pass.signals}}).gradient;
   CHECK(quick().to_host(found) == quick().to_host(expected));
 }
 
@@ -226,7 +227,7 @@ TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
     tape.budget = budget;
     const Hooks hooks{.replacers = {&pass.signals}};
     const Tensor output = stack_forward(pass.context, input, hooks, &tape).output;
-    return quick().to_host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).doutput));
+    return quick().to_host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).gradient));
   };
   const std::vector<double> kept = gradient(64U << 20U);
   CHECK(gradient(0) == kept);

@@ -139,7 +139,7 @@ TEST_CASE("a pass forward and back draws every weight twice, the unembedding onc
     tape.budget = budget;
     const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
     const Tensor output = stack_forward(context, input, {}, &tape).output;
-    stack_backward(tape, loss_of(context, output, problem.labels).doutput);
+    stack_backward(tape, loss_of(context, output, problem.labels).gradient);
     CHECK(weights.counts.size() == 2 * 7 + 1);
     for (const auto& [place, count] : weights.counts) CHECK(count == (place.second == Weight::unembedding ? 1 : 2));
   }
@@ -158,7 +158,7 @@ TEST_CASE("gradients do not depend on how much of the forward pass is kept, to t
       tape.budget = budget;
       const Tensor output = stack_forward(context, input, {}, &tape).output;
       kept = static_cast<int>(std::ranges::count_if(tape.passes, [](const auto& pass) { return pass != nullptr; }));
-      return truth().to_host(stack_backward(tape, loss_of(context, output, problem.labels).doutput));
+      return truth().to_host(stack_backward(tape, loss_of(context, output, problem.labels).gradient));
     };
     const std::vector<double> recomputed = gradient_with(0);
     CHECK(kept == 0);

@@ -96,10 +96,10 @@ Gradients gradients_of(const Target& target, const LossProblem& problem) {
   Gradients record;
   Recorder recorder(*target.backend, record);
   const Hooks hooks{.recorders = {&recorder}, .gradients = {&recorder}};
-  const Backpropagated pass = backpropagate(context, input_of(target, problem, context, hooks), problem.labels, hooks);
-  if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.dinput, hooks);
-  record.loss = pass.loss;
-  record.input = target.backend->to_host(pass.dinput);
+  const Loss pass = backpropagate(context, input_of(target, problem, context, hooks), problem.labels, hooks);
+  if (!problem.ids.empty()) embedding_backward(context, problem.ids, pass.gradient, hooks);
+  record.loss = pass.value;
+  record.input = target.backend->to_host(pass.gradient);
   record.depth_zero = record.site.at({-1, Signal::x_out});
   return record;
 }

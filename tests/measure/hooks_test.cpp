@@ -68,7 +68,7 @@ void walk(const StackSpec& spec, const Hooks& hooks, std::size_t budget) {
   StackTape tape;
   tape.budget = budget;
   const Tensor output = stack_forward(context, embedding_forward(context, ids, hooks), hooks, &tape).output;
-  const Tensor dinput = stack_backward(tape, loss_of(context, output, labels, hooks).doutput);
+  const Tensor dinput = stack_backward(tape, loss_of(context, output, labels, hooks).gradient);
   embedding_backward(context, ids, dinput, hooks);
 }
 

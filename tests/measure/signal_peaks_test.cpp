@@ -81,7 +81,7 @@ TEST_CASE("signals are in the order of the dataflow, what norm C reads among the
 
 TEST_CASE("a NaN in the stream counts as infinite") {
   ModelReading reading = reading_of(placed(tiny_stack(), "pre"), 1.0);
-  reading.extremes[2].top.front().value = std::numeric_limits<double>::quiet_NaN();
+  reading.extremes.depths[2].top.front().value = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> largest = largest_by_sublayer(reading);
   CHECK(std::isinf(largest[1]));
   CHECK(std::isfinite(largest[0]));
@@ -101,8 +101,8 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
       for (std::size_t i = 0; i < peaks.values.size(); ++i) {
         if (std::isnan(peaks.values[i])) continue;  // an MLP has no queries
         ModelReading reading = plain;
-        const auto inside = reading.inside_maxima.find(peaks.signal);
-        if (inside != reading.inside_maxima.end()) {
+        const auto inside = reading.extremes.inside.find(peaks.signal);
+        if (inside != reading.extremes.inside.end()) {
           inside->second[i] = 1e9;
         } else {
           const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // by depth, from the first sublayer on

@@ -62,7 +62,7 @@ Passed pass(const Backend& ops, const WeightSource& weights, const Problem& prob
   tape.budget = budget;
   const Tensor output = stack_forward(context, input, hooks, &tape).output;
   const Loss loss = loss_of(context, output, problem.labels, hooks);
-  const Tensor dinput = stack_backward(tape, loss.doutput);
+  const Tensor dinput = stack_backward(tape, loss.gradient);
   if (!problem.ids.empty()) embedding_backward(context, problem.ids, dinput, hooks);
   const auto named = [&](const SignalKeeper& keeper, auto& to) {
     for (const auto& [place, x] : keeper.all()) {

@@ -72,8 +72,8 @@ TEST_CASE("a record's largest entries are those of all depths, largest first, wi
   const Trained trained("pre");
   const ModelReading reading = reading_of(trained, 0, windows);
   std::vector<std::pair<double, double>> all;
-  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
-    for (const Entry& entry : reading.extremes[depth].top) {
+  for (std::size_t depth = 0; depth < reading.extremes.depths.size(); ++depth) {
+    for (const Entry& entry : reading.extremes.depths[depth].top) {
       all.emplace_back(std::abs(entry.value), static_cast<double>(depth));
     }
   }

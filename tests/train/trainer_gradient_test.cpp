@@ -125,9 +125,8 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
   const std::vector<int> ids = batch.inputs(0, train.batch);
   Keeper keeper;
   const Hooks hooks{.gradients = {&keeper}};
-  const Backpropagated whole =
-      backpropagate(context, embedding_forward(context, ids), batch.labels(0, train.batch), hooks);
-  embedding_backward(context, ids, whole.dinput, hooks);
+  const Loss whole = backpropagate(context, embedding_forward(context, ids), batch.labels(0, train.batch), hooks);
+  embedding_backward(context, ids, whole.gradient, hooks);
   for (const Target& target : targets()) {
     if (target.backend->device() == Device::host) {
       train.batch = 32;
@@ -140,7 +139,7 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
     StepOutcome outcome{};
     const NamedNumbers gradient = taken_away(target, spec, train, state, &outcome);
     const double relative = stack_error(spec.model.sublayers(), 2048.0, target.dtype);
-    CHECK(outcome.loss == doctest::Approx(whole.loss).epsilon(relative));
+    CHECK(outcome.loss == doctest::Approx(whole.value).epsilon(relative));
     // What a step takes away is known to the rounding of the weights, whose size is about 1.
     for (const auto& [name, numbers] : keeper.gradients) {
       double largest = 0.0;

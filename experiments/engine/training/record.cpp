@@ -44,8 +44,8 @@ void add_extremes(const ModelReading& reading, RecordedValues& values) {
     std::size_t depth;
   };
   std::vector<Placed> all;
-  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
-    for (const Entry& entry : reading.extremes[depth].top) {
+  for (std::size_t depth = 0; depth < reading.extremes.depths.size(); ++depth) {
+    for (const Entry& entry : reading.extremes.depths[depth].top) {
       const double infinite = std::numeric_limits<double>::infinity();
       all.push_back({std::isnan(entry.value) ? infinite : std::abs(entry.value), depth});
     }

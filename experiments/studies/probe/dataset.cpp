@@ -194,7 +194,7 @@ void add_extremes(Table<ProbeResult>& table) {
       .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"}, [](const StreamExtremes& e) {
         return mapped(e.top, [&](const Entry& entry) { return std::abs(entry.value) / e.median; });
       });
-  table.rows("depth", extremes, [](const R& r) { return r.measured.extremes; })
+  table.rows("depth", extremes, [](const R& r) { return r.measured.extremes.depths; })
       .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
       .column({"format_largest", "format", "1", "largest finite number of the format"},
               [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
@@ -252,7 +252,7 @@ const dataset::Schema& schema() {
 dataset::Dataset dataset_of(const ProbeResult& result) {
   Builder builder(schema());
   const ModelSpec& model = result.at_init.model;
-  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.front().top.size(),
+  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.depths.front().top.size(),
                                  dataset::weights_of_curves({result.at_init}));
   builder.count("token", result.input.ids.size());
   builder.put("signal",

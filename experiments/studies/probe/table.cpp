@@ -49,8 +49,8 @@ std::string depth_rows(const ProbeResult& r) {
   if (has_gradients) titles.insert(titles.end(), {">|dloss/dx|²", ">init |dloss/dx|²"});
   titles.insert(titles.end(), {">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ"});
   dataset::TextTable table(titles);
-  for (std::size_t depth = 0; depth < r.measured.extremes.size(); ++depth) {
-    const StreamExtremes& e = r.measured.extremes[depth];
+  for (std::size_t depth = 0; depth < r.measured.extremes.depths.size(); ++depth) {
+    const StreamExtremes& e = r.measured.extremes.depths[depth];
     const double largest = std::abs(e.top.front().value);
     std::vector<std::string> row{"input",
                                  at_depth(r.initial.profile, Statistic::second_moment, depth),

@@ -99,10 +99,10 @@ void write_activations(const StackContext& c, const StackSpec& spec, const confi
   if (!ids.empty()) file.put("tokens", ids);
   file.put("labels", labels);
   if (run.backward) {
-    const Backpropagated pass = backpropagate(c, input, labels, hooks);
-    if (!ids.empty()) embedding_backward(c, ids, pass.dinput, hooks);
+    const Loss pass = backpropagate(c, input, labels, hooks);
+    if (!ids.empty()) embedding_backward(c, ids, pass.gradient, hooks);
     file.put("logits", pass.logits);
-    file.put("loss", pass.loss);
+    file.put("loss", pass.value);
   } else {
     const Tensor logits = logits_forward(c, stack_forward(c, input, hooks).output);
     file.put("logits", logits);
