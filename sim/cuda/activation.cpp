@@ -98,37 +98,34 @@ struct GateBackward {
   }
 };
 
-template <class C>
 struct SoftCap {
-  C cap;
-  PERISCOPE_HOST_DEVICE C operator()(C x) const { return cap * std::tanh(x / cap); }
+  double cap;
+  template <class C>
+  PERISCOPE_HOST_DEVICE C operator()(C x) const {
+    const C c = static_cast<C>(cap);
+    return c * std::tanh(x / c);
+  }
 };
 
-template <class C>
 struct SoftCapBackward {
-  C cap;
+  double cap;
+  template <class C>
   PERISCOPE_HOST_DEVICE C operator()(C x, C dy) const {
-    const C t = std::tanh(x / cap);
+    const C t = std::tanh(x / static_cast<C>(cap));
     return (C(1) - t * t) * dy;
   }
 };
 
 }  // namespace
 
-void CudaBackend::run(const op::Activate& o) const {
-  with_type(o.x.dtype(),
-            [&]<class T>(T) { unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), Activate{o.kind}); });
-}
+void CudaBackend::run(const op::Activate& o) const { unary(execution_, o.x, o.y, Activate{o.kind}); }
 
-void CudaBackend::run(const op::ActivateBackward& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    binary(execution_, data<T>(o.x), data<T>(o.dy), data<T>(o.dx), o.x.size(), Derive{o.kind});
-  });
-}
+void CudaBackend::run(const op::ActivateBackward& o) const { binary(execution_, o.x, o.dy, o.dx, Derive{o.kind}); }
 
 void CudaBackend::run(const op::Gated& o) const {
   with_type(o.gate.dtype(), [&]<class T>(T) {
-    binary(execution_, data<T>(o.gate), data<T>(o.up), data<T>(o.y), o.gate.size(), Gate<T>{o.kind});
+    for_each(execution_, o.gate.size(),
+             Binary<T, Gate<T>>{data<T>(o.gate), data<T>(o.up), data<T>(o.y), Gate<T>{o.kind}});
   });
 }
 
@@ -140,17 +137,10 @@ void CudaBackend::run(const op::GatedBackward& o) const {
   });
 }
 
-void CudaBackend::run(const op::SoftCap& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), SoftCap<Computed<T>>{static_cast<Computed<T>>(o.cap)});
-  });
-}
+void CudaBackend::run(const op::SoftCap& o) const { unary(execution_, o.x, o.y, SoftCap{o.cap}); }
 
 void CudaBackend::run(const op::SoftCapBackward& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    binary(execution_, data<T>(o.x), data<T>(o.dy), data<T>(o.dx), o.x.size(),
-           SoftCapBackward<Computed<T>>{static_cast<Computed<T>>(o.cap)});
-  });
+  binary(execution_, o.x, o.dy, o.dx, SoftCapBackward{o.cap});
 }
 
 }  // namespace PERISCOPE_CUDA_WAY

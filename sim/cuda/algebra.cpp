@@ -7,16 +7,20 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 namespace {
 
-template <class C>
 struct AddScaled {
-  C a, b;
-  PERISCOPE_HOST_DEVICE C operator()(C x, C y) const { return a * x + b * y; }
+  double a, b;
+  template <class C>
+  PERISCOPE_HOST_DEVICE C operator()(C x, C y) const {
+    return static_cast<C>(a) * x + static_cast<C>(b) * y;
+  }
 };
 
-template <class C>
 struct Scale {
-  C a;
-  PERISCOPE_HOST_DEVICE C operator()(C x) const { return a * x; }
+  double a;
+  template <class C>
+  PERISCOPE_HOST_DEVICE C operator()(C x) const {
+    return static_cast<C>(a) * x;
+  }
 };
 
 struct Multiply {
@@ -146,24 +150,11 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   for_blocks(execution_, 1, SumUp{squares.get(), rows, data<double>(o.square)});
 }
 
-void CudaBackend::run(const op::Axpby& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    using C = Computed<T>;
-    binary(execution_, data<T>(o.x), data<T>(o.y), data<T>(o.z), o.x.size(),
-           AddScaled<C>{static_cast<C>(o.a), static_cast<C>(o.b)});
-  });
-}
+void CudaBackend::run(const op::Axpby& o) const { binary(execution_, o.x, o.y, o.z, AddScaled{o.a, o.b}); }
 
-void CudaBackend::run(const op::Scale& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), Scale<Computed<T>>{static_cast<Computed<T>>(o.a)});
-  });
-}
+void CudaBackend::run(const op::Scale& o) const { unary(execution_, o.x, o.y, Scale{o.a}); }
 
-void CudaBackend::run(const op::Multiply& o) const {
-  with_type(o.x.dtype(),
-            [&]<class T>(T) { binary(execution_, data<T>(o.x), data<T>(o.y), data<T>(o.z), o.x.size(), Multiply{}); });
-}
+void CudaBackend::run(const op::Multiply& o) const { binary(execution_, o.x, o.y, o.z, Multiply{}); }
 
 void CudaBackend::run(const op::AddRow& o) const {
   with_type(o.x.dtype(), [&]<class T>(T) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sim/cuda/launch.h"
+#include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
@@ -24,14 +25,16 @@ struct Binary {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { z[i] = narrow<T>(f(widen(x[i]), widen(y[i]))); }
 };
 
-template <class T, class F>
-void unary(const Execution& execution, const T* x, T* y, Index size, const F& f) {
-  for_each(execution, size, Unary<T, F>{x, y, f});
+template <class F>
+void unary(const Execution& execution, const Tensor& x, Tensor& y, const F& f) {
+  with_type(x.dtype(), [&]<class T>(T) { for_each(execution, x.size(), Unary<T, F>{data<T>(x), data<T>(y), f}); });
 }
 
-template <class T, class F>
-void binary(const Execution& execution, const T* x, const T* y, T* z, Index size, const F& f) {
-  for_each(execution, size, Binary<T, F>{x, y, z, f});
+template <class F>
+void binary(const Execution& execution, const Tensor& x, const Tensor& y, Tensor& z, const F& f) {
+  with_type(x.dtype(), [&]<class T>(T) {
+    for_each(execution, x.size(), Binary<T, F>{data<T>(x), data<T>(y), data<T>(z), f});
+  });
 }
 
 /// Converts between element types.
