@@ -40,15 +40,6 @@ struct AddRow {
 };
 
 template <class T>
-struct ElementInDouble {
-  const T* x;
-  Index cols;
-  PERISCOPE_HOST_DEVICE double operator()(Index row, Index j) const {
-    return static_cast<double>(widen(x[row * cols + j]));
-  }
-};
-
-template <class T>
 struct Copy {
   const T* x;
   T* y;

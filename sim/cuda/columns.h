@@ -6,6 +6,16 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 
+/// Term of a sum over the rows of x.
+template <class T>
+struct ElementInDouble {
+  const T* x;
+  Index cols;
+  PERISCOPE_HOST_DEVICE double operator()(Index row, Index j) const {
+    return static_cast<double>(widen(x[row * cols + j]));
+  }
+};
+
 struct AddUp {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
 };

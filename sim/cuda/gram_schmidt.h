@@ -11,10 +11,6 @@ inline namespace PERISCOPE_CUDA_WAY {
 /// Stands for the exponent of a row that is not finite.
 inline constexpr int not_finite = 1 << 30;
 
-struct SumShared {
-  double sums[Block::size];
-};
-
 /// scaled = x in double, each row times a power of two that brings its largest magnitude to between 1 and 2, so that no
 /// square leaves the range of double; `exponents` has these powers. A row that is not finite becomes zero.
 template <class T>

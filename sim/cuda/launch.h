@@ -58,6 +58,11 @@ struct Block {
   }
 };
 
+/// What a block shares to add up doubles.
+struct SumShared {
+  double sums[Block::size];
+};
+
 #ifdef __CUDACC__
 
 /// Throws std::runtime_error if a launch failed.

@@ -10,10 +10,6 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 namespace {
 
-struct LossShared {
-  double values[Block::size];
-};
-
 /// The maximum and the sum that the softmax of a row needs, in double.
 struct RowSoftmax {
   double largest;
@@ -34,7 +30,7 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
 // of which float would keep few digits.
 template <class T>
 struct CrossEntropyRow {
-  using Shared = LossShared;
+  using Shared = SumShared;
   const T* logits;
   const int* labels;
   double labelled;  ///< how many rows have a label
@@ -52,7 +48,7 @@ struct CrossEntropyRow {
       });
       return;
     }
-    const RowSoftmax s = row_softmax(block, shared.values, row, classes);
+    const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
     block.threads([&](int thread) {
       if (thread == 0) losses[t] = std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
       for (Index j = thread; j < classes; j += Block::size) {
@@ -65,7 +61,7 @@ struct CrossEntropyRow {
 
 template <class T>
 struct TokenLoss {
-  using Shared = LossShared;
+  using Shared = SumShared;
   const T* logits;
   const int* labels;
   double* losses;
@@ -73,7 +69,7 @@ struct TokenLoss {
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
     const T* row = logits + t * classes;
     const int label = labels[t];
-    const RowSoftmax s = row_softmax(block, shared.values, row, classes);
+    const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
     block.threads([&](int thread) {
       if (thread != 0) return;
       losses[t] = label == no_label ? std::numeric_limits<double>::quiet_NaN()

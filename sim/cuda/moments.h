@@ -114,9 +114,7 @@ struct MagnitudeTerm {
 
 /// Computes the mean cosine of two rows of a sequence from the sums of every sequence's unit rows [sequences, n].
 struct MeanCosine {
-  struct Shared {
-    double sums[Block::size];
-  };
+  using Shared = SumShared;
   const double* unit_sums;
   Index sequences, tokens, n;
   double* out;
@@ -133,9 +131,7 @@ struct MeanCosine {
 
 /// The sum of `count` numbers.
 struct SumUp {
-  struct Shared {
-    double sums[Block::size];
-  };
+  using Shared = SumShared;
   const double* values;
   Index count;
   double* out;

@@ -33,9 +33,7 @@ PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* share
 /// One block normalises one part of n features; bias may be null.
 template <class T>
 struct Norm {
-  struct Shared {
-    double sums[Block::size];
-  };
+  using Shared = SumShared;
   NormFormula formula;
   const T* x;
   const T* gain;
@@ -59,9 +57,7 @@ struct Norm {
 
 template <class T>
 struct NormBackward {
-  struct Shared {
-    double sums[Block::size];
-  };
+  using Shared = SumShared;
   NormFormula formula;
   const T* x;
   const T* gain;
@@ -103,15 +99,6 @@ struct GainTerm {
   }
 };
 
-template <class T>
-struct BiasTerm {
-  const T* dy;
-  Index n;
-  PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const {
-    return static_cast<double>(widen(dy[part * n + i]));
-  }
-};
-
 }  // namespace
 
 void CudaBackend::run(const op::Norm& o) const {
@@ -140,7 +127,7 @@ void CudaBackend::run(const op::NormBackward& o) const {
       const PointwiseTerms<T> terms{formula.bend, data<T>(o.x), data<T>(o.gain), factor, data<T>(o.dy), n};
       for_each(execution_, o.x.size(), PointwiseNormBackward<T>{terms, data<T>(o.g.dx)});
       reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, AddUp{}, data<T>(o.g.dgain));
-      reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
+      reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
       if (!o.alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(o.g.dalpha));
     });
     return;
@@ -152,7 +139,7 @@ void CudaBackend::run(const op::NormBackward& o) const {
                                moments.get(), n});
     reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, AddUp{},
                    data<T>(o.g.dgain));
-    reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
+    reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
   });
 }
 

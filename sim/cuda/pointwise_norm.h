@@ -75,18 +75,12 @@ struct AlphaTerm {
   }
 };
 
-/// Entries of a column of numbers.
-struct ColumnTerm {
-  const double* values;
-  PERISCOPE_HOST_DEVICE double operator()(Index row, Index) const { return values[row]; }
-};
-
 /// The sums over features of the sums over parts, in an order that depends on their numbers alone.
 template <class T>
 void alpha_gradient(const Execution& execution, const PointwiseTerms<T>& terms, Index parts, T* dalpha) {
   const std::shared_ptr<double> of_features = execution.take_array<double>(terms.n);
   reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, AddUp{}, of_features.get());
-  reduce_columns(execution, terms.n, 1, ColumnTerm{of_features.get()}, AddUp{}, dalpha);
+  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{of_features.get(), 1}, AddUp{}, dalpha);
 }
 
 }  // namespace PERISCOPE_CUDA_WAY
