@@ -71,51 +71,36 @@ struct ScatterAdd {
   }
 };
 
+struct Factor {
+  const Tensor& x;
+  bool transposed = false;
+};
+
+/// c = op(a)·op(b).
+void matrix_product(const Execution& execution, const Factor& a, const Factor& b, Tensor& c) {
+  const auto at = [](const Tensor& x) { return TensorMemory::address(x, x.dtype()); };
+  execution.product({.operands = a.x.dtype(),
+                     .result = c.dtype(),
+                     .transpose_a = a.transposed,
+                     .transpose_b = b.transposed,
+                     .m = c.rows(),
+                     .n = c.cols(),
+                     .k = a.transposed ? a.x.rows() : a.x.cols(),
+                     .a = {at(a.x), a.x.cols()},
+                     .b = {at(b.x), b.x.cols()},
+                     .c = {at(c), c.cols()}});
+}
+
 }  // namespace
 
 void CudaBackend::run(const op::Linear& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = o.x.dtype(),
-                        .result = o.x.dtype(),
-                        .transpose_a = false,
-                        .transpose_b = true,
-                        .m = o.x.rows(),
-                        .n = o.w.rows(),
-                        .k = o.x.cols(),
-                        .a = {data<T>(o.x), o.x.cols()},
-                        .b = {data<T>(o.w), o.w.cols()},
-                        .c = {data<T>(o.y), o.y.cols()}});
-  });
+  matrix_product(execution_, {o.x}, {.x = o.w, .transposed = true}, o.y);
 }
 
-void CudaBackend::run(const op::LinearBackwardInput& o) const {
-  with_type(o.dy.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = o.dy.dtype(),
-                        .result = o.dy.dtype(),
-                        .transpose_a = false,
-                        .transpose_b = false,
-                        .m = o.dy.rows(),
-                        .n = o.w.cols(),
-                        .k = o.dy.cols(),
-                        .a = {data<T>(o.dy), o.dy.cols()},
-                        .b = {data<T>(o.w), o.w.cols()},
-                        .c = {data<T>(o.dx), o.dx.cols()}});
-  });
-}
+void CudaBackend::run(const op::LinearBackwardInput& o) const { matrix_product(execution_, {o.dy}, {o.w}, o.dx); }
 
 void CudaBackend::run(const op::LinearBackwardWeight& o) const {
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = o.x.dtype(),
-                        .result = o.x.dtype(),
-                        .transpose_a = true,
-                        .transpose_b = false,
-                        .m = o.dy.cols(),
-                        .n = o.x.cols(),
-                        .k = o.x.rows(),
-                        .a = {data<T>(o.dy), o.dy.cols()},
-                        .b = {data<T>(o.x), o.x.cols()},
-                        .c = {data<T>(o.dw), o.dw.cols()}});
-  });
+  matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, o.dw);
 }
 
 // The gradient stays in the type in which it is computed: in f16 its entries would underflow.
@@ -123,20 +108,11 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   const Index rows = o.dy.cols();
   const Index cols = o.x.cols();
   const std::shared_ptr<double> squares = execution_.take_array<double>(rows);
-  with_type(o.x.dtype(), [&]<class T>(T) {
-    using C = Computed<T>;
-    const std::shared_ptr<C> gradient = execution_.take_array<C>(rows * cols);
-    execution_.product({.operands = o.x.dtype(),
-                        .result = computed_in(o.x.dtype()),
-                        .transpose_a = true,
-                        .transpose_b = false,
-                        .m = rows,
-                        .n = cols,
-                        .k = o.x.rows(),
-                        .a = {data<T>(o.dy), rows},
-                        .b = {data<T>(o.x), cols},
-                        .c = {gradient.get(), cols}});
-    for_blocks(execution_, rows, MeasureRow<C>{gradient.get(), nullptr, rows, cols, nullptr, squares.get(), nullptr});
+  Tensor gradient = do_allocate(rows, cols, computed_in(o.x.dtype()));
+  matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, gradient);
+  with_type(gradient.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, rows,
+               MeasureRow<T>{data<T>(gradient), nullptr, rows, cols, nullptr, squares.get(), nullptr});
   });
   for_blocks(execution_, 1, SumUp{squares.get(), rows, data<double>(o.square)});
 }
