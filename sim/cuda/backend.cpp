@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "sim/cuda/launch.h"
+#include "sim/cuda/elementwise.h"
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
@@ -12,14 +12,6 @@ struct Fill {
   T* y;
   T value;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = value; }
-};
-
-/// Rounded once, whatever the two types.
-template <class From, class To>
-struct Cast {
-  const From* x;
-  To* y;
-  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<To>(static_cast<double>(widen(x[i]))); }
 };
 
 /// Values as elements, in device memory from `to` on.
@@ -100,7 +92,7 @@ void CudaBackend::run(const op::ToHost& o) const {
 void CudaBackend::run(const op::Cast& o) const {
   with_type(o.x.dtype(), [&]<class From>(From) {
     with_type(o.y.dtype(), [&]<class To>(To) {
-      for_each(execution_, o.x.size(), Cast<From, To>{data<From>(o.x), data<To>(o.y)});
+      for_each(execution_, o.x.size(), Convert<From, To>{data<From>(o.x), data<To>(o.y)});
     });
   });
 }

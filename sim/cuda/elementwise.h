@@ -37,12 +37,12 @@ void binary(const Execution& execution, const Tensor& x, const Tensor& y, Tensor
   });
 }
 
-/// Converts between element types.
+/// Converts between element types, rounded once.
 template <class From, class To>
 struct Convert {
   const From* x;
   To* y;
-  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = narrow<To>(widen(x[i])); }
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<To>(static_cast<double>(widen(x[i]))); }
 };
 
 }  // namespace PERISCOPE_CUDA_WAY

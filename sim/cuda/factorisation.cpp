@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/cuda/elementwise.h"
 #include "sim/cuda/gram_schmidt.h"
 #include "sim/cuda/ops.h"
 
@@ -100,7 +101,7 @@ void CudaBackend::run(const op::RowBasis& o) const {
       work.orthonormalise(share);
     }
     for_each(execution_, rows * rows, WriteLower<T>{work.lower(), exponents.get(), data<T>(o.b.lower), rows});
-    if (!o.b.basis.empty()) for_each(execution_, o.x.size(), Round<T>{work.x(), data<T>(o.b.basis)});
+    if (!o.b.basis.empty()) for_each(execution_, o.x.size(), Convert<double, T>{work.x(), data<T>(o.b.basis)});
   });
 }
 

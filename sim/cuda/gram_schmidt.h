@@ -178,12 +178,5 @@ struct WriteLower {
   }
 };
 
-template <class T>
-struct Round {
-  const double* x;
-  T* y;
-  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<T>(x[i]); }
-};
-
 }  // namespace PERISCOPE_CUDA_WAY
 }  // namespace periscope::cuda
