@@ -66,11 +66,9 @@ std::string depth_rows(const ProbeResult& r) {
     if (depth > 0) {
       const std::size_t l = sublayer_before(r.measured, depth);
       const Growth& g = r.measured.growth[l];
-      const bool alone = depth == l + 1;
-      row[0] = fmt::format("{:>3} {}", l,
-                           !alone                                         ? "and before"
-                           : ModelSpec::is_attention(static_cast<int>(l)) ? "attention"
-                                                                          : "mlp");
+      const bool attention = ModelSpec::is_attention(static_cast<int>(l));
+      row[0] = depth == l + 1 ? fmt::format("{:>3} {}", l, attention ? "attention" : "mlp")
+                              : fmt::format("layer {}", depth - 1);
       if (!std::isnan(g.sum)) row[3] = number(g.sum);
       for (const double x : {g.stream, g.branch, g.cross, g.cross / g.branch, r.measured.branch_from_gains[l]}) {
         row.push_back(number(x));
