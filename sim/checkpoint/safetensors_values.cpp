@@ -44,19 +44,6 @@ bool fits_double(Integer value) {
          std::bit_width(magnitude) - std::countr_zero(magnitude) <= std::numeric_limits<double>::digits;
 }
 
-template <typename Out, typename Value>
-Out converted(Value value, std::uint64_t index, const Refusal& refusal) {
-  if constexpr (std::is_same_v<Out, double> && std::is_integral_v<Value> && sizeof(Value) == 8) {
-    if (!fits_double(value)) throw refusal.unrepresentable(index, value, "no double is exactly");
-  }
-  const auto out = static_cast<Out>(value);
-  if constexpr (std::is_same_v<Out, float> && std::is_same_v<Value, double>) {
-    if (std::isinf(out) && !std::isinf(value))
-      throw refusal.unrepresentable(index, value, "is beyond the range of f32");
-  }
-  return out;
-}
-
 template <typename Format, typename Out>
 void convert(const SafetensorsView& view, const Refusal& refusal, std::uint64_t first, std::span<Out> out) {
   using Stored = typename Format::Stored;
@@ -70,15 +57,16 @@ void convert(const SafetensorsView& view, const Refusal& refusal, std::uint64_t 
                                                   in_quotes(refusal.name), first + i, stored));
       }
     }
-    out[i] = converted<Out>(Format::decode(stored), first + i, refusal);
-  }
-}
-
-void check_range(const SafetensorsView& view, const std::string& name, std::uint64_t first, std::size_t count) {
-  const std::uint64_t all = count_of(view);
-  if (first > all || count > all - first) {
-    throw std::out_of_range(
-        fmt::format("tensor {}: {} elements from {}, but there are {}", in_quotes(name), count, first, all));
+    const auto value = Format::decode(stored);
+    if constexpr (std::is_same_v<Out, double> && std::is_integral_v<decltype(value)> && sizeof(value) == 8) {
+      if (!fits_double(value)) throw refusal.unrepresentable(first + i, value, "no double is exactly");
+    }
+    out[i] = static_cast<Out>(value);
+    if constexpr (std::is_same_v<Out, float> && sizeof(value) == 8 && !std::is_integral_v<decltype(value)>) {
+      if (std::isinf(out[i]) && !std::isinf(value)) {
+        throw refusal.unrepresentable(first + i, value, "is beyond the range of f32");
+      }
+    }
   }
 }
 
@@ -87,7 +75,11 @@ void check_range(const SafetensorsView& view, const std::string& name, std::uint
 template <class Out>
 void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
                  std::span<Out> out) {
-  check_range(view, name, first, out.size());
+  const std::uint64_t all = count_of(view);
+  if (first > all || out.size() > all - first) {
+    throw std::out_of_range(
+        fmt::format("tensor {}: {} elements from {}, but there are {}", in_quotes(name), out.size(), first, all));
+  }
   const Refusal refusal{path, name};
   switch (view.type) {
     case SafetensorsType::f64: return convert<Plain<double>>(view, refusal, first, out);

@@ -77,26 +77,22 @@ std::vector<Step> steps_of(const StackSteps& s) {
   return steps;
 }
 
-const Table<StackSteps>& stack_table() {
+Table<StackSteps> stack_table() {
   using S = StackSteps;
-  static const Table<S> all = [] {
-    Table<S> table;
-    table
-        .part(judge::verdict_columns("", on_stack, "agreement with theory at the steps that it holds for"),
-              [](const S& s) { return &s.verdict; })
-        .column({"refusal", on_stack, "", "why there is no prediction"},
-                [](const S& s) { return s.prediction.refusal; })
-        .column_if_any({"holds_until", on_stack, "1",
-                        "last step for which the theory is valid by its own estimate; later predictions are wrong"},
-                       [](const S& s) {
-                         return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
-                       })
-        .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
-                [](const S& s) { return s.prediction.stopped_by; })
-        .rows("step", step_table(), steps_of);
-    return table;
-  }();
-  return all;
+  Table<S> table;
+  table
+      .part(judge::verdict_columns("", on_stack, "agreement with theory at the steps that it holds for"),
+            [](const S& s) { return &s.verdict; })
+      .column({"refusal", on_stack, "", "why there is no prediction"}, [](const S& s) { return s.prediction.refusal; })
+      .column_if_any({"holds_until", on_stack, "1",
+                      "last step for which the theory is valid by its own estimate; later predictions are wrong"},
+                     [](const S& s) {
+                       return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
+                     })
+      .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
+              [](const S& s) { return s.prediction.stopped_by; })
+      .rows("step", step_table(), steps_of);
+  return table;
 }
 
 }  // namespace

@@ -224,14 +224,11 @@ void add_remarks(Table<ProbeResult>& table) {
       .column({"notes", "note", "", "remarks on the run"}, &R::notes);
 }
 
-const Table<ProbeResult>& table_of_all() {
-  static const Table<ProbeResult> all = [] {
-    Table<ProbeResult> table;
-    table.family(curves(), put_curves);
-    for (const auto& add : {add_bands, add_tokens, add_split, add_growth, add_extremes, add_remarks}) add(table);
-    return table;
-  }();
-  return all;
+Table<ProbeResult> table_of_all() {
+  Table<ProbeResult> table;
+  table.family(curves(), put_curves);
+  for (const auto& add : {add_bands, add_tokens, add_split, add_growth, add_extremes, add_remarks}) add(table);
+  return table;
 }
 
 }  // namespace
