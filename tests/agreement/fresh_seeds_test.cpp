@@ -49,9 +49,7 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   stacks::Progress progress;
   const stacks::StackResult result = stacks::predict_stacks(config, false, progress).front();
   REQUIRE(result.prediction.refusal.empty());
-  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
-                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                                    .seed = config.run.seed};
+  theory::PredictionOptions options = stacks::prediction_options(config);
   const auto gradient_of = [](const theory::Prediction& p) {
     return p.profile.find(Statistic::grad_sq, Signal::x_out)->value;
   };

@@ -131,12 +131,8 @@ config::RunOptions run_at(const LadderConfig& config, int width) {
 /// The limit, for the token ids and labels of all widths.
 theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
                                  Progress& progress) {
-  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
-                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                                    .most_samples = 1 << 14,
-                                    .seed = config.run.seed,
-                                    .fault = config.theory.fault,
-                                    .on_share = progress.on_share()};
+  theory::PredictionOptions options = prediction_options(config);
+  options.on_share = progress.on_share();
   std::vector<std::vector<int>> ids;
   for (const int width : config.widths) {
     const std::uint64_t seed = run_at(config, width).seed;

@@ -76,6 +76,13 @@ std::int64_t tasks_of_stacks(const config::Config& config, bool at_width, bool m
   return stacks * (1 + (at_width ? 1 : 0) + (measures ? config.run.seeds : 0));
 }
 
+theory::PredictionOptions prediction_options(const config::Config& config) {
+  return {.tolerance = config.theory.wanted_tolerance(),
+          .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
+          .seed = config.run.seed,
+          .fault = config.theory.fault};
+}
+
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress) {
   config::require_fault_acts(config);
   const std::vector<StackSpec> stacks = config.stacks();
@@ -86,13 +93,11 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     const StackSpec& spec = stacks[i];
     const std::uint64_t seed = run_of(config, spec).seed;
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .judged = {}};
-    theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
-                                      .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                                      .operations = affordable_operations(spec, config, config.run.seeds),
-                                      .reaches_tolerance = config.theory.precision_was_given(),
-                                      .seed = seed,
-                                      .fault = config.theory.fault,
-                                      .on_share = progress.on_share()};
+    theory::PredictionOptions options = prediction_options(config);
+    options.operations = affordable_operations(spec, config, config.run.seeds);
+    options.reaches_tolerance = config.theory.precision_was_given();
+    options.seed = seed;
+    options.on_share = progress.on_share();
     if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
     // Token ids and labels are those of the measured stack, whatever else is overridden for theory.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);

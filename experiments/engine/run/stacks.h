@@ -48,6 +48,9 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
 std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
                             const config::Config& config);
 
+/// Returns the tolerances, the first seed and the planted fault of `config`.
+theory::PredictionOptions prediction_options(const config::Config& config);
+
 /// Predicts every stack of `config`, as cached tasks. With `at_width` forward statistics are those of the stack's own
 /// widths (T25), else their limit; gradients are those of the limit either way. Throws Stopped.
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress);

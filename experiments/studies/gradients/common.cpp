@@ -46,14 +46,6 @@ void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
 
 const Section<GradientConfig> gradients_section{"gradients", keys};
 
-theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec) {
-  return {.tolerance = config.theory.wanted_tolerance(),
-          .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-          .seed = config.run.seed,
-          .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
-          .fault = config.theory.fault};
-}
-
 SeedAverage Work::measure(const StackSpec& spec, const std::string& factor,
                           const std::function<void(const Reading&)>& on_seed) const {
   std::string label(config::short_label(spec));
@@ -68,7 +60,8 @@ theory::Prediction Work::predict(const StackSpec& spec, const StackSpec& overrid
     return stacks::prediction_task(what, spec, overridden, config);
   };
   theory::Prediction prediction = stacks::cached(progress, config::short_label(spec) + ": theory", task, [&] {
-    theory::PredictionOptions options = prediction_options(config, spec);
+    theory::PredictionOptions options = stacks::prediction_options(config);
+    options.labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds);
     options.paths = paths;
     options.on_share = progress.on_share();
     return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);

@@ -135,9 +135,6 @@ inline const std::string control_tests = "log_grad_sq_without_scores";
 /// Measures, predicts and judges all cases of an experiment.
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress);
 
-/// Returns how theory predicts gradients of a measured stack.
-theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);
-
 /// Returns numbers of a prediction that a verdict compares: the stream's gradient at every depth, and a second curve.
 template <class Place>
 std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {

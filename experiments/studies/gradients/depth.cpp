@@ -29,10 +29,11 @@ const std::map<std::string_view, judge::Claim> depth_claims{{"post", {.id = "G8"
 
 /// Predicts a depth beyond the measured ones from fewer patterns, as only the trend counts.
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
-  theory::PredictionOptions options = prediction_options(work.config, spec);
-  options.most_samples = 256;
-  options.on_share = [&](double) { work.progress.throw_if_stop_requested(); };
   const config::RunOptions& run = work.config.run;
+  theory::PredictionOptions options = stacks::prediction_options(work.config);
+  options.most_samples = 256;
+  options.labels = stacks::distinct_label_ids(spec, run.seed, run.seeds);
+  options.on_share = [&](double) { work.progress.throw_if_stop_requested(); };
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 

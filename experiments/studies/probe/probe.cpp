@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/stacks.h"
 #include "sim/spec/weight.h"
 
 namespace periscope::probe {
@@ -37,13 +38,10 @@ StackSpec initial_stack(const ModelSpec& model, const config::Config& config, in
 
 theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input, const config::Config& config,
                                    bool backward, stacks::Progress& progress) {
-  theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
-                                    .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                                    .operations = stacks::affordable_operations(spec, config, 1),
-                                    .reaches_tolerance = config.theory.precision_was_given(),
-                                    .seed = config.run.seed,
-                                    .fault = config.theory.fault,
-                                    .on_share = [&](double) { progress.throw_if_stop_requested(); }};
+  theory::PredictionOptions options = stacks::prediction_options(config);
+  options.operations = stacks::affordable_operations(spec, config, 1);
+  options.reaches_tolerance = config.theory.precision_was_given();
+  options.on_share = [&](double) { progress.throw_if_stop_requested(); };
   if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
 }
