@@ -146,16 +146,13 @@ class Backend : public Runs<AllOps> {
 
   // -- statistics ---------------------------------------------------------------------------------
   /// The requested numbers: f64 [1, n] in the order of StatisticsLayout. A pass keeps them on the device in a
-  /// StatisticsRecord; the functions below bring one statistic to the host at once.
+  /// StatisticsRecord; the functions below bring them to the host at once.
   [[nodiscard]] Tensor measure(const Tensor& x, const StatisticsRequest& request) const;
+  [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;
   [[nodiscard]] RowMoments row_moments(const Tensor& x) const;
   /// Σ_j x_ij y_ij for every row i.
   [[nodiscard]] std::vector<double> row_dots(const Tensor& x, const Tensor& y) const;
-  [[nodiscard]] double token_cosine(const Tensor& x, int sequences) const;
   [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const;
-  [[nodiscard]] std::vector<double> top_magnitudes(const Tensor& x, int count) const;
-  [[nodiscard]] std::vector<Entry> top_entries(const Tensor& x, int count) const;
-  [[nodiscard]] double median_magnitude(const Tensor& x) const;
 
  protected:
   /// A tensor with undefined contents.
@@ -172,7 +169,6 @@ class Backend : public Runs<AllOps> {
   /// x's own buffer if it is not shared, else a new one.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
   [[nodiscard]] Tensor allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const;
-  [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;
 };
 
 }  // namespace periscope

@@ -100,25 +100,8 @@ std::vector<double> Backend::row_dots(const Tensor& x, const Tensor& y) const {
   return statistics_of(x, {.dots_with = y}).dots;
 }
 
-double Backend::token_cosine(const Tensor& x, int sequences) const {
-  Checks(*this, op::Measure::facts, {{"x", x}}).require(sequences >= 1, "x cannot fall into {} sequences", sequences);
-  return statistics_of(x, {.cosine_of_sequences = sequences}).token_cosine;
-}
-
 std::vector<double> Backend::column_maxima(const Tensor& x) const {
   return statistics_of(x, {.column_maxima = true}).column_maxima;
-}
-
-std::vector<double> Backend::top_magnitudes(const Tensor& x, int count) const {
-  return statistics_of(x, {.top_magnitudes = count}).top_magnitudes;
-}
-
-std::vector<Entry> Backend::top_entries(const Tensor& x, int count) const {
-  return statistics_of(x, {.top_entries = count}).top_entries;
-}
-
-double Backend::median_magnitude(const Tensor& x) const {
-  return statistics_of(x, {.median_magnitude = true}).median_magnitude;
 }
 
 }  // namespace periscope

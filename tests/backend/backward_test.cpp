@@ -151,7 +151,7 @@ TEST_CASE("rope_backward turns back what rope has turned") {
                           truth().rope(dy.truth, heads, 2, frequencies)};
         const double relative = 2.0 * rope_error(33, target.dtype);
         // a pair's entries are at most the pair's length, which is at most √2 times the larger one
-        const double largest = truth().top_magnitudes(dy.truth, 1)[0];
+        const double largest = truth().statistics_of(dy.truth, {.top_magnitudes = 1}).top_magnitudes[0];
         const Values allowed(static_cast<std::size_t>(dy.truth.size()), 2.0 * largest);
         check_within(target, "rope", target.backend->rope_backward(dy.here, heads, 2, frequencies),
                      truth().rope_backward(dy.truth, heads, 2, frequencies), relative, allowed);
@@ -366,7 +366,7 @@ TEST_CASE("cross_entropy: flat and sharp logits at odd sizes") {
           for (Index t = 0; t < rows; ++t) labels.push_back(static_cast<int>(t * 7 % classes));
           const CrossEntropy actual = target.backend->cross_entropy(logits.here, labels);
           const CrossEntropy expected = truth().cross_entropy(logits.truth, labels);
-          const double spread = 2.0 * truth().top_magnitudes(logits.truth, 1)[0];
+          const double spread = 2.0 * truth().statistics_of(logits.truth, {.top_magnitudes = 1}).top_magnitudes[0];
           const double relative = cross_entropy_error(static_cast<double>(classes), spread, target.dtype);
           Values size = truth().to_host(expected.dlogits);  // p/N, the label's: (p − 1)/N, of size up to (p + 1)/N
           for (std::size_t i = 0; i < size.size(); ++i) size[i] = std::abs(size[i]);

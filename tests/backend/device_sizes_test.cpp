@@ -126,15 +126,20 @@ TEST_CASE("sizes: selections and the median of tensors of many chunks") {
         CAPTURE(rows);
         CAPTURE(cols);
         const Twin x = normal_twin(target, rows, cols, 66);
-        CHECK(target.backend->top_entries(x.here, 20) == truth().top_entries(x.truth, 20));
-        CHECK(target.backend->top_magnitudes(x.here, 100) == truth().top_magnitudes(x.truth, 100));
-        CHECK(target.backend->median_magnitude(x.here) == truth().median_magnitude(x.truth));
-        CHECK(target.backend->column_maxima(x.here) == truth().column_maxima(x.truth));
+        const StatisticsRequest request{
+            .top_magnitudes = 100, .top_entries = 20, .median_magnitude = true, .column_maxima = true};
+        const SignalStatistics here = target.backend->statistics_of(x.here, request);
+        const SignalStatistics there = truth().statistics_of(x.truth, request);
+        CHECK(here.top_entries == there.top_entries);
+        CHECK(here.top_magnitudes == there.top_magnitudes);
+        CHECK(here.median_magnitude == there.median_magnitude);
+        CHECK(here.column_maxima == there.column_maxima);
       }
     }
     const Tensor equal = target.backend->constant(65, 4099, target.dtype, -2.0);
-    CHECK(target.backend->top_entries(equal, 2) == std::vector<Entry>{{0, 0, -2.0}, {0, 1, -2.0}});
-    CHECK(target.backend->median_magnitude(equal) == 2.0);
+    const SignalStatistics s = target.backend->statistics_of(equal, {.top_entries = 2, .median_magnitude = true});
+    CHECK(s.top_entries == std::vector<Entry>{{0, 0, -2.0}, {0, 1, -2.0}});
+    CHECK(s.median_magnitude == 2.0);
   }
 }
 

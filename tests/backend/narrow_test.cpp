@@ -127,9 +127,9 @@ TEST_CASE("narrow dtypes: statistics are in double, maxima keep a NaN, selection
     const Twin spoilt = twin_of(target, 2, 3, Values{3.0, nan, 1.0, 2.0, -5.0, 0.5});
     CHECK(std::isnan(ops.row_moments(spoilt.here)[Statistic::maximum][0]));
     CHECK(ops.row_moments(spoilt.here)[Statistic::maximum][1] == 5.0);
-    CHECK(ops.top_magnitudes(spoilt.here, 3) == Values{infinite, 5.0, 3.0});
-    CHECK(ops.top_entries(spoilt.here, 2)[1] == Entry{1, 1, -5.0});
-    CHECK(ops.median_magnitude(spoilt.here) == 2.5);
+    CHECK(ops.statistics_of(spoilt.here, {.top_magnitudes = 3}).top_magnitudes == Values{infinite, 5.0, 3.0});
+    CHECK(ops.statistics_of(spoilt.here, {.top_entries = 2}).top_entries[1] == Entry{1, 1, -5.0});
+    CHECK(ops.statistics_of(spoilt.here, {.median_magnitude = true}).median_magnitude == 2.5);
     CHECK(ops.column_maxima(spoilt.here) == Values{3.0, infinite, 1.0});
   }
 }

@@ -122,7 +122,8 @@ TEST_CASE("more that does not fit") {
         (void)ops.cross_entropy(x, std::vector<int>{0, 1, no_label, 3, 4, -2});
       },
       "[cross_entropy] labels must be from 0 to 7, found -2");
-  refuses([&] { (void)ops.token_cosine(x, 4); }, "[measure] x [6, 8] does not fall into 4 sequences of equal length");
+  refuses([&] { (void)ops.statistics_of(x, {.cosine_of_sequences = 4}); },
+          "[measure] x [6, 8] does not fall into 4 sequences of equal length");
   refuses([&] { (void)ops.constant(1, 1, DType::f32, 0.0); },
           "[constant] the backend reference does not compute in f32");
 }

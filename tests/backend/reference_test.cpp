@@ -146,14 +146,17 @@ TEST_CASE("row moments of (1, 2, 3, 6)") {
 TEST_CASE("row dots, token cosine, top magnitudes") {
   const Tensor x = matrix(2, 2, {1, 2, 3, -4});
   CHECK(truth().row_dots(x, matrix(2, 2, {5, 6, 7, 8})) == Values{17, -11});
-  CHECK(truth().top_magnitudes(x, 3) == Values{4, 3, 2});
-  CHECK(truth().top_magnitudes(x, 9) == Values{4, 3, 2, 1});
+  CHECK(truth().statistics_of(x, {.top_magnitudes = 3}).top_magnitudes == Values{4, 3, 2});
+  CHECK(truth().statistics_of(x, {.top_magnitudes = 9}).top_magnitudes == Values{4, 3, 2, 1});
+  const auto cosine = [](const Tensor& y, int sequences) {
+    return truth().statistics_of(y, {.cosine_of_sequences = sequences}).token_cosine;
+  };
   // Angles of 60, 60 and 120 degrees in one sequence, of 0 in the other.
   const double h = std::sqrt(0.75);
-  CHECK(truth().token_cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == Approx((0.5 + 0.5 - 0.5) / 3));
-  CHECK(truth().token_cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == Approx(0.0));
-  CHECK(std::isnan(truth().token_cosine(x, 2)));
-  CHECK(std::isnan(truth().token_cosine(matrix(2, 2, {1, 2, 0, 0}), 1)));
+  CHECK(cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == Approx((0.5 + 0.5 - 0.5) / 3));
+  CHECK(cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == Approx(0.0));
+  CHECK(std::isnan(cosine(x, 2)));
+  CHECK(std::isnan(cosine(matrix(2, 2, {1, 2, 0, 0}), 1)));
 }
 
 TEST_CASE("the reference computes in f64 and says so") {

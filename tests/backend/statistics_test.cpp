@@ -95,8 +95,9 @@ TEST_CASE("token cosine: the closed form is the mean over pairs") {
           CAPTURE(cols);
           CAPTURE(sequences);
           const Twin x = normal_twin(target, sequences * tokens, cols, 43);
-          const std::vector<double> actual{target.backend->token_cosine(x.here, sequences)};
-          const std::vector<double> expected{truth().token_cosine(x.truth, sequences)};
+          const StatisticsRequest request{.cosine_of_sequences = sequences};
+          const std::vector<double> actual{target.backend->statistics_of(x.here, request).token_cosine};
+          const std::vector<double> expected{truth().statistics_of(x.truth, request).token_cosine};
           CHECK(std::isnan(expected[0]) == (tokens == 1));
           check_close(target.name() + " token cosine", actual, expected,
                       cosine_error(static_cast<double>(cols), static_cast<double>(tokens)));
@@ -108,99 +109,94 @@ TEST_CASE("token cosine: the closed form is the mean over pairs") {
 
 TEST_CASE("token cosine of a zero row is no number") {
   for (const Target& target : targets()) {
-    CHECK(
-        std::isnan(target.backend->token_cosine(twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4}).here, 1)));
+    const Twin x = twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4});
+    CHECK(std::isnan(target.backend->statistics_of(x.here, {.cosine_of_sequences = 1}).token_cosine));
   }
 }
 
-TEST_CASE("top magnitudes: exact, in order, with ties and fewer entries than asked for") {
+void check_selections(const Target& target, const Twin& x) {
+  for (const int count : {1, 2, 100}) {
+    const StatisticsRequest request{
+        .top_magnitudes = count, .top_entries = count, .median_magnitude = true, .column_maxima = true};
+    const SignalStatistics here = target.backend->statistics_of(x.here, request);
+    const SignalStatistics there = truth().statistics_of(x.truth, request);
+    CHECK(here.top_magnitudes == there.top_magnitudes);
+    CHECK(here.top_entries == there.top_entries);
+    CHECK(here.median_magnitude == there.median_magnitude);
+    CHECK(here.column_maxima == there.column_maxima);
+  }
+}
+
+TEST_CASE(
+    "selections, median and column maxima: exact at odd sizes, of random numbers and of numbers many of which are "
+    "equal") {
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
-      for (const int count : {1, 2, 100}) {
-        const Twin x = normal_twin(target, rows, 33, 44);
-        CHECK(target.backend->top_magnitudes(x.here, count) == truth().top_magnitudes(x.truth, count));
+      for (const Index cols : odd_sizes) {
+        const Twin x = normal_twin(target, rows, cols, 44);
+        check_selections(target, x);
+        std::vector<double> coarse = truth().to_host(x.truth);
+        for (double& v : coarse) v = std::round(v);
+        check_selections(target, twin_of(target, rows, cols, coarse));
       }
     }
-    const Twin ties = twin_of(target, 1, 5, std::vector<double>{-2, 1, 2, -1, 2});
-    CHECK(target.backend->top_magnitudes(ties.here, 4) == std::vector<double>{2, 2, 2, 1});
-    const Twin infinite = twin_of(target, 1, 3, std::vector<double>{1, -unlimited, 2});
-    CHECK(target.backend->top_magnitudes(infinite.here, 2) == std::vector<double>{unlimited, 2});
   }
 }
 
-TEST_CASE("top magnitudes of numbers and NaN: a NaN counts as infinite, on the reference too") {
-  const std::vector<double> values{3.0, nan, 1.0, 2.0, nan, 5.0};
-  const std::vector<double> expected{unlimited, unlimited, 5.0, 3.0};
-  CHECK(truth().top_magnitudes(truth().from_host(1, 6, DType::f64, values), 4) == expected);
+TEST_CASE("top magnitudes by hand: ties, and NaN and infinity are the largest") {
+  const auto check = [](const Target& target, const std::vector<double>& values, const std::vector<double>& expected) {
+    const Twin x = twin_of(target, 1, static_cast<Index>(values.size()), values);
+    CHECK(target.backend->statistics_of(x.here, {.top_magnitudes = 4}).top_magnitudes == expected);
+    CHECK(truth().statistics_of(x.truth, {.top_magnitudes = 4}).top_magnitudes == expected);
+  };
   for (const Target& target : targets()) {
-    CHECK(target.backend->top_magnitudes(twin_of(target, 1, 6, values).here, 4) == expected);
+    check(target, {-2, 1, 2, -1, 2}, {2, 2, 2, 1});
+    check(target, {1, -unlimited, 2}, {unlimited, 2, 1});
+    check(target, {3.0, nan, 1.0, 2.0, nan, 5.0}, {unlimited, unlimited, 5.0, 3.0});
   }
 }
 
-TEST_CASE("column maxima: by hand, exact at odd sizes, and a NaN counts as infinite") {
+TEST_CASE("column maxima by hand; a NaN counts as infinite") {
   const std::vector<double> values{1, -5, nan, -2, 4, 3};
   CHECK(truth().column_maxima(truth().from_host(2, 3, DType::f64, values)) == std::vector<double>{2, 5, unlimited});
   for (const Target& target : targets()) {
     CHECK(target.backend->column_maxima(twin_of(target, 2, 3, values).here) == std::vector<double>{2, 5, unlimited});
-    for (const Index rows : odd_sizes) {
-      for (const Index cols : odd_sizes) {
-        const Twin x = normal_twin(target, rows, cols, 48);
-        CHECK(target.backend->column_maxima(x.here) == truth().column_maxima(x.truth));
-      }
-    }
   }
 }
 
 TEST_CASE("top entries by hand: places, signs, and ties in the order of rows and columns") {
   const std::vector<double> values{1, -5, 2, 5, 0, -2};
   const std::vector<Entry> expected{{0, 1, -5.0}, {1, 0, 5.0}, {0, 2, 2.0}, {1, 2, -2.0}};
-  CHECK(truth().top_entries(truth().from_host(2, 3, DType::f64, values), 4) == expected);
   for (const Target& target : targets()) {
-    CHECK(target.backend->top_entries(twin_of(target, 2, 3, values).here, 4) == expected);
-    CHECK(target.backend->top_entries(twin_of(target, 2, 3, values).here, 100).size() == 6);
-  }
-}
-
-TEST_CASE("top entries of random numbers, and of numbers many of which are equal") {
-  for (const Target& target : targets()) {
-    for (const Index rows : odd_sizes) {
-      for (const int count : {1, 2, 100}) {
-        const Twin x = normal_twin(target, rows, 33, 45);
-        CHECK(target.backend->top_entries(x.here, count) == truth().top_entries(x.truth, count));
-        std::vector<double> coarse = truth().to_host(x.truth);
-        for (double& v : coarse) v = std::round(v);
-        const Twin ties = twin_of(target, rows, 33, coarse);
-        CHECK(target.backend->top_entries(ties.here, count) == truth().top_entries(ties.truth, count));
-      }
-    }
+    const Twin x = twin_of(target, 2, 3, values);
+    CHECK(target.backend->statistics_of(x.here, {.top_entries = 4}).top_entries == expected);
+    CHECK(truth().statistics_of(x.truth, {.top_entries = 4}).top_entries == expected);
+    CHECK(target.backend->statistics_of(x.here, {.top_entries = 100}).top_entries.size() == 6);
   }
 }
 
 TEST_CASE("top entries and the median take a NaN for the largest") {
   const std::vector<double> values{3.0, nan, 1.0, unlimited};
   const auto check = [&](const Backend& ops, const Tensor& x) {
-    const std::vector<Entry> top = ops.top_entries(x, 3);
+    const SignalStatistics s = ops.statistics_of(x, {.top_entries = 3, .median_magnitude = true});
+    const std::vector<Entry>& top = s.top_entries;
     REQUIRE(top.size() == 3);
     CHECK((top[0].row == 0 && top[0].col == 1 && std::isnan(top[0].value)));
     CHECK(top[1] == Entry{1, 1, unlimited});
     CHECK(top[2] == Entry{0, 0, 3.0});
-    CHECK(ops.median_magnitude(x) == unlimited);
+    CHECK(s.median_magnitude == unlimited);
   };
   check(truth(), truth().from_host(2, 2, DType::f64, values));
   for (const Target& target : targets()) check(*target.backend, twin_of(target, 2, 2, values).here);
 }
 
-TEST_CASE("median magnitude: by hand, and at odd sizes") {
-  CHECK(truth().median_magnitude(truth().from_host(1, 3, DType::f64, std::vector<double>{-7, 1, 2})) == 2.0);
-  CHECK(truth().median_magnitude(truth().from_host(2, 2, DType::f64, std::vector<double>{-7, 1, 2, -4})) == 3.0);
-  for (const Target& target : targets()) {
-    for (const Index rows : odd_sizes) {
-      for (const Index cols : odd_sizes) {
-        const Twin x = normal_twin(target, rows, cols, 46);
-        CHECK(target.backend->median_magnitude(x.here) == truth().median_magnitude(x.truth));
-      }
-    }
-  }
+TEST_CASE("median magnitude by hand") {
+  const auto median_of = [](Index rows, Index cols, const std::vector<double>& values) {
+    const Tensor x = truth().from_host(rows, cols, DType::f64, values);
+    return truth().statistics_of(x, {.median_magnitude = true}).median_magnitude;
+  };
+  CHECK(median_of(1, 3, {-7, 1, 2}) == 2.0);
+  CHECK(median_of(2, 2, {-7, 1, 2, -4}) == 3.0);
 }
 
 TEST_CASE("a record's slots stay what they are over several fetches, measured here or elsewhere") {

@@ -47,7 +47,8 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     const auto check = [&](Signal place, int sublayer) {
       const Values& maxima = inside.at(place);
       REQUIRE(maxima.size() == 4);
-      CHECK(maxima[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signals.at(sublayer, place), 1)[0]);
+      CHECK(maxima[static_cast<std::size_t>(sublayer)] ==
+            truth().statistics_of(signals.at(sublayer, place), {.top_magnitudes = 1}).top_magnitudes[0]);
       CHECK(std::isnan(maxima[static_cast<std::size_t>(1 - sublayer)]));
     };
     check(Signal::q, 0);

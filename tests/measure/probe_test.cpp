@@ -223,7 +223,7 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
       if (!spec.model.step(s).norm_c.front()) continue;
       has_sum = true;
       CHECK(value(r, Statistic::maximum, Signal::sum, static_cast<std::size_t>(s) + 1) ==
-            truth().top_magnitudes(signals.at(s, Signal::sum), 1)[0]);
+            truth().statistics_of(signals.at(s, Signal::sum), {.top_magnitudes = 1}).top_magnitudes[0]);
     }
     CHECK((r.profile.find(Statistic::maximum, Signal::sum) != nullptr) == has_sum);
     const RecordedStack record = record_stack(context, input);
@@ -239,8 +239,9 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
       CHECK(value(r, Statistic::second_moment, site, i) == Approx(mean(m[Statistic::second_moment])).epsilon(1e-14));
       CHECK(value(r, Statistic::variance, site, i) == Approx(mean(m[Statistic::variance])).epsilon(1e-14));
       CHECK(value(r, Statistic::kurtosis, site, i) == Approx(mean(m[Statistic::kurtosis])).epsilon(1e-14));
-      CHECK(value(r, Statistic::token_cosine, site, i) == truth().token_cosine(signal, 1));
-      CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signal, top_count));
+      const auto here = truth().statistics_of(signal, {.cosine_of_sequences = 1, .top_magnitudes = top_count});
+      CHECK(value(r, Statistic::token_cosine, site, i) == here.token_cosine);
+      CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == here.top_magnitudes);
     }
     CHECK(r.profile.angular_distance.size() == spec.model.depths() * spec.model.depths());
   }

@@ -117,7 +117,10 @@ TEST_CASE("the largest entry of the sum before norm C, against a simulation, and
       const Tensor input = gaussian_input(testing::truth(), spec, DType::f64, static_cast<std::uint64_t>(seed));
       (void)stack_forward(context, input, {.recorders = {&signals}});
       for (std::size_t d = 1; d < of_sum.size(); ++d) {
-        measured[d].push_back(testing::truth().top_magnitudes(signals.at(static_cast<int>(d) - 1, Signal::sum), 1)[0]);
+        measured[d].push_back(
+            testing::truth()
+                .statistics_of(signals.at(static_cast<int>(d) - 1, Signal::sum), {.top_magnitudes = 1})
+                .top_magnitudes[0]);
       }
     }
     for (std::size_t d = 1; d < of_sum.size(); ++d) {
