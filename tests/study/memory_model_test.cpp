@@ -2,7 +2,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "experiments/engine/run/weights_hash.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "tests/support/doctest.h"
@@ -67,7 +67,7 @@ TEST_CASE("memory model: what is wrong is said of the model's name") {
 TEST_CASE("memory model: the hash is of names, types, shapes and bytes") {
   const auto model = in_memory("llama");
   const auto hash = [](const std::shared_ptr<MemoryModel>& m) {
-    const auto hashes = stacks::hashes_of_files(TensorFiles(*m));
+    const auto hashes = study::hashes_of_files(TensorFiles(*m));
     REQUIRE(hashes.size() == 1);
     CHECK(hashes.front().first == "tensors");
     return hashes.front().second;

@@ -7,10 +7,24 @@
 #include <filesystem>
 #include <string_view>
 
+#include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
 namespace periscope::study {
+namespace {
+
+std::string hash_of_memory(const SafetensorsFile& file) {
+  config::Sha256 digest;
+  for (const auto& [name, view] : file.tensors()) {
+    const std::string words = fmt::format("{} {} {}\n", name, name_of(view.type), fmt::join(view.shape, " "));
+    digest.add(words.data(), words.size());
+    digest.add(view.bytes.data(), view.bytes.size());
+  }
+  return digest.hex();
+}
+
+}  // namespace
 
 std::unique_ptr<Checkpoint> CheckpointConfig::open() const {
   return model ? std::make_unique<Checkpoint>(model, ignore_keys)
@@ -19,6 +33,19 @@ std::unique_ptr<Checkpoint> CheckpointConfig::open() const {
 
 std::string CheckpointConfig::model_name() const {
   return std::filesystem::path(checkpoint + "/.").lexically_normal().parent_path().filename().string();
+}
+
+std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
+  std::vector<NamedHash> hashes;
+  for (const SafetensorsFile& file : files.files()) {
+    if (file.tensors().empty()) continue;
+    if (file.file().is_memory()) {
+      hashes.emplace_back("tensors", hash_of_memory(file));
+      continue;
+    }
+    hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
+  }
+  return hashes;
 }
 
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {

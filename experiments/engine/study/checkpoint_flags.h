@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/engine/result/dataset.h"
@@ -58,6 +59,13 @@ struct CheckpointConfig : config::Config, CheckpointFlags {
   /// Returns the last part of the folder's path.
   [[nodiscard]] std::string model_name() const;
 };
+
+/// Name and SHA-256, in hex.
+using NamedHash = std::pair<std::string, std::string>;
+
+/// Returns the SHA-256 of every open file that holds a checkpoint's tensors, sorted by name. Of tensors in memory there
+/// is one hash, "tensors", of their names, types, shapes and bytes.
+std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
 /// Sets a result's attributes `checkpoint` and, unless empty, `ignored_keys`.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);

@@ -8,7 +8,6 @@
 
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/run/weights_hash.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/engine/study/checkpoint_flags.h"
@@ -111,7 +110,7 @@ struct CertifyResult {
   Certificates certificates = {};  ///< of exact arithmetic and, unless it is exact, of config.arithmetic
   /// Of this program's own arithmetic, pure in f64 or f32; compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
-  std::vector<stacks::NamedHash> weights = {};
+  std::vector<study::NamedHash> weights = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   std::optional<SignalMaxima> measured = {};
   std::vector<AttackResult> attacks = {};

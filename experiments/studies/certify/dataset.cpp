@@ -115,9 +115,9 @@ std::vector<SignalBound> stream_bounds(const CertifyResult& r) {
 Table<CertifyResult> result_table() {
   using R = CertifyResult;
   using A = AttackResult;
-  Table<stacks::NamedHash> hashes;
+  Table<study::NamedHash> hashes;
   hashes.column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
-                &stacks::NamedHash::second);
+                &study::NamedHash::second);
   Table<SignalBound> stream;
   stream.column({"stream_bound", "depth feature", "1", "bound on every feature of the stream x_out"},
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
@@ -207,7 +207,7 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.put("signal", mapped(theory::certified_signals, [](Signal s) { return name_of(s); }));
   builder.put("class", theory::signal_class_names);
   builder.put("format", mapped(number_formats, &NumberFormat::name));
-  builder.put("weights", mapped(result.weights, &stacks::NamedHash::first));
+  builder.put("weights", mapped(result.weights, &study::NamedHash::first));
   builder.put("attack",
               mapped(result.attacks, [&](const AttackResult& a) { return place_text(a.place, result.spec.model); }));
   const auto sublayers = static_cast<std::size_t>(result.spec.model.sublayers());

@@ -11,7 +11,6 @@
 #include "experiments/engine/run/tensor_dump.h"
 #include "experiments/engine/run/threads.h"
 #include "experiments/engine/run/weight_scales_of.h"
-#include "experiments/engine/run/weights_hash.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/study/request.h"
@@ -138,7 +137,7 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
 /// Returns the hashes of the files that the result is computed from: config.json and the tensors' files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
-  for (const auto& [name, hash] : stacks::hashes_of_files(checkpoint.files())) files[name] = hash;
+  for (const auto& [name, hash] : study::hashes_of_files(checkpoint.files())) files[name] = hash;
   return files;
 }
 
