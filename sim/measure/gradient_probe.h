@@ -20,15 +20,11 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
 
  private:
   using Slot = StatisticsRecord::Slot;
-  struct SignalGradient {
+  struct Gradient {
+    CurvePlace place;
+    std::size_t length;  // of the curve
     int index;
-    Signal signal;
-    Tensor::Index rows;
-    Slot slot;
-  };
-  struct WeightGradient {
-    int layer;
-    Weight weight;
+    Tensor::Index tokens;  // 1 for a matrix
     Slot slot;
   };
   struct ScoreShare {
@@ -41,8 +37,7 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
 
   const StackContext& context_;
   StatisticsRecord record_;
-  std::vector<SignalGradient> signals_;
-  std::vector<WeightGradient> weights_;
+  std::vector<Gradient> gradients_;
   std::vector<ScoreShare> shares_;
   Tensor through_queries_, through_keys_;  // of the attention module that is passed just now
 };
