@@ -52,7 +52,7 @@ Bytes header_of(Bytes file, const std::string& path) {
 }
 
 /// A tensor's bytes by the header, counted from the beginning of the data.
-struct Range {
+struct ByteRange {
   std::uint64_t begin;
   std::uint64_t end;
 };
@@ -105,7 +105,7 @@ class EntryReader {
     return shape;
   }
 
-  [[nodiscard]] Range offsets() const {
+  [[nodiscard]] ByteRange offsets() const {
     const Json& pair = (*entry_)["data_offsets"];
     if (!pair.is_array() || pair.size() != 2) {
       throw wrong(fmt::format("has the data_offsets {}, expected an array of 2", shown(pair)));
@@ -171,7 +171,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
   if (!json.is_object()) throw malformed(path, fmt::format("the header is {}, expected an object", shown(json)));
 
   SafetensorsContents contents;
-  std::vector<std::pair<Range, EntryReader>> entries;
+  std::vector<std::pair<ByteRange, EntryReader>> entries;
   for (auto item = json.begin(); item != json.end(); ++item) {
     if (item.key() == metadata_key) {
       contents.metadata = metadata_of(*item, path);
