@@ -32,8 +32,8 @@ def square(x: np.ndarray) -> np.ndarray:
 
 
 def apart(candidates: Iterable[float], scale: Callable[[Any], Any], least: float) -> list[float]:
-    """Those of the candidates that are at least so far, on a scale, from all that were chosen before them: ticks whose
-    labels do not touch."""
+    """Returns the candidates that are more than `least`, on a scale, from all chosen before them: ticks whose labels do
+    not touch."""
     chosen: list[float] = []
     for value in map(float, candidates):
         if all(abs(scale(np.array(value)) - scale(np.array(other))) > least for other in chosen):

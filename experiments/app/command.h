@@ -41,8 +41,8 @@ CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const s
 inline const study::FlagNames no_run{"config", "vary",  "seed",   "seeds", "threads",
                                      "device", "dtype", "memory", "out",   "force"};
 
-/// A line that names the first word of a command line that is a command which there is not, with the nearest, or a flag
-/// that its command does not take, with the commands that do or else with the nearest. "" if there is none.
+/// Returns a message about the first unknown command or flag: the nearest command; for a flag the commands that take
+/// it, or else the nearest flag. "" if all are known.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace periscope::app

@@ -106,7 +106,7 @@ std::string orientation() {
   return text + "\n`periscope help` shows all commands, `periscope help propagate` one; `periscope list` every key.\n";
 }
 
-/// For lists of commands: run() answers it.
+/// Adds `help` to the list of commands; run() answers it.
 void add_help(CLI::App& app) {
   app.add_subcommand("help", "The flags of a command, as its --help")
       ->add_option_function<std::vector<std::string>>(

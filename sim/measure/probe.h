@@ -57,7 +57,7 @@ class Probe final : public SignalRecorder {
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns what was measured. Call it once, after the pass.
   Reading take();
-  /// Returns T15 by sublayer, NaN for one whose step is not one addition. Call it after `take`; requires `growth`.
+  /// Returns T15 by sublayer, NaN where the step is not a single addition. Call after `take`; requires `growth`.
   [[nodiscard]] std::vector<Growth> growth() const;
 
  private:

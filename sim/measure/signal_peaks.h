@@ -16,9 +16,9 @@ struct SignalPeaks {
 /// Returns the peaks of every signal, in the order of the dataflow.
 [[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
 
-/// The last sublayer of the step that ends at a depth; of the stack's input the first sublayer.
+/// Returns the last sublayer of the step that ends at `depth`; for depth 0 the first sublayer.
 [[nodiscard]] std::size_t sublayer_before(const ModelReading& reading, std::size_t depth);
-/// A curve over depth without its first entry, by sublayer_before [2L]; NaN for the other sublayers of a step.
+/// Returns a curve over depth by sublayer [2L]: depth d >= 1 at sublayer_before(d), NaN elsewhere.
 [[nodiscard]] std::vector<double> by_sublayer(const ModelReading& reading, const std::vector<double>& by_depth);
 
 /// A format's largest number over the largest |x| of all signals, and where that is.

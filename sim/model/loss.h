@@ -17,7 +17,7 @@ Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
 Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
-/// A loss, its logits and its gradient by the tensor [N, D] that they were computed from.
+/// A loss, its logits, and its gradient with respect to the tensor [N, D] that they were computed from.
 struct Loss {
   double value;  ///< cross-entropy, mean over the tokens that have a label
   Tensor logits;
@@ -28,7 +28,7 @@ struct Loss {
 /// a token out), and back.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// Forward and backward pass from a stack's input, before the embedding norm, with a tape of that budget.
+/// Runs both passes from a stack's input, before the embedding norm; the gradient is the input's. `budget`: the tape's.
 Loss backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
                    std::size_t budget = StackTape().budget);
 

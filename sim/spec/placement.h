@@ -71,8 +71,8 @@ struct Placement {
   /// Throws ConfigError if an expression of a free form has no finite value.
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
-  /// True if the placement sets sublayers' rules and the norms at the stack's ends alone, so that a part of a stack can
-  /// have it.
+  /// True if the placement sets only sublayer rules and the norms at the stack's ends, so that part of a stack can have
+  /// it.
   [[nodiscard]] bool sets_rules_alone() const;
   /// A free form with a name of its own.
   [[nodiscard]] bool is_named_custom() const;

@@ -60,7 +60,7 @@ inline constexpr std::array row_statistics{Statistic::second_moment, Statistic::
   return static_cast<std::size_t>(std::ranges::find(row_statistics, statistic) - row_statistics.begin());
 }
 
-/// Where a statistic is read: at a signal, or, of gradients, at a matrix q … down.
+/// Where a statistic is measured: at a signal or, for gradients, at a matrix q … down.
 using CurvePlace = std::variant<Signal, Weight>;
 [[nodiscard]] inline std::string_view name_of(const CurvePlace& place) {
   return std::visit([](auto at) { return name_of(at); }, place);
@@ -84,7 +84,7 @@ struct Profile {
     const auto it = curves.find({statistic, place});
     return it == curves.end() ? nullptr : &it->second;
   }
-  /// Entry `index` of a curve, which gets `length` entries, NaN at first.
+  /// Returns entry `index` of a curve, which is created with `length` NaN entries.
   double& entry(Statistic statistic, CurvePlace place, std::size_t length, int index) {
     std::vector<double>& values = curves[{statistic, place}].value;
     values.resize(length, std::numeric_limits<double>::quiet_NaN());

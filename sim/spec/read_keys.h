@@ -106,7 +106,7 @@ std::size_t index_of(const Reader& reader, std::string_view key, const std::stri
   return static_cast<std::size_t>(it - names.begin());
 }
 
-/// Reads the given keys of `section`. Swept keys, which may be lists, only become known.
+/// Reads the given keys of `section`. Swept keys, which may be lists, are only marked as known.
 template <class Reader, class S>
 void read_keys(Reader& reader, const Section<S>& section, S& values) {
   for (const Key<S>& key : section.keys) {

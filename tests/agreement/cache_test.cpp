@@ -132,6 +132,8 @@ TEST_CASE("a task's file that is damaged anywhere is an error, never another val
       CHECK_THROWS_AS((void)tasks.get("a"), InputError);
     }
   }
+  write_file(tasks.folder() + "/b", good);  // another task's file under this name
+  CHECK_THROWS_AS((void)tasks.get("b"), InputError);
 }
 
 TEST_CASE("seeds come from any cover of files; the others are computed once, in order") {

@@ -26,7 +26,7 @@ class TrainedModels(TrainTest):
                  "mine": "{name='mine',B=true,C=true,alpha=0.5}"}
         own = [("periscope", name, placement, "head", "rms") for name, placement in named.items()]
         own += [("periscope", placement, placement, "none", norm) for placement, norm in
-                (("pre", "dyt"), ("peri", "derf"), ("post", "l2"))]
+                (("pre", "dyt"), ("peri", "derf"), ("post", "l2"), ("parallel", "rms"), ("parallel-two", "layer"))]
         for layout, name, placement, qk_norm, norm in [(k, p, p, q, "rms") for k, (p, q) in LAYOUTS.items()] + own:
             with self.subTest(layout=layout, placement=placement, norm=norm):
                 models = self.folder / (layout + name + norm)

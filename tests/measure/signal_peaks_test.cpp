@@ -88,16 +88,17 @@ TEST_CASE("a NaN in the stream counts as infinite") {
 }
 
 TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for the sublayer that it leaves") {
-  for (const char* placement : {"post", "peri", "residual-dual"}) {
+  for (const char* placement : {"post", "peri", "residual-dual", "parallel", "parallel-two"}) {
     INFO(std::string(placement));
     const ModelReading plain = reading_of(placed(tiny_stack(), placement), 1.0);
     const std::size_t sublayers = plain.growth.size();
+    const std::size_t steps = plain.extremes.depths.size() - 1;
     const std::vector<double> before = largest_by_sublayer(plain);
     std::size_t planted = 0;
     for (const SignalPeaks& peaks : signal_peaks(plain)) {
       INFO(name_of(peaks.signal));
       const bool by_depth = peaks.signal == Signal::x_out || peaks.signal == Signal::r_out;
-      REQUIRE(peaks.values.size() == sublayers + (by_depth ? 1 : 0));
+      REQUIRE(peaks.values.size() == (by_depth ? steps + 1 : sublayers));
       for (std::size_t i = 0; i < peaks.values.size(); ++i) {
         if (std::isnan(peaks.values[i])) continue;  // an MLP has no queries
         ModelReading reading = plain;
@@ -109,8 +110,8 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
           reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value[i + first] = 1e9;
         }
         ++planted;
-        // Depth d is what sublayer d − 1 leaves; depth 0 enters the first.
-        const std::size_t owner = by_depth && i > 0 ? i - 1 : i;
+        // Depth d is what the last sublayer of step d − 1 leaves; depth 0 enters the first.
+        const std::size_t owner = by_depth && i > 0 ? i * sublayers / steps - 1 : i;
         const std::vector<double> largest = largest_by_sublayer(reading);
         for (std::size_t l = 0; l < sublayers; ++l) CHECK(largest[l] == (l == owner ? 1e9 : before[l]));
         const Margin margin = smallest_margin(signal_peaks(reading), 1e10);

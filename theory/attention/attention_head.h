@@ -121,8 +121,8 @@ class AttentionHead {
   /// its law's variance, plus the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
-  /// Queries or keys of a head, `law` being that of either, from rows of variance `unit` [T]: scaled by its variance
-  /// and `scale`, with bias, QK-norm and RoPE. `head` is the one whose part of the gains and rows counts.
+  /// Projects rows of variance `unit` [T] to a head's queries or keys, as `law` says: scaled by its variance and
+  /// `scale`, with bias, QK-norm and RoPE. `head` selects the gains and rows.
   [[nodiscard]] Projection project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                    NormalStream& numbers, int head = 0) const;
 

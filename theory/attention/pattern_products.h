@@ -7,7 +7,7 @@
 #include "theory/attention/float_product.h"
 
 /// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves a product, and a
-/// symmetric result takes a sixth. `out` gets its size here, and is none of the factors, which only refer to matrices.
+/// symmetric result takes a sixth. `out` is resized and must be none of the factors, which must not outlive matrices.
 namespace periscope::theory {
 
 inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {

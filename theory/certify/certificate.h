@@ -57,9 +57,9 @@ struct Verdict {
   const WeightEntry* weight = nullptr;  ///< of the certificate; null unless `first` is the weights' bound
 };
 
-/// Gives the verdict for a run in the certificate's own arithmetic: a class is certified if every signal upstream of its
-/// last one fits too, as infinity and NaN propagate. In exact arithmetic a class's own bounds have to fit `format`. No
-/// class: everything.
+/// Gives the verdict for a run in the certificate's own arithmetic: a class is certified if every signal upstream of
+/// its last one fits too, as infinity and NaN propagate. In exact arithmetic only the class's own bounds count, against
+/// `format`, which is ignored otherwise. nullopt: all classes.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format = fp64);
 
 /// True if a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.

@@ -62,7 +62,7 @@ struct FirstStepsOptions {
   OnShare on_share = {};
 };
 
-/// Signals on the held-out windows after a step: means over chains, or over seeds of what was measured.
+/// Signals on the held-out windows after a step: predicted means over chains, or measured means over seeds.
 struct StepReading {
   Curve second_moment = {};             ///< of the stream [2L+1]
   Curve coherent = {};                  ///< E y², y the part of the stream that follows the gradients [2L+1]

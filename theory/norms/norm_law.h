@@ -24,7 +24,7 @@ struct NormTrace {
   Matrix input = {};  ///< of a pointwise norm: the covariance of αx [T, T]
 };
 
-/// A row: what theory knows of one kind.
+/// The laws of one kind of norm.
 struct NormLaw {
   /// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are
   /// normal.
@@ -67,7 +67,7 @@ std::string final_norm_refusal(const ModelSpec& model);
 /// Removes kurtosis and maximum of outputs of pointwise norms from a profile: they were computed for normal entries.
 void leave_out_tails(const ModelSpec& model, Profile& profile);
 
-/// NormLaw::coordinates. Throws std::logic_error where coordinates_refusal has a reason.
+/// Applies NormLaw::coordinates. Throws std::logic_error where coordinates_refusal has a reason.
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
 
 }  // namespace periscope::theory

@@ -93,7 +93,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   }
   if (replicates == 0) return;
   const int per_block = replicates / blocks;
-  std::vector<ProfileMoments> of_sequence(per_block > 1 ? sequences.size() : 1);  // single replicates count as one
+  std::vector<ProfileMoments> of_sequence(per_block > 1 ? sequences.size() : 1);  // one block if each has one replicate
   std::vector<Profile> readings(static_cast<std::size_t>(replicates_at_once));
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());

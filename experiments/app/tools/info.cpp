@@ -133,7 +133,7 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-/// "layers 4, width 16": the fields of an object, of a flag its name, of a list its ends; without what is 0 or none.
+/// Lists an object's fields, as "layers 4, width 16": a flag by name, a list by its ends; omits 0, false and none.
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {
@@ -247,9 +247,10 @@ std::string info_text(const Checkpoint& c, const Json& info) {
     line("",
          fields_of(rule) + (std::ssize(layers) < m.layers ? fmt::format("  (layers {})", fmt::join(layers, " ")) : ""));
   }
+  const std::string head = fields_of(info.at("head"));
   line("head", !m.unembedding ? "none: no logits"
-                              : fmt::format("{} {}", c.tied() ? "the embedding's table" : "a matrix of its own",
-                                            fields_of(info.at("head"))));
+                              : fmt::format("{}{}{}", c.tied() ? "the embedding's table" : "a matrix of its own",
+                                            head.empty() ? "" : ", ", head));
   std::vector<std::string> types;
   for (const auto& [type, count] : info.at("types").items()) types.push_back(fmt::format("{} {}", count.dump(), type));
   line("parameters", fmt::format("{:L} in {} tensors ({})", info.at("parameters").get<std::uint64_t>(), c.uses().size(),

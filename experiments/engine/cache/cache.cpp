@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t name_digits = 12;
 constexpr std::size_t checksum_digits = 64;
 
-/// Covers the task's name too, so that a renamed file is no other task's.
+/// Covers the task's name too, so that a renamed file is not taken for another task's.
 std::string checksum(const std::string& task, std::string_view value) {
   return config::sha256_hex(std::string(task).append("\n").append(value));
 }

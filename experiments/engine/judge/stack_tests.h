@@ -13,7 +13,7 @@
 
 namespace periscope::judge {
 
-/// What the seeds of a stack measured.
+/// Measurement of a stack, averaged over seeds.
 struct Measurement {
   Profile profile;
   int seeds = 0;

@@ -39,7 +39,7 @@ struct Estimate {
   double error = 0.0;
 };
 
-/// The variance over seeds of a number with this mean.
+/// Returns a number's variance over seeds, from the standard error of its mean.
 inline double variance_of(const Estimate& mean, int seeds) { return seeds * mean.error * mean.error; }
 
 /// A comparison of one measured number with its prediction (T19), and its verdict.

@@ -71,8 +71,8 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
 /// Floor of the mean square of the stream's gradient, in which nothing cancels: η alone.
 GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 
-/// Bias of a share p = S/(S+V), from that of log(S/V), which is a gradient's, and the variance of p over seeds:
-/// dp = p(1−p) d log(S/V), and at most 1 for what the variance adds.
+/// Returns the tolerated bias of a share p = S/(S+V): p(1−p) times the bias of log(S/V), which is a gradient's, plus
+/// min(variance/(2p(1−p)), 1) for the variance of p over seeds.
 double share_bias(double p, double bias_of_log, double variance);
 
 /// Floor of score_share: the accuracy of theory's kernels.

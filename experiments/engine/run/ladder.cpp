@@ -74,8 +74,8 @@ judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const 
   return sum;
 }
 
-/// Returns the entries of a predicted curve from `first` on, `step` apart, that can be compared, and behind them, if
-/// there are several, their mean; of moments the mean of m/t, so that no depth outweighs another.
+/// Returns the comparable entries of a predicted curve, from `first` on and `step` apart, followed by their mean if
+/// there are several. For moments it is the mean of m/t, so that no depth outweighs another.
 std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
                                      const std::string& words) {
   std::vector<LadderQuantity> all;

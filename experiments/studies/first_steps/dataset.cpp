@@ -16,14 +16,14 @@ using dataset::Type;
 const std::string on_stack = "placement";
 const std::string on_step = "placement step";
 
-/// A curve as it was measured and as it was predicted; empty where it was not.
+/// What was measured, and its prediction.
 template <class T>
 struct Both {
   T measured, predicted;
 };
 using Step = Both<const theory::StepReading&>;
 
-/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr of the curve `of` a side.
+/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr; `of` returns the curve of either side.
 template <class S, class Of>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
               const std::string& meaning, Of of) {

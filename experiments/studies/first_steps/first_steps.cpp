@@ -39,7 +39,7 @@ theory::StepReading measured_step(const std::vector<training::CellHistory>& runs
   using Record = training::RecordedValues;
   const std::size_t depths = spec.model.depths();
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
-  /// `read` takes a run's records now and before training; a run for which it returns nothing does not count.
+  // Averages read(record, record before training) over the runs; skips a run for which it is empty.
   const auto mean = [&](const auto& read) {
     judge::SeedRows rows;
     for (const training::CellHistory& run : runs) {

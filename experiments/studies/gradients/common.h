@@ -177,7 +177,7 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
   return all;
 }
 
-/// Tests Σ weights_i y_i of rows of log norms against the same sum of predicted points, tests without what is measured.
+/// Tests Σ weights_i y_i of rows of log norms against the same sum over `points`, tests without measured values.
 /// The errors of the predictions are fully correlated; the biases, to which the variances over seeds add, have one
 /// sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 do not count.
 judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,

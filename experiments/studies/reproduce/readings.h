@@ -6,7 +6,7 @@
 
 #include "experiments/studies/reproduce/groups.h"
 
-/// Numbers that claims are about, each of one run, and curves of a group: means over its seeds.
+/// Numbers and curves of one run, from its records.
 namespace periscope::reproduce {
 
 using training::RecordedValues;
