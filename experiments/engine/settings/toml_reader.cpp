@@ -166,8 +166,11 @@ std::string TomlReader::where(std::string_view key) const {
 }
 
 void TomlReader::fail(std::string_view key, const std::string& expected) const {
-  const std::string found =
-      table_->contains(key) ? fmt::format(" = {}", shortened(toml_text(table_->at(key)))) : " is missing";
+  std::string found = " is missing";
+  if (const auto value = table_->find(key); value != table_->end()) {
+    const auto* const word = value->get_ptr<const std::string*>();  // which may be no UTF-8
+    found = word != nullptr ? fmt::format(" = \"{}\"", shortened(*word)) : " = " + shortened(toml_text(*value));
+  }
   throw ConfigError(fmt::format("{}{}{}: expected {}", where(key), full(key), found, expected));
 }
 
