@@ -12,7 +12,7 @@ SETTINGS = [
     ("a." * 50000 + "b=1", ["--set a.a.a.", "the key has 50001 parts, expected at most 16", "(100003 bytes)"]),
     ("model.width={" + "a." * 50000 + "b=1}", ["--set model.width={a.a.", "not TOML"]),
     ("model.width=" + "[" * 100000, ["--set model.width=[[[", "not TOML", "bytes)"]),
-    ("model.width=\x1b[2J", ["model.width = ", "\\u001b[2J", "expected a whole number"]),
+    ("model.width=\x1b[2J", ["model.width = ", "\\x1b[2J", "expected a whole number"]),
     ("model.width=é\x85", ["model.width = ", "é\\u0085"]),
     ("model.norm=\udcff", ['model.norm = "\\xff"', "rms, layer"]),
     ("\udcff=1", ["unknown key \\xff"]),
