@@ -45,7 +45,7 @@ Json attention_of(const ModelSpec& m) {
               {"rope_frequencies", m.rope_frequencies_at(layer)}};
     const auto found = std::ranges::find(rules, rule, &std::pair<Json, std::vector<int>>::first);
     if (found == rules.end()) {
-      rules.push_back({std::move(rule), {layer}});
+      rules.emplace_back(std::move(rule), std::vector{layer});
     } else {
       found->second.push_back(layer);
     }
@@ -137,7 +137,8 @@ std::string names_text(const Json& names, bool norms) {
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {
-    if (value.empty() || value == 0 || value == false || value == "" || (value == "none" && name != "name")) continue;
+    const bool unnamed = value.is_string() && value.get_ref<const std::string&>().empty();
+    if (value.empty() || value == 0 || value == false || unnamed || (value == "none" && name != "name")) continue;
     const Json& first = value.is_array() ? value.front() : value;
     words.push_back(name);
     if (first.is_string()) words.back() += " " + first.get<std::string>();
