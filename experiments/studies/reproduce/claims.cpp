@@ -143,7 +143,7 @@ double slope(const RecordedValues& record) {
 double minus_slope(const RecordedValues& record) { return -slope(record); }
 double steepness(const RecordedValues& record) { return std::abs(slope(record)); }
 
-/// What a claim is about. `words` is the number of one group, or says how those of several groups enter it.
+/// What a claim is about. `words` is the number of one group, or the formula of those of several groups.
 struct Number {
   std::string words;
   Numbers of;
