@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view expected = "expected a folder with config.json and safetensors files";
+constexpr std::string_view expected_folder = "expected a folder with config.json and safetensors files";
 constexpr std::array<std::string_view, 4> unread_weights{".bin", ".pt", ".pth", ".gguf"};
 
 bool has_extension(const fs::path& name, const auto& extensions) {
@@ -67,8 +67,9 @@ std::string weights_in(const std::string& folder) {
     if (other || path.extension() == ".safetensors") found.push_back(in_quotes(path.filename().string()));
   }
   if (found.empty()) return "";
-  if (std::ranges::find(found, "\"adapter_model.safetensors\"") != found.end()) {
-    return fmt::format("; it has an adapter, {}: {}", found.front(), merge_advice);
+  constexpr std::string_view adapter = "\"adapter_model.safetensors\"";
+  if (std::ranges::find(found, adapter) != found.end()) {
+    return fmt::format("; it has an adapter, {}: {}", adapter, merge_advice);
   }
   const std::string more = found.size() > most ? ", …" : "";
   found.resize(std::min(found.size(), most));
@@ -81,13 +82,13 @@ std::string config_file_of(const std::string& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
   if (status.type() == fs::file_type::none) throw InputError(fmt::format("{}: {}", folder, error.message()));
-  if (!fs::exists(status)) throw InputError(fmt::format("{}: no such folder; {}", folder, expected));
+  if (!fs::exists(status)) throw InputError(fmt::format("{}: no such folder; {}", folder, expected_folder));
   if (!fs::is_directory(status)) {
     const fs::path path(folder);
     const std::string parent = path.has_parent_path() ? path.parent_path().string() : ".";
     const bool belongs = path.filename() == "config.json" || path.extension() == ".safetensors";
     const bool other = has_extension(path, unread_weights);
-    throw InputError(fmt::format("{}: this is a file; {}{}", folder, expected,
+    throw InputError(fmt::format("{}: this is a file; {}{}", folder, expected_folder,
                                  belongs ? ": " + parent
                                  : other ? ", which alone are read, as save_pretrained of transformers writes them"
                                          : ""));
@@ -97,7 +98,7 @@ std::string config_file_of(const std::string& folder) {
     throw InputError(
         fmt::format("{}: a model's place in Hugging Face's cache; its files are in {}", folder, snapshot.string()));
   }
-  throw InputError(fmt::format("{}: there is no config.json{}; {}", folder, weights_in(folder), expected));
+  throw InputError(fmt::format("{}: there is no config.json{}; {}", folder, weights_in(folder), expected_folder));
 }
 
 }  // namespace periscope

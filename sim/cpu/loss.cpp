@@ -4,7 +4,6 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/base/first_exception.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -17,30 +16,26 @@ void CpuBackend::run(const op::CrossEntropy& o) const {
   const Index classes = o.logits.cols();
   const auto labelled = static_cast<double>(o.logits.rows() - std::ranges::count(o.labels, no_label));
   std::vector<double> losses(o.labels.size());
-  FirstException failure;
   with_type_of(o.logits, [&]<class T>(T) {
-#pragma omp parallel for schedule(static)
-    for (Index t = 0; t < o.logits.rows(); ++t) {
-      failure.run([&] {
-        const auto place = static_cast<std::size_t>(t);
-        cpu::Row<T> out = cpu::chunk_of<T>(o.out.dlogits, t * classes, classes);
-        if (o.labels[place] == no_label) {
-          out.setZero();
-          return;
-        }
-        const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
-        const auto row = logits.template cast<double>();
-        const double largest = row.maxCoeff();
-        Eigen::ArrayXd p = (row - largest).exp().transpose();
-        const double total = p.sum();
-        losses[place] = std::log(total) - (row(o.labels[place]) - largest);
-        p /= total;
-        p(o.labels[place]) -= 1.0;
-        out = (p / labelled).transpose().template cast<T>();
-      });
-    }
+    const auto loss_and_gradient = [&](Index t, Index) {
+      const auto place = static_cast<std::size_t>(t);
+      cpu::Row<T> out = cpu::chunk_of<T>(o.out.dlogits, t * classes, classes);
+      if (o.labels[place] == no_label) {
+        out.setZero();
+        return;
+      }
+      const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
+      const auto row = logits.template cast<double>();
+      const double largest = row.maxCoeff();
+      Eigen::ArrayXd p = (row - largest).exp().transpose();
+      const double total = p.sum();
+      losses[place] = std::log(total) - (row(o.labels[place]) - largest);
+      p /= total;
+      p(o.labels[place]) -= 1.0;
+      out = (p / labelled).transpose().template cast<T>();
+    };
+    cpu::for_chunks(o.logits.rows(), loss_and_gradient, 1);
   });
-  failure.rethrow();
   o.out.loss = labelled == 0.0 ? 0.0 : std::accumulate(losses.begin(), losses.end(), 0.0) / labelled;
 }
 
@@ -48,16 +43,16 @@ void CpuBackend::run(const op::TokenLosses& o) const {
   const Index classes = o.logits.cols();
   double* const losses = elements<double>(o.losses);
   with_type_of(o.logits, [&]<class T>(T) {
-#pragma omp parallel for schedule(static)
-    for (Index t = 0; t < o.logits.rows(); ++t) {
+    const auto loss = [&](Index t, Index) {
       const int label = o.labels[static_cast<std::size_t>(t)];
       losses[t] = std::numeric_limits<double>::quiet_NaN();
-      if (label == no_label) continue;
+      if (label == no_label) return;
       const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
       const auto row = logits.template cast<double>();
       const double largest = row.maxCoeff();
       losses[t] = std::log((row - largest).exp().sum()) - (row(label) - largest);
-    }
+    };
+    cpu::for_chunks(o.logits.rows(), loss, 1);
   });
 }
 
