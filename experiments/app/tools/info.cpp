@@ -250,7 +250,7 @@ std::string info_text(const Checkpoint& c, const Json& info) {
   }
   const std::string head = fields_of(info.at("head"));
   line("head", !m.unembedding ? "none: no logits"
-                              : fmt::format("{}{}{}", c.tied() ? "the embedding's table" : "a matrix of its own",
+                              : fmt::format("{}{}{}", c.tied() ? "tied to the embedding" : "untied",
                                             head.empty() ? "" : ", ", head));
   std::vector<std::string> types;
   for (const auto& [type, count] : info.at("types").items()) types.push_back(fmt::format("{} {}", count.dump(), type));

@@ -165,7 +165,7 @@ const std::map<std::string_view, Number>& numbers() {
           return judge::SeedTable{{{final_loss(*twins[0].front())}, {2.0 * final_loss(*twins[1].front())}}};
         }}},
       {"steps",
-       {"steps of the first to its own final loss, less those of the second to the same",
+       {"steps until the loss is the first's final loss: first - second",
         [](const Twins& twins) {
           const TrainedCell &first = *twins[0].front(), &second = *twins[1].front();
           const double target = final_loss(first);
