@@ -94,7 +94,7 @@ def certificate(ds: xr.Dataset) -> style.Page:
 
 
 def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
-    points = slice(curve.first, None, curve.step)
+    points = slice(curve.first, -1 if curve.step > 1 else None, curve.step)  # the last place is the head's
     place, bound = array(ds, "place")[points], of_class(ds, curve.name, bounds)[points]
     there = np.isfinite(bound)
     axes.plot(place[there], bound[there], **curve.line, linewidth=1.3)
