@@ -58,13 +58,27 @@ class TrainedModels(TrainTest):
         config = json.loads((model / "config.json").read_text())
         for key, value, words in (("mlp", "gelus", "gelu, silu"), ("placement", "past", "one of none, post"),
                                   ("layers", 0, "from 1 to"), ("layers", 10**6, "from 1 to"), ("width", 7, "expected"),
-                                  ("gamma", "x", "a number"), ("strange", 1, '"model.strange"')):
+                                  ("gamma", "x", "a number"), ("norm_eps", None, "null: expected a number"),
+                                  ("strange", 1, '"model.strange"')):
             with self.subTest(key=key, value=value):
                 changed = config | {"model": config["model"] | {key: value}}
                 (model / "config.json").write_text(json.dumps(changed))
                 done = run("info", model)
                 self.assertEqual(done.returncode, 3)
                 self.assertIn(words, done.stderr)
+
+    def test_info_says_that_layers_differ_and_names_what_one_has(self):
+        for inside, name in (('qk_norm="head"', "attention.q_norm.gain"), ("v_norm=true", "attention.v.weight"),
+                             ('inner_norm="o"', "inner"), ('attention_gate="head"', "gate")):  # fmt: skip
+            with self.subTest(inside=inside):
+                models = self.folder / inside[:5]
+                done = run(*self.command("--quiet", "--export", models,
+                                         *sets(f'model.layer_placement=[{{layers="1",{inside}}}]')))  # fmt: skip
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for model in models.iterdir():
+                    text = run("info", model).stdout
+                    self.assertRegex(text, r"others\s+differ")
+                    self.assertIn(name, text)
 
     def test_a_model_that_is_there_is_refused_before_anything_is_trained(self):
         models = self.folder / "models"

@@ -203,6 +203,9 @@ TEST_CASE("first steps: what is left out follows from the kept share, and the ga
   for (const StepReading& step : predict_first_steps(small_stack("pre"), small_input(rates), few()).steps) {
     CHECK(step.gains == 0.0);  // no norm after a module
   }
+  StackSpec normed = small_stack("pre");
+  normed.model.embedding_norm = true;
+  CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gains == doctest::Approx(2.0 * rates[0]));
 }
 
 TEST_CASE("first steps: one large step ends the theory, and says that it is an estimate") {

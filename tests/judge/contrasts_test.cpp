@@ -9,7 +9,7 @@ namespace {
 
 using doctest::Approx;
 
-/// Contrasts of the stream's second moment at depths 0, 1, 2, …, with these predicted errors and scales.
+/// Contrasts of the stream's second moment at depths 0, 1, 2, …, with these scales. Predicted errors are tolerated too.
 std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
   const StackSpec spec;
   const theory::Prediction prediction;
@@ -21,6 +21,7 @@ std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const s
     tests.push_back({.index = static_cast<int>(i),
                      .measured = {scales[i], 0.0},
                      .predicted = {scales[i], errors[i]},
+                     .tolerated_bias = errors[i],
                      .scale = scales[i]});
   }
   return judge::contrasts({spec, measured, DType::f64, prediction}, tests, {});
@@ -31,6 +32,7 @@ TEST_CASE("a contrast of predictions that share their patterns: their errors add
   REQUIRE(two.size() == 1);
   CHECK(two[0].contrast == "mean");
   CHECK(two[0].predicted.error == Approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
+  CHECK(two[0].tolerated_bias == two[0].predicted.error);  // each test's bias was its error
   const std::vector<judge::Test> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
   REQUIRE(three.size() == 2);
   CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));

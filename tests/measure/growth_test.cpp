@@ -142,6 +142,8 @@ TEST_CASE("the branch's size from gains: beta counts, and without norm B there i
   spec.model.placement = custom_placement({.norm_b = true, .beta = 0.5});
   spec.model.gamma = 0.8;
   CHECK(sizes()[1] == Approx(0.16));
+  spec.model.norm = NormKind::l2;
+  CHECK(sizes()[1] == Approx(0.08));  // of length 1 on two features
 }
 
 }  // namespace
