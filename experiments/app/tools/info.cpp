@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <regex>
 
 #include "experiments/engine/result/text_table.h"
 #include "sim/base/printable.h"
@@ -56,14 +57,9 @@ Json attention_of(const ModelSpec& m) {
 }
 
 /// "model.layers.{i}.mlp" from "model.layers.0.mlp".
-std::string pattern(std::string name) {
-  const std::size_t at = name.find(".0.");
-  if (at != std::string::npos) {
-    name.replace(at, 3, ".{i}.");
-  } else if (name.starts_with("h.0.") || name.starts_with("layers.0.")) {
-    name.replace(name.find(".0.") + 1, 1, "{i}");
-  }
-  return name;
+std::string pattern(const std::string& name) {
+  static const std::regex layer(R"((^|\.)[0-9]+\.)");
+  return std::regex_replace(name, layer, "$1{i}.", std::regex_constants::format_first_only);
 }
 
 /// Where every parameter is stored, "layers.{i}" standing for every layer.
@@ -78,20 +74,19 @@ Json names_of(const Checkpoint& c) {
     if (found == by_parameter.end()) return;
     const StoredPart& part = found->second;
     const bool of_layer = parameter.starts_with("layers.");
-    rows.push_back({{"parameter", of_layer ? pattern(parameter) : parameter},
-                    {"tensor", of_layer ? pattern(part.tensor) : part.tensor},
-                    {"first", part.first},
-                    {"transposed", part.transposed},
-                    {"plus", part.plus}});
+    const Json row{{"parameter", of_layer ? pattern(parameter) : parameter},
+                   {"tensor", of_layer ? pattern(part.tensor) : part.tensor},
+                   {"first", part.first},
+                   {"transposed", part.transposed},
+                   {"plus", part.plus}};
+    if (std::ranges::find(rows, row) == rows.end()) rows.push_back(row);  // once for all layers
   };
   for (const ParameterId& gain : gains_of(c.model())) {
-    if (gain.sublayer > 1) continue;
     add(name_of(gain));
     add(name_of(bias_of(gain)));
     add(name_of(alpha_of(gain)));
   }
   for (const ParameterId& matrix : matrices_of(token_stack(c.model()))) {
-    if (matrix.layer() > 0) continue;
     add(name_of(matrix));
     add(name_of(bias_of(matrix)));
   }
