@@ -300,14 +300,17 @@ void require_variations(Known known, const std::vector<std::string>& variations)
                 {"--vary",
                  {"model.", "init.", "input.", "train.lr"},
                  "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps"});
+  std::vector<std::string> keys;
   for (const std::string& variation : variations) {
     Tree tree;
     tree.set(variation, "--vary");
-    if (!tree.find(key_of_setting(variation, "--vary"))->is_array()) {
+    keys.push_back(key_of_setting(variation, "--vary"));
+    if (!tree.find(keys.back())->is_array()) {
       throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
                                     shortened(variation)));
     }
   }
+  require_different("--vary", keys);
 }
 
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
