@@ -49,10 +49,11 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
     if np.isfinite(critical).any():
         keys.append(style.entry(**LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
     name = style.title(style.INPUTS[array(ds, "input")[i]])
+    shared = ", and stacks share their random draws" if config(ds)["run"]["paired"] else ""
     words = (
         f"{name}: measured minus predicted, over their combined standard error ({seeds_in_words(ds)}); grey: ± 2, "
         "which one value in 22 exceeds by chance; dashed: the limit of rejection over all sites, beyond the tolerated "
-        "bias. Depths of one stack are correlated, and stacks share their random draws. Titles: the verdict over all "
+        f"bias. Depths of one stack are correlated{shared}. Titles: the verdict over all "
         "tested signals and gradients; it tolerates rounding and, where theory is not exact at the width, a "
         "finite-width term."
     )

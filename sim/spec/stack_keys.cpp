@@ -7,7 +7,7 @@ constexpr Range wide = from_to(1, 1 << 20);
 
 // clang-format off
 constexpr Key<ModelSpec> model_keys[] = {
-    {.name = "preset", .field = {}, .meaning = "400M, 1.5B or 3.2B: fills the shape; explicit keys win", .standard = "-"},
+    {.name = "preset", .field = {}, .meaning = "400M, 1.5B, 3.2B or 70B: fills the shape; explicit keys win", .standard = "-"},
     {.name = "recipe", .field = {}, .meaning = "a family of models, as olmo2: fills placement, norms, MLP, RoPE, init and input.second_moment; explicit keys win", .standard = "-"},
     {.name = "layers", .field = &ModelSpec::layers, .range = from_to(1, 10'000), .meaning = "layers, each attention and MLP"},
     {.name = "width", .field = &ModelSpec::width, .range = wide, .meaning = "D"},

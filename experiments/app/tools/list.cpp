@@ -145,8 +145,8 @@ std::vector<Listed> all_lists() {
              "\"pre\"}. residual-dual was called residual, which is still accepted.",
              all.at("placements"), {"name", "norms", "scales", "final_norm", "used_by"}),
       listed("Presets",
-             "Shapes of the Peri-LN paper's Table 4; hidden width and key/value heads follow from the names' parameter "
-             "counts.",
+             "Shapes of the Peri-LN paper's Table 4, whose hidden width and key/value heads follow from the names' "
+             "parameter counts, and of Llama 2 70B.",
              all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
       listed_recipes(),
       listed("Configuration keys", "In a TOML file, or by --set KEY=VALUE.", all.at("keys"),
