@@ -70,7 +70,8 @@ std::string classes(const CertifyResult& r) {
 
 std::string input_of(const CertifyResult& r) {
   if (r.domain.tokens) return "token ids";
-  return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real vectors with entries up to {:g}", r.domain.largest);
+  return std::isinf(r.domain.largest) ? "real vectors"
+                                      : fmt::format("real vectors with entries up to {:g}", r.domain.largest);
 }
 
 std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
