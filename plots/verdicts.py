@@ -53,9 +53,8 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
     words = (
         f"{name}: measured minus predicted, over their combined standard error ({seeds_in_words(ds)}); grey: ± 2, "
         "which one value in 22 exceeds by chance; dashed: the limit of rejection over all sites, beyond the tolerated "
-        f"bias. Depths of one stack are correlated{shared}. Titles: the verdict over all "
-        "tested signals and gradients; it tolerates rounding and, where theory is not exact at the width, a "
-        "finite-width term."
+        f"bias. Depths of one stack are correlated{shared}. Titles: the verdict over all tested signals and "
+        "gradients; it tolerates rounding and, where theory is not exact at the width, a finite-width term."
     )
     return style.finish(figure, keys, f"{words} {captions.setting(ds)}")
 
