@@ -68,8 +68,9 @@ class TrainedModels(TrainTest):
                 self.assertIn(words, done.stderr)
 
     def test_info_says_that_layers_differ_and_names_what_one_has(self):
-        for inside, name in (('qk_norm="head"', "attention.q_norm.gain"), ("v_norm=true", "attention.v.weight"),
-                             ('inner_norm="o"', "inner"), ('attention_gate="head"', "gate")):  # fmt: skip
+        for inside, name in (('qk_norm="head"', "attention.q_norm.gain"), ("v_norm=true", ""),  # which has no gain
+                             ('inner_norm="o"', "attention.inner_norm.gain"),
+                             ('attention_gate="head"', "attention.gate.weight")):  # fmt: skip
             with self.subTest(inside=inside):
                 models = self.folder / inside[:5]
                 done = run(*self.command("--quiet", "--export", models,

@@ -142,11 +142,12 @@ dataset::Table<Run> run_table() {
       .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
               [](const Run& run) { return run.history().last_layer_norm; })
       .column({"lr", on_step, "1", "learning rate"}, rates_of)
-      .column({"diverged_at", on_cell, "1",
-               "first step at which the loss or the gradient is not finite; otherwise the step, 2 or later, after which "
-               "the loss never returns to that of step 1: 20 or more steps, of which the last 20 are on average 5 % "
-               "above it, or any number if the last loss is ten times as large"},
-              [](const Run& run) { return training::divergence_step(run.history()); })
+      .column(
+          {"diverged_at", on_cell, "1",
+           "first step at which the loss or the gradient is not finite; otherwise the step, 2 or later, after which "
+           "the loss never returns to that of step 1: 20 or more steps, of which the last 20 are on average 5 % "
+           "above it, or any number if the last loss is ten times as large"},
+          [](const Run& run) { return training::divergence_step(run.history()); })
       .column({"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
               [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); })
       .column({"spikes", on_cell, "1",
