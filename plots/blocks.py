@@ -135,7 +135,7 @@ def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
         for axes in panels if _narrow() else panels[-1:]:
             axes.set_xlabel("Layers passed")
         for axes in panels:
-            scales.whole_numbers(axes, 5)
+            scales.integers(axes, 5)
         if column < 2:
             curves.log_scale(panels, [c.all()[column] for c in drawn])
             continue

@@ -146,8 +146,8 @@ def shown(value: Any) -> str:
 
 def misled(ds: xr.Dataset) -> str:
     """What theory was given instead of the truth, or which mistake was planted in it."""
-    if fact_if_any(ds, "theory_told") is None:
+    if fact_if_any(ds, "theory_override") is None:
         return ""
-    told = json.loads(fact(ds, "theory_told"))
-    planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
-    return f"wrong on purpose: {', '.join(told['set'] + planted)}"
+    override = json.loads(fact(ds, "theory_override"))
+    planted = [] if override["fault"] == "none" else [f"planted fault {override['fault']}"]
+    return f"wrong on purpose: {', '.join(override['set'] + planted)}"

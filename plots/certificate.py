@@ -85,7 +85,7 @@ def certificate(ds: xr.Dataset) -> style.Page:
             _curve(axes, ds, curve, bound, measured)
         axes.set(title=title, xlabel="Sublayer (from 0)", yscale="log")
         axes.set_xlim(-1.6, array(ds, "place")[-1] + 0.6)
-        scales.whole_numbers(axes, 8)
+        scales.integers(axes, 8)
     row[0].set_ylabel(f"Largest magnitude ({arithmetic})")
     _scale(ds, row, bound, measured)
     keys = [style.entry(**c.line, linewidth=1.3, marker=c.marker if measured else "",

@@ -85,11 +85,11 @@ def caption(ds: xr.Dataset, points: slice, *statistics: str, mean: str = "mean")
     if is_measured(ds):
         one = "one seed" if seeds(ds) == 1 else f"{mean} of {seeds_in_words(ds)}, ± 2 standard errors"
         words.append(f"Markers{often(points)}: {one}.")
-        words += refusals(ds, statistics)
+        words += unsupported(ds, statistics)
     return " ".join([*words, entering(ds) + captions.setting(ds)])
 
 
-def refusals(ds: xr.Dataset, statistics: Sequence[str]) -> list[str]:
+def unsupported(ds: xr.Dataset, statistics: Sequence[str]) -> list[str]:
     """Which curves are measured only, and why, in the file's words."""
     words = []
     for p, look in enumerate(captions.looks(ds)):

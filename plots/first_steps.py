@@ -52,7 +52,7 @@ def surge(ds: xr.Dataset) -> style.Page:
             _steps(axes, step)
         for axes, words in ((over, "Sublayers passed"), (cosine, "Sublayer (from 0)")):
             axes.set_xlabel(words)
-            scales.whole_numbers(axes, 5)
+            scales.integers(axes, 5)
     for axes, shown in zip(grid[1], overs, strict=True):  # placements differ by orders of magnitude
         scales.log_axis([axes], np.concatenate([v for k, v in shown.items() if k in ("measured", "predicted")]))
     for axes in (*grid[2], *grid[3]):
@@ -131,7 +131,7 @@ def _last(ds: xr.Dataset, p: int) -> int:
 
 def _steps(axes: Axes, step: np.ndarray) -> None:
     axes.set_xlabel("Steps done")
-    scales.whole_numbers(axes, 6)
+    scales.integers(axes, 6)
     axes.set_xlim(-0.03 * step[-1], 1.03 * step[-1])
 
 

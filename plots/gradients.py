@@ -27,7 +27,7 @@ def score_share(ds: xr.Dataset) -> style.Page:
     for p, look in enumerate(looks):
         curves.draw(axes, look, layer, curves.select(ds, "score_share", (p,)), slice(None))
     axes.set(xlabel="Layer (from 0)", ylabel="Share of the score path\nin attention's gradient", ylim=(0, 1))
-    scales.whole_numbers(axes, 6)
+    scales.integers(axes, 6)
     words = "S/(S+V): S is the squared gradient that reaches attention's input through queries and keys, V that "
     words += "through values. " + _reading(ds)
     return style.finish(figure, curves.both(looks), words)
@@ -127,7 +127,7 @@ def attenuation(ds: xr.Dataset) -> style.Page:
                 if array(ds, "stream_claim")[k] == "G10":
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
-            scales.whole_numbers(axes, 5)
+            scales.integers(axes, 5)
             axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k × {factor:g}²")
         row[0].set_ylabel(label)
     keys = curves.both(list(dict(zip(array(ds, "placement"), looks, strict=True)).values()))
@@ -159,7 +159,7 @@ def identity_path(ds: xr.Dataset) -> style.Page:
     skip.set(title="Its gradient over the top's", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
     branch.set(title="Every branch's term", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer (from 0)")
     for axes in (share, skip, branch):
-        scales.whole_numbers(axes, 5)
+        scales.integers(axes, 5)
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
     words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(array(ds, 'identity_error')):.1e}. Right: measured. "
     return style.finish(figure, curves.both(looks), words + _reading(ds))

@@ -146,7 +146,7 @@ def decay_init(ds: xr.Dataset, present: list[str]) -> style.Page:
                     axes.plot(array(ds, "depth"), array(ds, "variance_measured")[g, -1], color=colour, linewidth=0.8,
                               marker=marker, markersize=3, markevery=2)  # fmt: skip
             axes.set(title=f"{style.LOOKS[placement].label}, by {VARIED[study]}", xlabel="Sublayers passed")
-            scales.whole_numbers(axes, 6)
+            scales.integers(axes, 6)
         members = [g for _, rows in found for g in rows]
         scales.log_axis(row[:2], array(ds, "variance_measured")[members, -1])
         row[0].set_ylabel("Variance at the end")

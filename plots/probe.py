@@ -151,7 +151,7 @@ def growth(ds: xr.Dataset) -> style.Page:
         keys.append(style.entry(label="$\\beta_0$ from norm B's gains alone", **gains))
     for axes in row:
         axes.set_xlabel("Sublayer (from 0)")
-        scales.whole_numbers(axes, 6)
+        scales.integers(axes, 6)
     keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
              "moment after the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves "

@@ -41,7 +41,7 @@ def massive(ds: xr.Dataset) -> style.Page:
     points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
                            linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
     right.set(xlabel="Token", ylabel="Feature")
-    scales.whole_numbers(right, 6)
+    scales.integers(right, 6)
     figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
     scales.depth_axis(left, depth[-1])
     keys = [style.entry(**MEASURED, label="largest"),
@@ -88,7 +88,7 @@ def margins(ds: xr.Dataset) -> style.Page:
             drawn.append(curve)
         style.panel_legend(axes, axes.get_lines(), 2)
         axes.set(title=title, xlabel="Sublayer (from 0)")
-        scales.whole_numbers(axes, 6)
+        scales.integers(axes, 6)
     largest = {f: float(array(ds, "format_largest")[formats.index(f)]) for f in FORMATS}
     scales.log_axis(row[:1], np.concatenate([[1.2 * largest["fp16"]], *drawn]))
     for axes in row:

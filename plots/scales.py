@@ -41,7 +41,7 @@ def apart(candidates: Iterable[float], scale: Callable[[Any], Any], least: float
     return chosen
 
 
-def whole_numbers(axes: Axes, most: int) -> None:
+def integers(axes: Axes, most: int) -> None:
     """Ticks of the x axis at whole numbers, at most so many intervals."""
     axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
 
@@ -55,7 +55,7 @@ def log_ticks_at(axes: Axes, values: Sequence[float] | np.ndarray) -> None:
 
 def depth_axis(axes: Axes, last: float, words: str = "Sublayers passed") -> None:
     axes.set(xlabel=words, xlim=(-0.02 * last, 1.02 * last))
-    whole_numbers(axes, 6)
+    integers(axes, 6)
 
 
 def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:

@@ -51,7 +51,7 @@ def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Da
               for p in array(ds, "placement")]  # fmt: skip
     whole = whole.assign_coords(placement=np.array(labels, dtype=object))
     whole["placement_settings"] = "placement", np.array(_settings(every), dtype=object)
-    attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_told")}
+    attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_override")}
     stacks = [stack for ds in every for stack in config(ds)["stacks"]]
     attributes["config"] = json.dumps({**config(first), "stacks": stacks})
     attributes |= _differences(every)

@@ -158,7 +158,7 @@ def gains(ds: xr.Dataset, shown: list[int]) -> style.Page:
             axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
     for axes, g in zip(row, shown, strict=True):
         axes.set(title=groups.label(ds, g), xlabel="Sublayer (from 0)")
-        scales.whole_numbers(axes, 6)
+        scales.integers(axes, 6)
         if not np.isfinite(array(ds, "gain_b_measured")[g]).any():
             scales.nothing_finite(axes)
     row[0].set_ylabel("Mean gain of the output norm")

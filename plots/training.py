@@ -44,7 +44,7 @@ def training(ds: xr.Dataset) -> style.Page:
     top.set(ylabel="Hidden-state variance", title="At the top of the stack")
     over_depth.set(xlabel="Sublayers passed", ylabel="Hidden-state variance",
                    title=f"Over depth: before training and after {record[-1]:g} steps")  # fmt: skip
-    scales.whole_numbers(over_depth, 6)
+    scales.integers(over_depth, 6)
     keys = [style.key(look, True) for look in looks]
     keys.append(style.entry(color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
                        markeredgecolor=style.INK, label="before training: theory, measured"))  # fmt: skip

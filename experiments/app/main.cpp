@@ -115,13 +115,13 @@ void add_help(CLI::App& app) {
 }
 
 /// An empty value is a variable of a shell that was not set, not the wish for a default.
-void refuse_empty_values(CLI::App& app) {
+void reject_empty_values(CLI::App& app) {
   const CLI::Validator not_empty(
       [](const std::string& word) { return word.empty() ? "expected a value, found \"\"" : ""; }, "");
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_min() > 0) option->check(not_empty);
   }
-  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+  for (CLI::App* command : app.get_subcommands({})) reject_empty_values(*command);
 }
 
 /// Adds every study and every other command.
@@ -134,7 +134,7 @@ void add_commands(CLI::App& app, int& code) {
   add_list(app, code);
   add_cite(app, code);
   add_help(app);
-  refuse_empty_values(app);
+  reject_empty_values(app);
 }
 
 int run(int argc, char** argv) {

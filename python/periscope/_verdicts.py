@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # Variables that a verdict may have, and their names as columns of the table.
 COLUMNS = {
-    "reason": "reason", "worst_cell": "worst_cell", "worst_z": "worst_z", "worst_critical": "critical",
-    "power_worst": "could_be_off", "power": "could_be_off", "worst": "worst_cell", "worst_test": "worst_cell",
+    "reason": "reason", "worst_test": "worst_test", "worst_z": "worst_z", "worst_critical": "critical",
+    "power_worst": "detectable", "power": "detectable", "worst": "worst_test",
 }  # fmt: skip
 SHOWN = 5  # columns without all=True
 
@@ -23,7 +23,7 @@ def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
     The first column is the ``verdict`` ("agrees", "disagrees", "inconclusive", …). Then come ``quantity``, the variable
     that holds it, the coordinates that it is for, and, where the result has them, the worst cell, how many combined
     standard errors it is off (``worst_z``), at how many it would be rejected (``critical``), and the error that would
-    have been found with 95 % probability (``could_be_off``).
+    have been found with 95 % probability (``detectable``).
 
     Only the first five are returned, without labels that are the same in all rows. ``all=True`` returns all columns,
     with the ``reason`` of every verdict as the last.

@@ -11,14 +11,14 @@
 
 namespace {
 
-constexpr char refusal[] =
+constexpr char rejection[] =
     "periscope: this processor or its operating system lacks instructions of x86-64-v" PERISCOPE_TEXT(
         PERISCOPE_NEEDED_LEVEL) " (v3: AVX2, BMI2, F16C, FMA, LZCNT, MOVBE), for which the program is compiled; cmake "
                                 "-DPERISCOPE_NATIVE=ON compiles it for this machine\n";
 
 __attribute__((constructor(101))) void check_processor() {
   if (periscope::processor_level() >= PERISCOPE_NEEDED_LEVEL) return;
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, refusal, sizeof refusal - 1);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, rejection, sizeof rejection - 1);
   _exit(PERISCOPE_REFUSED);
 }
 

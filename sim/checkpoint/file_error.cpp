@@ -70,7 +70,7 @@ InputError no_such_tensor(const std::string& where, const std::string& name, std
       fmt::format("{}: no tensor {} among {}{}", where, in_quotes(name), all, nearest_name(name, std::move(names))));
 }
 
-void refuse_other_formats(std::span<const std::byte> file, const std::string& path) {
+void reject_other_formats(std::span<const std::byte> file, const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with(lfs_pointer)) {
     throw malformed(path, "this is a Git LFS pointer, not the file: run git lfs pull");

@@ -21,7 +21,7 @@ namespace periscope {
 
 /// Throws InputError if a malformed `file` begins as another known format: a Git LFS pointer, a pickle, GGUF, a web
 /// page.
-void refuse_other_formats(std::span<const std::byte> file, const std::string& path);
+void reject_other_formats(std::span<const std::byte> file, const std::string& path);
 
 /// Remedy for an adapter (LoRA), for messages.
 inline constexpr std::string_view merge_advice = "merge it with merge_and_unload() of PEFT and save the merged model";

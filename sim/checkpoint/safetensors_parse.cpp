@@ -39,12 +39,12 @@ Bytes header_of(Bytes file, const std::string& path) {
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), length_bytes);
   if (length > longest_header) {
-    refuse_other_formats(file, path);
+    reject_other_formats(file, path);
     throw malformed(path, fmt::format("its first {} bytes say that the header has {} bytes, expected at most {}",
                                       length_bytes, length, longest_header));
   }
   if (const std::uint64_t rest = file.size() - length_bytes; length > rest) {
-    refuse_other_formats(file, path);
+    reject_other_formats(file, path);
     throw malformed(path, fmt::format("its first {} bytes say that the header has {} bytes, but only {} follow",
                                       length_bytes, length, rest));
   }

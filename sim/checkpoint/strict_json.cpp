@@ -69,7 +69,7 @@ Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path
   try {
     return Json::parse(text.begin(), text.end(), Watch(path, what));
   } catch (const Json::parse_error& error) {
-    refuse_other_formats(bytes, path);
+    reject_other_formats(bytes, path);
     throw malformed(
         path, fmt::format("{} is not JSON: {}", what, place(text, error.byte - std::min<std::size_t>(error.byte, 1))));
   } catch (const Json::out_of_range&) {

@@ -26,7 +26,7 @@ std::string inside(const std::string& folder, const std::string& file) { return 
 /// Refuses a link to somewhere else: whoever wrote the index must not choose among all files of this machine. The
 /// download cache of Hugging Face is let through: there a model's folder is …/snapshots/REVISION, whose files are
 /// links to …/blobs/HASH.
-void refuse_escape(const std::string& folder, const std::string& path) {
+void reject_escape(const std::string& folder, const std::string& path) {
   std::error_code error;
   const fs::path home = fs::canonical(folder, error);
   const fs::path target = fs::canonical(path, error);
@@ -141,7 +141,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
   std::uint64_t bytes = 0;
   for (const std::string& shard : shards) {
     const std::string path = inside(folder_, shard);
-    refuse_escape(folder_, path);
+    reject_escape(folder_, path);
     files_.emplace_back(path);
     for (const auto& [name, view] : files_.back().tensors()) {
       bytes += view.bytes.size();

@@ -18,14 +18,14 @@ Checks::Checks(const Backend& ops, const OpFacts& op, std::initializer_list<Oper
   for (const auto& [name, x] : operands) {
     require(!x.empty(), "{} holds no elements", name);
     if (x.device() != ops.device()) {
-      refuse(fmt::format("{} is in the memory of {}, the backend {} works on {}", name, name_of(x.device()), ops.name(),
+      reject(fmt::format("{} is in the memory of {}, the backend {} works on {}", name, name_of(x.device()), ops.name(),
                          name_of(ops.device())));
     }
     require(x.dtype() == first.tensor.dtype(), "{} is {}, {} is {}: the tensors of one op have one dtype", name,
             name_of(x.dtype()), first.name, name_of(first.tensor.dtype()));
   }
   if (!ops.supports(first.tensor.dtype())) {
-    refuse(fmt::format("the backend {} does not compute in {}", ops.name(), name_of(first.tensor.dtype())));
+    reject(fmt::format("the backend {} does not compute in {}", ops.name(), name_of(first.tensor.dtype())));
   }
 }
 
@@ -35,17 +35,17 @@ void Checks::range(std::string_view name, std::span<const int> values, Index end
   }
 }
 
-void Checks::refuse_shape(std::string_view name, const Tensor& tensor, Shape wanted, std::string_view remark) const {
+void Checks::reject_shape(std::string_view name, const Tensor& tensor, Shape wanted, std::string_view remark) const {
   std::string others;
   for (std::size_t i = 0; i < count_; ++i) {
     const auto& [other, x] = operands_[i];
     if (other == name) continue;
     others += fmt::format("{} {} {}", others.empty() ? " for" : ",", other, shape_of(*x));
   }
-  refuse(fmt::format("{} must be {}, found {}{}{}", name, wanted, shape_of(tensor), others, remark));
+  reject(fmt::format("{} must be {}, found {}{}{}", name, wanted, shape_of(tensor), others, remark));
 }
 
-void Checks::refuse(std::string_view sentence) const {
+void Checks::reject(std::string_view sentence) const {
   throw std::invalid_argument(fmt::format("[{}] {}", op_, sentence));
 }
 

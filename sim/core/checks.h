@@ -44,17 +44,17 @@ class Checks {
   /// `remark` goes to the end of the sentence.
   void shape(std::string_view name, const Tensor& tensor, Index rows, Index cols, std::string_view remark = {}) const {
     const bool fits = (rows == any || tensor.rows() == rows) && (cols == any || tensor.cols() == cols);
-    if (!fits) refuse_shape(name, tensor, {rows, cols}, remark);
+    if (!fits) reject_shape(name, tensor, {rows, cols}, remark);
   }
   template <class... Values>
   void require(bool holds, fmt::format_string<Values...> sentence, Values&&... values) const {
-    if (!holds) refuse(fmt::format(sentence, std::forward<Values>(values)...));
+    if (!holds) reject(fmt::format(sentence, std::forward<Values>(values)...));
   }
   /// Every number of `values` is from 0 to end − 1, or equal to `other`.
   void range(std::string_view name, std::span<const int> values, Index end, int other = 0) const;
-  [[noreturn]] void refuse_shape(std::string_view name, const Tensor& tensor, Shape wanted,
+  [[noreturn]] void reject_shape(std::string_view name, const Tensor& tensor, Shape wanted,
                                  std::string_view remark) const;
-  [[noreturn]] void refuse(std::string_view sentence) const;
+  [[noreturn]] void reject(std::string_view sentence) const;
 
  private:
   struct Named {

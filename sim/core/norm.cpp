@@ -10,7 +10,7 @@ void check_gain(const Checks& check, const Tensor& gain, const Tensor& x, int gr
   const Tensor::Index n = x.cols() / groups;
   const bool fits = gain.rows() == 1 && gain.cols() == n;
   if (!fits) {
-    check.refuse_shape("gain", gain, {1, n},
+    check.reject_shape("gain", gain, {1, n},
                        fmt::format(" with {} group{}", groups, groups == 1 ? "" : "s, one gain for all"));
   }
 }

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "sim/base/parse_integer.h"
 #include "sim/base/printable.h"
-#include "sim/base/whole_number.h"
 
 namespace periscope {
 namespace {
@@ -26,7 +26,7 @@ std::optional<int> descriptor_named(const fs::path& path) {
   const std::string folder = fs::canonical(folder_of(path.string()), failed).string();
   const bool is_own = folder.starts_with(fmt::format("/proc/{}/", ::getpid())) && folder.ends_with("/fd");
   if (failed || !is_own) return std::nullopt;
-  const auto number = parse_whole_number(path.filename().string());
+  const auto number = parse_integer(path.filename().string());
   return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 

@@ -150,8 +150,8 @@ Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   if (p.context().model.inner_norm_at(p.sublayer())) {
     dread = p.norm_back(Weight::inner_norm, p.emit_back(Signal::inner, dread));
   }
-  const GateGradient behind_gate = gated_heads_backward(p, dread);
-  const Tensor dmixed = p.emit_back(Signal::mixed, behind_gate.dmixed);
+  const GateGradient after_gate = gated_heads_backward(p, dread);
+  const Tensor dmixed = p.emit_back(Signal::mixed, after_gate.dmixed);
   const AttentionGradient g =
       ops.attention_backward(p.take(Signal::q), p.take(Signal::k), p.take(Signal::v), dmixed, shape_of(p));
   const Tensor dq = heads_backward(p, query_heads(p), p.emit_back(Signal::q, g.dq));
@@ -163,7 +163,7 @@ Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   const Tensor from_k = through(Weight::k, Signal::k_projected, Signal::k_in, dk);
   const Tensor from_v = values_backward(p, g.dv);
   const Tensor sum = ops.axpby(1.0, from_v, 1.0, ops.axpby(1.0, from_q, 1.0, from_k));
-  return behind_gate.da_out.empty() ? sum : ops.axpby(1.0, sum, 1.0, behind_gate.da_out);
+  return after_gate.da_out.empty() ? sum : ops.axpby(1.0, sum, 1.0, after_gate.da_out);
 }
 
 }  // namespace periscope

@@ -171,7 +171,7 @@ ScaleRecipe recipe_of(const ModelSpec& m, TableFactor embedding) {
 
 bool can_scale(const ModelSpec& m) { return !is_pointwise(m.norm) && (m.unembedding || !head_reads_scaled(m)); }
 
-std::optional<std::string> gauge_refusal(const ModelSpec& m, TableFactor embedding) {
+std::optional<std::string> gauge_unsupported(const ModelSpec& m, TableFactor embedding) {
   if (is_pointwise(m.norm)) {
     return fmt::format("{} makes something else of another size of the stream", facts_of(m.norm).title);
   }

@@ -71,6 +71,6 @@ bool can_scale(const ModelSpec& model);
 /// Why the size of a stack's streams is not a gauge, as the end of a sentence; nullopt if it is: every module and the
 /// head read them through a norm that divides by their size, and there is no norm C. Then only writers have to be
 /// scaled.
-std::optional<std::string> gauge_refusal(const ModelSpec& model, TableFactor embedding);
+std::optional<std::string> gauge_unsupported(const ModelSpec& model, TableFactor embedding);
 
 }  // namespace periscope

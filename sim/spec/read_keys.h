@@ -14,7 +14,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/key.h"
-#include "sim/base/whole_number.h"
+#include "sim/base/parse_integer.h"
 #include "sim/spec/model_spec.h"
 
 /// Functions that read keys from a table of a configuration file, or of the config.json of Periscope's own checkpoints.
@@ -215,8 +215,8 @@ std::vector<LayerPlacement> read_layer_placements(Reader& model) {
     std::string layers;
     if (!reader.read("layers", layers)) reader.fail("layers", "a range as \"0-7\", or one layer");
     const std::size_t dash = layers.find('-');
-    const auto first = parse_whole_number(std::string_view(layers).substr(0, dash));
-    const auto last = dash == std::string::npos ? first : parse_whole_number(std::string_view(layers).substr(dash + 1));
+    const auto first = parse_integer(std::string_view(layers).substr(0, dash));
+    const auto last = dash == std::string::npos ? first : parse_integer(std::string_view(layers).substr(dash + 1));
     if (!first || !last || *last < *first) reader.fail("layers", "\"FIRST-LAST\", layers from 0, or one layer");
     LayerPlacement one{.first = static_cast<int>(*first), .last = static_cast<int>(*last)};
     if (reader.find("placement") != nullptr) one.placement = read_part(reader, "placement", false);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+[[noreturn]] void reject(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("train.corpus = {}: {}", path, reason));
 }
 
@@ -26,20 +26,20 @@ constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
 std::vector<std::string> files_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (error) refuse(path, error.message());
+  if (error) reject(path, error.message());
   if (!fs::is_directory(status)) return {path};
   std::vector<std::string> files;
   fs::recursive_directory_iterator entries(path, error);
-  if (error) refuse(path, error.message());
+  if (error) reject(path, error.message());
   for (const fs::recursive_directory_iterator end; entries != end; entries.increment(error)) {
     if (error) break;
     std::error_code unknown;
     if (fs::is_directory(entries->status(unknown))) continue;
     files.push_back(entries->path().string());
   }
-  if (error) refuse(path, error.message());
+  if (error) reject(path, error.message());
   std::ranges::sort(files);
-  if (files.empty()) refuse(path, "expected files, found an empty folder");
+  if (files.empty()) reject(path, "expected files, found an empty folder");
   return files;
 }
 
@@ -47,7 +47,7 @@ MappedFile opened(const std::string& corpus, const std::string& path) {
   try {
     return MappedFile(path);
   } catch (const InputError& error) {
-    refuse(corpus, error.what());
+    reject(corpus, error.what());
   }
 }
 
@@ -56,7 +56,7 @@ void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::s
                    const std::string& file) {
   const auto wrong = std::ranges::find_if(tokens, [&](std::uint8_t token) { return token >= vocab; });
   if (wrong == tokens.end()) return;
-  refuse(corpus, fmt::format("{}byte {} at {}: expected tokens below model.vocab = {}", file.empty() ? "" : file + ": ",
+  reject(corpus, fmt::format("{}byte {} at {}: expected tokens below model.vocab = {}", file.empty() ? "" : file + ": ",
                              *wrong, wrong - tokens.begin(), vocab));
 }
 
@@ -64,7 +64,7 @@ void append_file(const std::string& corpus, const std::string& path, int vocab, 
   const MappedFile file = opened(corpus, path);
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() > Corpus::most - tokens.size()) {
-    refuse(corpus, fmt::format("expected at most {} bytes, found {} up to the end of {}", Corpus::most,
+    reject(corpus, fmt::format("expected at most {} bytes, found {} up to the end of {}", Corpus::most,
                                tokens.size() + bytes.size(), path));
   }
   const auto at = tokens.size();
@@ -114,7 +114,7 @@ Corpus::Corpus(const std::string& path, double validation, int window, int vocab
   training_ = tokens_.size() - held;
   const auto needed = static_cast<std::size_t>(window);
   if (training_ < needed || held < needed) {
-    refuse(path,
+    reject(path,
            fmt::format("too short: {} bytes to train on and {} for validation; expected at least input.tokens + 1 "
                        "= {} of each",
                        training_, held, window));

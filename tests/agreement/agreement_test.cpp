@@ -59,7 +59,7 @@ TEST_CASE("what cannot be judged is not checked") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), one, 3).verdict == judge::Verdict::not_checked);
   theory::Prediction refused;
-  refused.refusal = "because";
+  refused.unsupported = "because";
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), refused).reason == "because");
 }
 

@@ -47,11 +47,11 @@ TEST_CASE("predictions are cached: a resumed run computes none again, and has th
   const config::Config config = small_config();
   const cache::Cache tasks(folder.path(), "test", config::resolved(config));
   Counting progress(&tasks);
-  const std::vector<stacks::StackResult> first = stacks::confront(config, "test", progress);
+  const std::vector<stacks::StackResult> first = stacks::compare(config, "test", progress);
   CHECK(progress.computed == 2 * 4);
   CHECK(progress.restored == 0);
   Counting resumed(&tasks);
-  const std::vector<stacks::StackResult> again = stacks::confront(config, "test", resumed);
+  const std::vector<stacks::StackResult> again = stacks::compare(config, "test", resumed);
   CHECK(resumed.computed == 0);
   CHECK(resumed.restored == 2 * 4);
   REQUIRE(again.size() == first.size());
@@ -62,7 +62,7 @@ TEST_CASE("predictions are cached: a resumed run computes none again, and has th
   config::Config other = config;
   other.theory.tolerance = 0.05;
   Counting other_progress(&tasks);
-  (void)stacks::confront(other, "test", other_progress);
+  (void)stacks::compare(other, "test", other_progress);
   CHECK(other_progress.restored == 0);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("predictions of first steps are cached, for the seeds that they are of
   config.base = theory::small_stack("peri");
   config.train.steps = 3;
   config.neurons = 16;
-  config.chains = 2;
+  config.replicates = 2;
   const theory::FirstStepsInput input = theory::small_input({1e-3, 3e-3, 2e-3});
   const cache::Cache tasks(folder.path(), "test", config::resolved(config));
   const auto predicted = [&](int restored) {

@@ -60,8 +60,9 @@ stacks::LadderQuantity followed(double limit, double error, double predicted) {
   return q;
 }
 
-stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantities, const std::string& refusal = "") {
-  stacks::LadderStack stack{.spec = {}, .refusal = refusal, .quantities = std::move(quantities)};
+stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantities,
+                                   const std::string& unsupported = "") {
+  stacks::LadderStack stack{.spec = {}, .unsupported = unsupported, .quantities = std::move(quantities)};
   stacks::LadderResult result{.stacks = {std::move(stack)}, .widths = {32, 64, 96, 128}};
   stacks::judge_ladder(result, 64, {});
   return result;

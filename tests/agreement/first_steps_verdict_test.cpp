@@ -122,10 +122,10 @@ TEST_CASE("first steps: what makes a prediction more precise is the number of ch
   StackSteps stack = right();
   for (auto& step : stack.prediction.steps) step.loss_change.standard_error = {0.3};
   FirstStepsConfig config;
-  config.chains = 100;
+  config.replicates = 100;
   const StackSteps vague = judged(stack, config);
   CHECK(vague.verdict.verdict == Verdict::inconclusive);
-  CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.chains)") != std::string::npos, vague.verdict.reason);
+  CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.replicates)") != std::string::npos, vague.verdict.reason);
 }
 
 /// As where nothing measured is a cosine.
@@ -171,7 +171,7 @@ TEST_CASE("first steps: behind the step at which the theory stops nothing is com
 
 TEST_CASE("first steps: no verdict without a prediction, with few seeds, or where a run did not end") {
   StackSteps refused = right();
-  refused.prediction = {.refusal = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
+  refused.prediction = {.unsupported = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
   CHECK(judged(refused).verdict.reason == "because");
   StackSteps few = right();
   few.seeds = 3;
@@ -192,9 +192,9 @@ TEST_CASE("first steps: means over seeds come from records, with changes since s
   StackSpec spec;
   spec.model.layers = 1;
   spec.model.placement = *find_placement("pre");
-  std::vector<training::CellHistory> runs;
+  std::vector<training::TrainingHistory> runs;
   for (const double s : {1.0, 2.0}) {
-    training::CellHistory& run = runs.emplace_back();
+    training::TrainingHistory& run = runs.emplace_back();
     for (const int step : {0, 1}) {
       run.records[step] = {{"second_moment.x_out", {s, 2.0 * s, 3.0 * s + step}},
                            {"second_moment.B_out", {0.5, 0.25}},

@@ -48,7 +48,7 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   config.run.seeds = 3;
   stacks::Progress progress;
   const stacks::StackResult result = stacks::predict_stacks(config, false, progress).front();
-  REQUIRE(result.prediction.refusal.empty());
+  REQUIRE(result.prediction.unsupported.empty());
   theory::PredictionOptions options = stacks::prediction_options(config);
   const auto gradient_of = [](const theory::Prediction& p) {
     return p.profile.find(Statistic::grad_sq, Signal::x_out)->value;

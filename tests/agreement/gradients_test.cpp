@@ -62,7 +62,7 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   const gradients::Experiment depth = gradients::depth_experiment();
   const gradients::Result result = run(depth, config);
   const gradients::Case& law = result.cases.at(0);
-  CHECK(law.refusal.empty());
+  CHECK(law.unsupported.empty());
   CHECK(std::isnan(law.limit_exponent));
   CHECK(law.tests.at("log_gradient").size() >= 3);
   CHECK(law.tests.at("log_gradient").size() < theory_layers(config).size());
@@ -76,7 +76,7 @@ TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
     gradients::GradientConfig config = small({"pre"});
     config.base.model.layers = 2;
     config.base.model.attention_gate = gate;
-    const stacks::StackResult stack = stacks::confront(config, "propagate", unseen).at(0);
+    const stacks::StackResult stack = stacks::compare(config, "propagate", unseen).at(0);
     CHECK(stack.judged.verdict != judge::Verdict::disagrees);
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
@@ -100,7 +100,7 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.run.seeds = 4;
   const gradients::Experiment score_path = gradients::score_path_experiment();
   const gradients::Result paths = run(score_path, config);
-  CHECK(paths.cases.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
+  CHECK(paths.cases.at(0).unsupported == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
   CHECK(outcome_of(score_path, config, paths).code == ExitCode::ok);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("attenuation: every kind of input is measured and predicted once") {
   REQUIRE(results.cases.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(results.cases[i].spec.input.kind == config.inputs[i]);
-    CHECK(results.cases[i].refusal == "");
+    CHECK(results.cases[i].unsupported == "");
   }
 }
 

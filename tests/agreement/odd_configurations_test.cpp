@@ -94,7 +94,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     CAPTURE(name);
     const config::Config config = config::load_config(sections(), "", all);
     stacks::Progress progress;
-    const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress);
+    const std::vector<stacks::StackResult> results = stacks::compare(config, "propagate", progress);
     for (const stacks::StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const judge::StackVerdict& a = r.judged;
@@ -120,7 +120,7 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
   const config::Config config = config::load_config(sections(), "", all);
   stacks::Progress progress;
-  const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress);
+  const std::vector<stacks::StackResult> results = stacks::compare(config, "propagate", progress);
   judge::Measurement measured = *results[0].measurement;
   measured.per_seed.clear();
   const auto verdict = [&] {

@@ -3,7 +3,7 @@
 
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/judge/tolerated_bias.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
 

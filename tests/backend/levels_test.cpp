@@ -23,9 +23,9 @@ std::string name_chosen(std::string_view wanted, int processor) {
   return std::string(chosen_level(wanted, made_up, processor).name);
 }
 
-std::string refusal(std::string_view wanted, int processor) {
+std::string rejection(std::string_view wanted, int processor) {
   try {
-    return "no refusal, but " + name_chosen(wanted, processor);
+    return "no rejection, but " + name_chosen(wanted, processor);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -47,8 +47,8 @@ TEST_CASE("levels: the best that the processor has, or the one that is asked for
 }
 
 TEST_CASE("levels: what cannot be is refused with words") {
-  CHECK(refusal("avx", 4) == "PERISCOPE_INSTRUCTIONS = \"avx\": expected x86-64-v3 or x86-64-v4");
-  CHECK(refusal("x86-64-v4", 3) ==
+  CHECK(rejection("avx", 4) == "PERISCOPE_INSTRUCTIONS = \"avx\": expected x86-64-v3 or x86-64-v4");
+  CHECK(rejection("x86-64-v4", 3) ==
         "PERISCOPE_INSTRUCTIONS = \"x86-64-v4\", which this processor does not have: expected x86-64-v3");
 }
 

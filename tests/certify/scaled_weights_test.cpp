@@ -267,21 +267,21 @@ TEST_CASE("the stream's size is a gauge where norms A and the final norm alone r
     spec.model.placement = row;
     take_defaults(row, spec.model);
     const bool is_gauge = std::ranges::find(gauges, row.name) != gauges.end();
-    CHECK(!gauge_refusal(spec.model, TableFactor::table).has_value() == is_gauge);
+    CHECK(!gauge_unsupported(spec.model, TableFactor::table).has_value() == is_gauge);
   }
   ModelSpec model = placed(tiny_stack(), "pre").model;
-  const auto refusal = [&] { return gauge_refusal(model, TableFactor::tied_table).value_or(""); };
-  CHECK(refusal().empty());
+  const auto rejection = [&] { return gauge_unsupported(model, TableFactor::tied_table).value_or(""); };
+  CHECK(rejection().empty());
   model.head.transform = true;
-  CHECK(refusal().find("head's transform") != std::string::npos);
+  CHECK(rejection().find("head's transform") != std::string::npos);
   model.final_norm = false;
-  CHECK(refusal().find("final norm") != std::string::npos);
+  CHECK(rejection().find("final norm") != std::string::npos);
   model.placement = find_placement("b-only").value();
-  CHECK(refusal() == "without a norm A sublayer 0 reads the stream as it is");
+  CHECK(rejection() == "without a norm A sublayer 0 reads the stream as it is");
   model.placement = find_placement("post").value();
-  CHECK(refusal() == "norm C sets the size of the stream, first after addition 0");
+  CHECK(rejection() == "norm C sets the size of the stream, first after addition 0");
   model.norm = NormKind::dyt;
-  CHECK(refusal().find("something else") != std::string::npos);
+  CHECK(rejection().find("something else") != std::string::npos);
 }
 
 TEST_CASE("gains alone are enough for Peri-LN, not for B-only and not for Pre-LN") {

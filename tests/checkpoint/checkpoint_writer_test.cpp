@@ -100,7 +100,7 @@ TEST_CASE("a checkpoint written again in its own layout computes the same") {
 }
 
 /// The message of the ConfigError, or "accepted".
-std::string refusal(std::string_view family, const ModelSpec& wanted) {
+std::string rejection(std::string_view family, const ModelSpec& wanted) {
   try {
     (void)layout_for(*family_named(family), wanted);
     return "accepted";
@@ -112,9 +112,9 @@ std::string refusal(std::string_view family, const ModelSpec& wanted) {
 TEST_CASE("what a family cannot express is refused, and the message names the key") {
   const auto check = [](std::string_view family, const std::string& message, const auto& edit) {
     ModelSpec wanted = plain_model(family);
-    REQUIRE(refusal(family, wanted) == "accepted");
+    REQUIRE(rejection(family, wanted) == "accepted");
     edit(wanted);
-    const std::string said = refusal(family, wanted);
+    const std::string said = rejection(family, wanted);
     CAPTURE(said);
     CHECK(said.find(message) != std::string::npos);
   };

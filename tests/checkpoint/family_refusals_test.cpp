@@ -30,7 +30,7 @@ Edit add_tensor(const std::string& tensor, std::vector<std::int64_t> shape) {
 }
 
 /// What the checkpoint's error says, and nothing else may happen.
-std::string refusal(EditedCheckpoint& edited) {
+std::string rejection(EditedCheckpoint& edited) {
   try {
     const Checkpoint checkpoint(edited.write());
     return "accepted";
@@ -44,7 +44,7 @@ void check_refused(const std::vector<Wrong>& all) {
   for (const Wrong& wrong : all) {
     EditedCheckpoint edited(wrong.fixture);
     wrong.edit(edited);
-    const std::string message = refusal(edited);
+    const std::string message = rejection(edited);
     CAPTURE(wrong.fixture);
     CAPTURE(wrong.message);
     CAPTURE(message);
@@ -308,7 +308,7 @@ TEST_CASE("a copy of a large table is compared piece by piece, each with its own
     for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // no piece is like another
     edited.tensors["lm_head.weight"] = edited.tensors["model.embed_tokens.weight"];
     if (changed < table.size()) edited.tensors["lm_head.weight"].values[changed] += 0.5;
-    return refusal(edited);
+    return rejection(edited);
   };
   CHECK(message(std::string::npos) == "accepted");
   for (const std::size_t changed : {0U, 65'535U, 65'536U, 131'072U, 159'999U}) {

@@ -42,7 +42,7 @@ Llama2cTokenizer parsed(const std::string& bytes, int vocab) {
 
 Llama2cTokenizer tokenizer_of(const Pieces& pieces) { return parsed(file_of(pieces), static_cast<int>(pieces.size())); }
 
-std::string refusal(const std::string& bytes, int vocab) {
+std::string rejection(const std::string& bytes, int vocab) {
   try {
     (void)parsed(bytes, vocab);
   } catch (const InputError& error) {
@@ -137,19 +137,20 @@ TEST_CASE("llama2.c tokeniser: the queue of joins does what looking through all 
 
 TEST_CASE("llama2.c tokeniser: broken files are refused with the token and what was found") {
   const std::string good = file_of(small);
-  CHECK(refusal(good, 14) == "accepted");
-  CHECK(refusal("", 14).find("malformed: tok.bin: the length of the longest piece: 0 bytes are left, expected 4") == 0);
-  CHECK(refusal(good, 13).find("bytes are left after 13 tokens") != std::string::npos);
-  CHECK(refusal(good, 15).find("token 14 of 15, score: 0 bytes are left") != std::string::npos);
-  CHECK(refusal(file_of(small, 0), 14).find("longest piece is 0") != std::string::npos);
-  CHECK(refusal(file_of(small, 5), 14).find("token 2 of 14: length 6, expected 0 to the stated longest, 5") !=
+  CHECK(rejection(good, 14) == "accepted");
+  CHECK(rejection("", 14).find("malformed: tok.bin: the length of the longest piece: 0 bytes are left, expected 4") ==
+        0);
+  CHECK(rejection(good, 13).find("bytes are left after 13 tokens") != std::string::npos);
+  CHECK(rejection(good, 15).find("token 14 of 15, score: 0 bytes are left") != std::string::npos);
+  CHECK(rejection(file_of(small, 0), 14).find("longest piece is 0") != std::string::npos);
+  CHECK(rejection(file_of(small, 5), 14).find("token 2 of 14: length 6, expected 0 to the stated longest, 5") !=
         std::string::npos);
-  CHECK(refusal(file_of({{"a", std::numeric_limits<float>::quiet_NaN()}}), 1).find("score nan") != std::string::npos);
+  CHECK(rejection(file_of({{"a", std::numeric_limits<float>::quiet_NaN()}}), 1).find("score nan") != std::string::npos);
   std::string negative = file_of({{"a", 0.0F}});
   negative.replace(8, 4, "\xff\xff\xff\xff");
-  CHECK(refusal(negative, 1).find("length -1") != std::string::npos);
-  for (std::size_t cut = 0; cut < good.size(); ++cut) CHECK(refusal(good.substr(0, cut), 14) != "accepted");
-  CHECK(refusal(good + '\0', 14).find("1 bytes are left") != std::string::npos);
+  CHECK(rejection(negative, 1).find("length -1") != std::string::npos);
+  for (std::size_t cut = 0; cut < good.size(); ++cut) CHECK(rejection(good.substr(0, cut), 14) != "accepted");
+  CHECK(rejection(good + '\0', 14).find("1 bytes are left") != std::string::npos);
 }
 
 TEST_CASE("bytes as tokens") {

@@ -17,7 +17,7 @@ namespace periscope::testing {
 
 [[nodiscard]] std::span<const std::byte> bytes_of(std::string_view text);
 
-/// A file made by hand, what is (or might be thought to be) wrong with it, and words that the refusal must have.
+/// A file made by hand, what is (or might be thought to be) wrong with it, and words that the rejection must have.
 struct MadeFile {
   std::string name;
   std::string bytes;

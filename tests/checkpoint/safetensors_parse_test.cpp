@@ -9,7 +9,7 @@ namespace {
 
 /// The message of the InputError, or "accepted".
 template <typename Parse>
-std::string refusal(Parse parse, const std::string& bytes, const char* path) {
+std::string rejection(Parse parse, const std::string& bytes, const char* path) {
   try {
     static_cast<void>(parse(bytes_of(bytes), path));
     return "accepted";
@@ -22,7 +22,7 @@ template <typename Parse>
 void check_refused(Parse parse, const std::vector<MadeFile>& files, const char* path) {
   for (const MadeFile& file : files) {
     CAPTURE(file.name);
-    const std::string message = refusal(parse, file.bytes, path);
+    const std::string message = rejection(parse, file.bytes, path);
     CAPTURE(message);
     CHECK(message.find(file.expected) != std::string::npos);
     CHECK((message.starts_with("malformed: ") || message.starts_with("unsupported: ")));
@@ -39,7 +39,7 @@ TEST_CASE("bad files are refused, and the message says why") {
 TEST_CASE("odd but valid files are accepted") {
   for (const MadeFile& file : odd_safetensors()) {
     CAPTURE(file.name);
-    CHECK(refusal(parse_safetensors, file.bytes, "odd") == "accepted");
+    CHECK(rejection(parse_safetensors, file.bytes, "odd") == "accepted");
   }
 }
 
@@ -48,7 +48,7 @@ TEST_CASE("every part of a valid file that is cut off makes it malformed") {
     for (std::size_t length = 0; length < file.bytes.size(); ++length) {
       CAPTURE(file.name);
       CAPTURE(length);
-      CHECK(refusal(parse_safetensors, file.bytes.substr(0, length), "cut").starts_with("malformed: cut: "));
+      CHECK(rejection(parse_safetensors, file.bytes.substr(0, length), "cut").starts_with("malformed: cut: "));
     }
   }
 }
@@ -57,7 +57,7 @@ TEST_CASE("bad indices are refused, odd ones accepted") {
   check_refused(parse_tensor_index, bad_indices(), "index");
   for (const MadeFile& file : odd_indices()) {
     CAPTURE(file.name);
-    CHECK(refusal(parse_tensor_index, file.bytes, "index") == "accepted");
+    CHECK(rejection(parse_tensor_index, file.bytes, "index") == "accepted");
   }
 }
 

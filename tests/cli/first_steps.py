@@ -50,8 +50,8 @@ class FirstSteps(FolderTest):
         result, code = self.result(*flags)
         self.assertEqual((code, result["verdict"]), (4, ["disagrees"]))
         self.assertGreater(result["rejected"][0], 0)
-        differences, = result.fact("theory_told")["differences"]
-        self.assertEqual(differences["model.placement"], {"measured": "pre", "told": "post"})
+        differences, = result.fact("theory_override")["differences"]
+        self.assertEqual(differences["model.placement"], {"measured": "pre", "assumed": "post"})
         self.assertNotIn("input.kind", differences)
         self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
 

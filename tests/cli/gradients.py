@@ -52,8 +52,8 @@ class Gradients(FolderTest):
         self.assertEqual(self.experiment("depth", *wide)[1], 0)
         result, code = self.experiment("depth", *wide, "--theory-set", "model.placement=post")
         self.assertEqual(code, 4)
-        self.assertEqual(result.fact("theory_told")["differences"][0]["model.placement"],
-                         {"measured": "pre", "told": "post"})
+        self.assertEqual(result.fact("theory_override")["differences"][0]["model.placement"],
+                         {"measured": "pre", "assumed": "post"})
         done = run("gradients", "depth", "--config", self.config, "--set", "gradients.layers=[1,2,3]", "--theory-set",
                    "model.placement=post")
         self.assertIn("THEORY WAS TOLD: ", done.stderr)

@@ -65,7 +65,7 @@ class References(unittest.TestCase):
         r, code = run_result("probe", FIXTURES / "bert-old", "--tokens", "1,2,3", "--labels", "2,3,1",
                            "--backward", "--quiet")
         self.assertEqual(code, 0)
-        self.assertIn("BERT's head transform is not modelled", r["gradient_theory_refusal"])
+        self.assertIn("BERT's head transform is not modelled", r["gradient_theory_unsupported"])
         self.assertIn("variance_at_init", r)
         self.assertNotIn("grad_sq_at_init", r)
         self.assertTrue(all(v > 0 for v in r["grad_sq_measured"]))

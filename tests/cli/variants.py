@@ -138,17 +138,17 @@ class Recipes(Stacks):
     def test_recipes_vary_and_override_theory(self):
         self.assertEqual(self.labels(*vary('model.recipe=["olmo2","gemma2"]')), ["olmo2", "gemma2"])
         told = self.result(*sets("model.recipe=olmo2"), "--theory-set", "model.recipe=llama")
-        differences = told.fact("theory_told")["differences"][0]
-        self.assertEqual(differences["model.recipe"], {"measured": "olmo2", "told": "llama"})
+        differences = told.fact("theory_override")["differences"][0]
+        self.assertEqual(differences["model.recipe"], {"measured": "olmo2", "assumed": "llama"})
 
     def test_an_override_of_std_keeps_the_input(self):
         flags = [*sets("model.recipe=gemma2"), "--theory-set", "init.std=0.04"]
         told = self.result(*flags)
-        self.assertEqual(list(told.fact("theory_told")["differences"][0]), ["init.std"])
+        self.assertEqual(list(told.fact("theory_override")["differences"][0]), ["init.std"])
         stack = told.stacks()[0]
         self.assertAlmostEqual(stack["second_moment_predicted"][0] / stack["second_moment_measured"][0], 1.0, delta=0.3)
         both = self.result(*flags, "--theory-set", "input.second_moment=2")
-        self.assertEqual(sorted(both.fact("theory_told")["differences"][0]), ["init.std", "input.second_moment"])
+        self.assertEqual(sorted(both.fact("theory_override")["differences"][0]), ["init.std", "input.second_moment"])
 
     def test_they_are_listed(self):
         done = run("list", "--recipes")

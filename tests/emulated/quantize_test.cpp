@@ -8,7 +8,7 @@
 #include "sim/random/philox.h"
 #include "tests/emulated/stored_values.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/support/targets.h"
 
 /// Quantised tensors against their definition, entry by entry.

@@ -325,28 +325,28 @@ TEST_CASE("first steps: blocks with several branches and streams are predicted, 
   for (const char* name : {"parallel", "parallel-two", "residual-dual", "deepnorm", "span", "x0", "hyper"}) {
     CAPTURE(name);
     const FirstSteps p = predict_first_steps(small_stack(name), small_input({1e-3}), few());
-    CHECK(p.refusal.empty());
+    CHECK(p.unsupported.empty());
     for (const StepReading& step : p.steps) {
       for (const double q : step.second_moment.value) CHECK(std::isfinite(q));
     }
   }
   StackSpec bending = small_stack("pre");
   bending.model.norm = NormKind::dyt;
-  CHECK(first_steps_refusal(bending).find("do not divide") != std::string::npos);
+  CHECK(first_steps_unsupported(bending).find("do not divide") != std::string::npos);
   StackSpec closed = small_stack("pre");
   closed.model.gamma = 0.0;
-  CHECK(first_steps_refusal(closed).find("gains of 0") != std::string::npos);
+  CHECK(first_steps_unsupported(closed).find("gains of 0") != std::string::npos);
   StackSpec gated = small_stack("pre");
   gated.model.attention_gate = AttentionGate::head;
-  CHECK(first_steps_refusal(gated).find("inside") != std::string::npos);
+  CHECK(first_steps_unsupported(gated).find("inside") != std::string::npos);
   StackSpec open = small_stack("pre");
   open.model.final_norm = false;
-  CHECK(first_steps_refusal(open).find("before the unembedding") != std::string::npos);
-  CHECK(first_steps_refusal(small_stack("post")).empty());
+  CHECK(first_steps_unsupported(open).find("before the unembedding") != std::string::npos);
+  CHECK(first_steps_unsupported(small_stack("post")).empty());
   StackSpec capped = small_stack("pre");
   capped.model.head.soft_cap = 30.0;
-  CHECK(first_steps_refusal(capped).find("soft cap") != std::string::npos);
-  CHECK(first_steps_refusal(small_stack("layer-scale")).find("every channel") != std::string::npos);
+  CHECK(first_steps_unsupported(capped).find("soft cap") != std::string::npos);
+  CHECK(first_steps_unsupported(small_stack("layer-scale")).find("every channel") != std::string::npos);
 }
 
 }  // namespace

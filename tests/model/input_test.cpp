@@ -7,8 +7,8 @@
 
 #include "tests/support/compare.h"
 #include "tests/support/edited_weights.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 
 namespace periscope::testing {
 namespace {

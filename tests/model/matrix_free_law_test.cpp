@@ -10,8 +10,8 @@
 #include "sim/model/loss.h"
 #include "sim/model/matrix_free.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 
 /// Matrix-free and dense stacks are samples of one law: at a width where a law of infinite width would be far off,
 /// their statistics have the same means, and the same spread over seeds.

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "sim/core/tensor.h"
-#include "sim/numerics/allowances.h"
 #include "sim/numerics/rounding.h"
 #include "sim/numerics/stored_bits.h"
+#include "sim/numerics/tolerances.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {
@@ -65,10 +65,10 @@ TEST_CASE("stored bits and the formats that rounding knows are the same numbers"
 }
 
 TEST_CASE("allowances have the values that verdicts were given with") {
-  CHECK(pass_allowance(fp64) == 100.0 * std::numeric_limits<double>::epsilon());
-  CHECK(pass_allowance(fp32) == 100.0 * static_cast<double>(std::numeric_limits<float>::epsilon()));
-  CHECK(backward_allowance(fp64) == 1e-13);
-  CHECK(backward_allowance(fp32) == 1e-5);
+  CHECK(forward_tolerance(fp64) == 100.0 * std::numeric_limits<double>::epsilon());
+  CHECK(forward_tolerance(fp32) == 100.0 * static_cast<double>(std::numeric_limits<float>::epsilon()));
+  CHECK(backward_tolerance(fp64) == 1e-13);
+  CHECK(backward_tolerance(fp32) == 1e-5);
   CHECK(attained_limit == 1.0 + 1e-9);
 }
 

@@ -4,7 +4,7 @@
 
 #include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 
 /// Stochastic rounding: which numbers it gives, exactly with which probability, and that its mean is what was rounded.
 namespace periscope::testing {

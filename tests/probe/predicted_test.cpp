@@ -31,8 +31,8 @@ TEST_CASE("theory is asked with the configuration's tolerances, seed and labels"
   stacks::Progress progress;
   const theory::Prediction forward = probe::predict_initial(spec, input, config, false, progress);
   const theory::Prediction both = probe::predict_initial(spec, input, config, true, progress);
-  REQUIRE(forward.refusal.empty());
-  REQUIRE(both.refusal.empty());
+  REQUIRE(forward.unsupported.empty());
+  REQUIRE(both.unsupported.empty());
   for (const theory::Prediction* p : {&forward, &both}) {
     CHECK(p->tolerance == 0.25);
     CHECK(p->gradient_tolerance == 3.0);

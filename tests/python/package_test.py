@@ -50,15 +50,15 @@ class Shown(unittest.TestCase):
 
     def test_verdicts_come_first_and_in_few_columns(self) -> None:
         ds = ps.propagate(SMALL, model={"placement": ["pre", "peri"]}, seeds=4)
-        shown = ["verdict", "placement", "worst_cell", "worst_z", "critical"]
+        shown = ["verdict", "placement", "worst_test", "worst_z", "critical"]
         self.assertEqual(list(ps.verdicts(ds)), shown)
         whole = ds.periscope.verdicts(all=True)
-        rest = ["could_be_off", "reason"]
+        rest = ["detectable", "reason"]
         self.assertEqual(list(whole), ["verdict", "quantity", "input", "placement", *shown[2:], *rest])
-        for name, column in (("could_be_off", ds.power_worst), ("reason", ds.verdict_reason)):
+        for name, column in (("detectable", ds.power_worst), ("reason", ds.verdict_reason)):
             self.assertEqual(list(whole[name]), list(column.values.ravel()))
         one = ps.propagate(SMALL, seeds=4)
-        self.assertEqual(list(ps.verdicts(one)), ["verdict", *shown[2:], "could_be_off"])
+        self.assertEqual(list(ps.verdicts(one)), ["verdict", *shown[2:], "detectable"])
 
     def test_results_of_unlike_depths_combine(self) -> None:
         each = [ps.propagate(SMALL, model={"layers": n}, seeds=4).expand_dims(layers=[n]) for n in (2, 3)]

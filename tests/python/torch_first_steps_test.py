@@ -30,7 +30,7 @@ LAYERS, STEPS = 2, 4
 SHARED = {"model.layers": LAYERS, "model.width": 24, "model.heads": 4, "model.kv_heads": 2, "model.mlp_width": 40,
           "model.vocab": 256, "model.gamma": 1.25, "model.norm_eps": 1e-4, "init.scheme": "lecun", "input.tokens": 7,
           "train.corpus": "synthetic", "train.steps": STEPS, "train.batch": 4, "train.lr": 3e-3, "train.warmup": 0.5,
-          "train.record_sequences": 3, "run.seed": 5, "first_steps.neurons": 16, "first_steps.chains": 2}  # fmt: skip
+          "train.record_sequences": 3, "run.seed": 5, "first_steps.neurons": 16, "first_steps.replicates": 2}  # fmt: skip
 CASES = {
     "pre": {"model.placement": "pre"},
     "peri": {"model.placement": "peri", "train.clip": 0.1, "model.mlp": "geglu"},

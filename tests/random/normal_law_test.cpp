@@ -14,7 +14,7 @@
 #include "sim/random/philox.h"
 #include "sim/random/unit_normal.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 
 /// Is a stream normal, white, and independent of its neighbours? Each test is told a generator, and is also seen to
 /// refuse broken ones. Each refuses a right one with probability below `false_alarm`.

@@ -3,7 +3,7 @@
 
 #include "sim/random/philox.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 
 namespace periscope {
 namespace {

@@ -15,7 +15,7 @@
 namespace periscope::testing {
 namespace {
 
-using Make = std::function<training::TrainedCell(int)>;
+using Make = std::function<training::TrainingResult(int)>;
 using Values = std::vector<double>;
 
 /// Seeds differ by a percent, so that every claim has a spread.
@@ -27,7 +27,7 @@ Make loss(double value) {
 
 Make recorded(const std::string& column, const Values& start, const Values& end) {
   return [=](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     const auto put = [&](training::RecordedValues& record, Values values) {
       for (double& value : values) value = of_seed(value, seed);
       record.at(column) = std::move(values);
@@ -43,7 +43,7 @@ Make top_variance(double value) { return at_end("variance.x_out", {1, 1, 1, 1, 1
 
 Make surging(double factor) {
   return [factor](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     run.history.records.rbegin()->second.at("variance.x_out").back() *= of_seed(factor, seed);
     return run;
   };
@@ -57,7 +57,7 @@ Make angles(double start, double end) {
 
 Make last_layer(double norm) {
   return [norm](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     run.history.last_layer_norm.assign(40, norm * std::pow(1.01, seed * norm));
     return run;
   };
@@ -66,7 +66,7 @@ Make last_layer(double norm) {
 /// Gradients of three layers, seeds with another slope.
 Make gradients(const Values& start) {
   return [start](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     for (std::size_t l = 0; l < 3; ++l)
       run.history.records.begin()->second.at("grad_sq.weight.q")[l] = std::pow(start[l], 1.0 + 0.01 * seed);
     return run;
@@ -76,8 +76,8 @@ Make gradients(const Values& start) {
 /// A loss of 120 steps that alternates, with so many spikes, far from each other, and one more for every seed.
 Make spikes(int count, int more) {
   return [=](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
-    run.cell.train.steps = 120;
+    training::TrainingResult run = run_with_loss(3.0);
+    run.task.train.steps = 120;
     run.history.grad_norm.assign(120, 1.0);
     run.history.loss.assign(120, 3.0);
     for (std::size_t i = 0; i < 120; ++i) run.history.loss[i] += i % 2 == 0 ? 0.1 : -0.1;
@@ -89,7 +89,7 @@ Make spikes(int count, int more) {
 /// A loss that falls from 10 to 2 after so many steps, and for every further seed a step later.
 Make falls_after(int steps, int later) {
   return [=](int seed) {
-    training::TrainedCell run = run_with_loss(2.0);
+    training::TrainingResult run = run_with_loss(2.0);
     for (int i = 0; i < steps + later * seed; ++i) run.history.loss[static_cast<std::size_t>(i)] = 10.0;
     return run;
   };
@@ -98,7 +98,7 @@ Make falls_after(int steps, int later) {
 /// Eq. 4 has 7 at the top, where `top` was measured.
 Make grown_to(double top) {
   return [top](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     auto& record = run.history.records.rbegin()->second;
     const double q = of_seed(top, seed);
     record["second_moment.x_out"] = {1, 3, 6, 10, 15, 21, q};
@@ -213,7 +213,7 @@ TEST_CASE("that two are alike is not shown by noise of what they are held agains
 
 TEST_CASE("claims say which runs ended early") {
   const auto short_run = [](int seed) {
-    training::TrainedCell run = run_with_loss(3.0 + seed);
+    training::TrainingResult run = run_with_loss(3.0 + seed);
     run.history.loss.resize(30);
     return run;
   };
@@ -224,21 +224,21 @@ TEST_CASE("claims say which runs ended early") {
 }
 
 TEST_CASE("the last layer's gradient is that of the second half of the steps") {
-  training::TrainedCell run = run_with_loss(3.0);
+  training::TrainingResult run = run_with_loss(3.0);
   for (std::size_t i = 0; i < 20; ++i) run.history.last_layer_norm[i] = 1000.0;
   for (std::size_t i = 20; i < 40; ++i) run.history.last_layer_norm[i] = i % 2 == 0 ? 1.0 : std::exp(2.0);
   CHECK(reproduce::last_layer_gradient(run) == doctest::Approx(1.0));
 }
 
 TEST_CASE("spikes of a run that ended early count for all steps at the rate of those done") {
-  training::TrainedCell run = spikes(2, 0)(0);
+  training::TrainingResult run = spikes(2, 0)(0);
   run.history.loss.resize(90);
   run.history.grad_norm.resize(90);
   CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
 }
 
 TEST_CASE("a spike of loss and gradient, at one step or a few apart, is one event") {
-  training::TrainedCell run = spikes(2, 0)(0);  // at steps 21 and 41 of the loss
+  training::TrainingResult run = spikes(2, 0)(0);  // at steps 21 and 41 of the loss
   run.history.grad_norm[21] = 5.0;
   CHECK(reproduce::spikes(run) == 2.0);
   run.history.grad_norm[100] = 5.0;
@@ -246,7 +246,7 @@ TEST_CASE("a spike of loss and gradient, at one step or a few apart, is one even
 }
 
 TEST_CASE("steps to a loss are those of the first window of 16 whose mean is as low") {
-  training::TrainedCell run = run_with_loss(2.0);
+  training::TrainingResult run = run_with_loss(2.0);
   for (std::size_t i = 0; i < 10; ++i) run.history.loss[i] = 10.0;
   CHECK(reproduce::steps_to_loss(run, 2.0) == 26.0);
   CHECK(reproduce::steps_to_loss(run, 2.5) == 25.0);  // one of 16 is 10, fifteen are 2
@@ -256,7 +256,7 @@ TEST_CASE("steps to a loss are those of the first window of 16 whose mean is as 
 }
 
 TEST_CASE("the end of a run that diverged is no spike, in its loss or its gradient") {
-  training::TrainedCell run = spikes(0, 0)(0);
+  training::TrainingResult run = spikes(0, 0)(0);
   run.history.loss.resize(40);
   run.history.grad_norm.resize(40);
   run.history.loss.back() = run.history.grad_norm.back() = std::nan("");
@@ -278,8 +278,8 @@ TEST_CASE("without the cosine Eq. 4 keeps alpha^2 of the stream, and norm C scal
 
 TEST_CASE("two seeds say nothing of a spread") {
   auto pre = group_of("pre", 1.0, loss(3)), peri = group_of("peri", 1.0, loss(2));
-  pre.cells.pop_back();
-  peri.cells.pop_back();
+  pre.tasks.pop_back();
+  peri.tasks.pop_back();
   CHECK(claim(reproduce::judge_claims({pre, peri}), "R9").verdict == judge::ClaimVerdict::not_shown);
 }
 

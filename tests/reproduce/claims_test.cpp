@@ -22,7 +22,7 @@ GroupRuns with_losses(const std::string& name, const std::vector<double>& losses
 GroupRuns with_end(const std::string& name, const std::string& column,
                    const std::function<std::vector<double>(int)>& values) {
   return group_of(name, 1.0, [&](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     run.history.records.rbegin()->second.at(column) = values(seed);
     return run;
   });
@@ -57,7 +57,7 @@ TEST_CASE("the order of final losses") {
 
 TEST_CASE("a run that ended early counts as a guess") {
   const auto ended = [](int seed) {
-    training::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
+    training::TrainingResult run = run_with_loss(3.0 + 0.01 * seed);
     run.history.loss.resize(30);
     return run;
   };

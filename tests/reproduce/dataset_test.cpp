@@ -30,7 +30,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   config.train.record_every = 40;
   reproduce::ReproduceResult result;
   result.groups.push_back(group_of("pre", 1.0, [](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     for (auto& [step, record] : run.history.records) {
       record.at("variance.x_out").assign(7, 50.0 * std::exp(static_cast<double>(seed)));
       record.at("top_magnitudes") = {9.0, 8.0, 7.0, 6.0};
@@ -68,7 +68,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
 reproduce::ReproduceResult with_growth(const std::function<double(int, double)>& law) {
   reproduce::ReproduceResult result;
   result.groups.push_back(group_of("pre", 1.0, [&](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
+    training::TrainingResult run = run_with_loss(3.0);
     std::vector<double> variance;
     for (int d = 0; d < 9; ++d) variance.push_back(law(seed, d));
     for (auto& [step, record] :

@@ -1,11 +1,11 @@
 #include <cmath>
 
 #include "experiments/engine/judge/tolerated_bias.h"
-#include "experiments/engine/training/run_cell.h"
+#include "experiments/engine/training/run_task.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::testing {

@@ -132,7 +132,7 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
     change(config);
     config.given.insert(key);
     try {
-      reproduce::refuse_settings_of_studies(chosen({figure}, false), config);
+      reproduce::reject_settings_of_studies(chosen({figure}, false), config);
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -141,7 +141,7 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
   const auto find = [](const std::string& key) {
     return std::ranges::find(changes(), key, &std::pair<std::string, Change>::first)->second;
   };
-  CHECK(refusal("19", "model.norm", find("model.norm")) ==
+  CHECK(rejection("19", "model.norm", find("model.norm")) ==
         "model.norm = \"layer\" is given: expected none for figure 19, whose study layer-norm sets it itself; --figure "
         "chooses other figures");
   for (const auto& [number, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
@@ -156,10 +156,10 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
     const std::string figure = number;
     const std::string setting = key;
     INFO(figure, " ", setting);
-    CHECK(refusal(figure, setting, find(setting)).starts_with(setting));
-    CHECK(refusal("1", setting, find(setting)).empty());
+    CHECK(rejection(figure, setting, find(setting)).starts_with(setting));
+    CHECK(rejection("1", setting, find(setting)).empty());
   }
-  CHECK(refusal("3", "train.lr", find("train.lr")).empty());  // its rates are multiples of the given one
+  CHECK(rejection("3", "train.lr", find("train.lr")).empty());  // its rates are multiples of the given one
 }
 
 TEST_CASE("two groups that would be the same runs are refused, however that came") {
@@ -167,19 +167,19 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
     training::TrainConfig config = proxy(false);
     change(config);
     try {
-      reproduce::refuse_equal_groups(groups_of(chosen(figures, false), config, false));
+      reproduce::reject_equal_groups(groups_of(chosen(figures, false), config, false));
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  CHECK(refusal({}, [](training::TrainConfig&) {}).empty());
-  CHECK(refusal({"19"}, [](training::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
+  CHECK(rejection({}, [](training::TrainConfig&) {}).empty());
+  CHECK(rejection({"19"}, [](training::TrainConfig& c) { c.base.model.norm = NormKind::layer; }) ==
         "model.norm = \"layer\": the groups \"peri\" and \"peri, LayerNorm\" would be the same runs; expected settings "
         "in which they differ, or other figures");
   const auto refused = [&](const std::vector<std::string>& figures, const std::string& first, const std::string& second,
                            Change change) {
-    const std::string words = refusal(figures, change);
+    const std::string words = rejection(figures, change);
     CAPTURE(words);
     CHECK(words.find("\"" + first + "\" and \"" + second + "\"") != std::string::npos);
   };
@@ -196,7 +196,7 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
           [](training::TrainConfig& c) { c.train.warmup = 1.0; });
   // A tenth of twelve steps is one, and so is no warm-up at all.
   refused({"warmup"}, "post", "post, no warm-up, rate x 1", [](training::TrainConfig& c) { c.train.steps = 12; });
-  CHECK(refusal({"warmup"}, [](training::TrainConfig& c) { c.train.steps = 20; }).empty());
+  CHECK(rejection({"warmup"}, [](training::TrainConfig& c) { c.train.steps = 20; }).empty());
 }
 
 TEST_CASE("a run holds out the share of its corpus that train.validation says, a tenth if it says nothing") {

@@ -6,11 +6,11 @@
 
 namespace periscope::testing {
 
-training::TrainedCell run_with_loss(double loss) {
-  training::TrainedCell run;
-  run.cell.spec.model.vocab = 256;
-  run.cell.spec.model.layers = 3;
-  run.cell.train.steps = 40;
+training::TrainingResult run_with_loss(double loss) {
+  training::TrainingResult run;
+  run.task.spec.model.vocab = 256;
+  run.task.spec.model.layers = 3;
+  run.task.train.steps = 40;
   run.history.loss.assign(40, loss);
   run.history.grad_norm.assign(40, 1.0);
   run.history.last_layer_norm.assign(40, 1.0);
@@ -33,13 +33,13 @@ training::TrainedCell run_with_loss(double loss) {
 }
 
 reproduce::GroupRuns group_of(const std::string& name, double rate,
-                              const std::function<training::TrainedCell(int)>& make) {
+                              const std::function<training::TrainingResult(int)>& make) {
   reproduce::GroupRuns runs;
   runs.group.name = name;
   runs.group.train.lr = rate;
   for (int seed = 0; seed < 3; ++seed) {
-    runs.cells.push_back(make(seed));
-    runs.cells.back().cell.train.lr = rate;
+    runs.tasks.push_back(make(seed));
+    runs.tasks.back().task.train.lr = rate;
   }
   return runs;
 }

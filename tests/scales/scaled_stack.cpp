@@ -98,7 +98,7 @@ judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& over
   const theory::Prediction prediction =
       theory::predict(overridden, stacks::distinct_token_ids(overridden, config::RunOptions{}.seed, measured.seeds),
                       {.tolerance = 0.005});
-  REQUIRE(prediction.refusal == "");
+  REQUIRE(prediction.unsupported == "");
   const config::AgreementOptions options;
   judge::StackVerdict agreement;
   agreement.tests = judge::stack_tests({.spec = overridden,

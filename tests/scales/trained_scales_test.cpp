@@ -122,7 +122,7 @@ TEST_CASE("gradients are not predicted with scales, and the prediction says why"
   const StackSpec spec = with(scaled_stack("peri"), uneven_scales(scaled_stack("peri")));
   const theory::Prediction p = theory::predict(spec, stacks::distinct_token_ids(spec, 0, 1),
                                                {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
-  CHECK(p.gradient_refusal.find("loss") != std::string::npos);
+  CHECK(p.gradient_unsupported.find("loss") != std::string::npos);
   CHECK(p.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(p.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
 }

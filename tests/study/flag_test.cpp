@@ -61,7 +61,7 @@ TEST_CASE("what no flag takes is refused, with its name, what was found and what
            {{{"scale", {"0"}}}, {"--scale", "0"}},
            {{{"scale", {"nan"}}}, {"--scale", "nan"}},
            {{{"steps", {"0"}}}, {"--steps", "0"}}}) {
-    const std::string text = refusal(values);
+    const std::string text = rejection(values);
     for (const std::string& word : words) CHECK_MESSAGE(text.find(word) != std::string::npos, word << " in: " << text);
   }
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/support/targets.h"
 #include "theory/kernels/normal_stream.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/theory/xiong.h"
 #include "theory/predict/predict.h"
 
@@ -123,19 +123,19 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   StackSpec spec = testing::placed(testing::tiny_stack(), "post");
   const Matrix output = Matrix::Identity(spec.input.tokens, spec.input.tokens);
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
-  CHECK(loss_refusal(spec.model).empty());
+  CHECK(loss_unsupported(spec.model).empty());
   CHECK(loss_gradient(spec, output, labels, 1, {1, 2, 3}).size() == 25);
-  CHECK(predict(spec, {}, {.most_samples = 8, .labels = labels}).gradient_refusal.empty());
+  CHECK(predict(spec, {}, {.most_samples = 8, .labels = labels}).gradient_unsupported.empty());
   spec.model.head.transform = true;
   CHECK_THROWS_AS((void)loss_gradient(spec, output, labels, 1, {1, 2, 3}), std::invalid_argument);
   const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
-  CHECK(prediction.refusal.empty());
-  CHECK(prediction.gradient_refusal.find("BERT") != std::string::npos);
+  CHECK(prediction.unsupported.empty());
+  CHECK(prediction.gradient_unsupported.find("BERT") != std::string::npos);
   CHECK(prediction.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
   CHECK(prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(std::ranges::none_of(prediction.profile.curves,
                              [](const auto& curve) { return std::holds_alternative<Weight>(curve.first.second); }));
-  CHECK(predict(spec, {}, {.most_samples = 8}).gradient_refusal.empty());
+  CHECK(predict(spec, {}, {.most_samples = 8}).gradient_unsupported.empty());
 }
 
 TEST_CASE("gradients whose mean squares are infinite are refused: norms of what one or two numbers make") {
@@ -145,10 +145,10 @@ TEST_CASE("gradients whose mean squares are infinite are refused: norms of what 
     spec.model.qk_norm = QkNorm::none;
     change(spec);
     const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
-    CHECK(prediction.refusal.empty());
+    CHECK(prediction.unsupported.empty());
     CHECK((prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr) ==
-          !prediction.gradient_refusal.empty());
-    return prediction.gradient_refusal;
+          !prediction.gradient_unsupported.empty());
+    return prediction.gradient_unsupported;
   };
   const auto values = [](int kv_heads, int head_dim, bool causal) {
     return [=](StackSpec& spec) {
@@ -159,11 +159,11 @@ TEST_CASE("gradients whose mean squares are infinite are refused: norms of what 
       spec.model.causal = causal;
     };
   };
-  CHECK(refusal("b-only", values(1, 2, true)).find("values' features are 2") != std::string::npos);
-  CHECK(refusal("b-only", values(2, 1, true)).find("values' features are 2") != std::string::npos);
-  CHECK(refusal("b-only", values(1, 3, true)).empty());
-  CHECK(refusal("pre", values(1, 2, true)).empty());      // no norm B
-  CHECK(refusal("b-only", values(1, 2, false)).empty());  // five tokens, which attention mixes
+  CHECK(rejection("b-only", values(1, 2, true)).find("values' features are 2") != std::string::npos);
+  CHECK(rejection("b-only", values(2, 1, true)).find("values' features are 2") != std::string::npos);
+  CHECK(rejection("b-only", values(1, 3, true)).empty());
+  CHECK(rejection("pre", values(1, 2, true)).empty());      // no norm B
+  CHECK(rejection("b-only", values(1, 2, false)).empty());  // five tokens, which attention mixes
   const auto alike = [&](InputKind kind) {
     return [=](StackSpec& spec) {
       values(1, 2, false)(spec);
@@ -171,19 +171,19 @@ TEST_CASE("gradients whose mean squares are infinite are refused: norms of what 
       spec.input.correlation = 1.0;
     };
   };
-  CHECK(refusal("b-only", alike(InputKind::gaussian)).find("values' features are 2") != std::string::npos);
+  CHECK(rejection("b-only", alike(InputKind::gaussian)).find("values' features are 2") != std::string::npos);
   const auto hidden = [](int channels) { return [=](StackSpec& spec) { spec.model.mlp_width = channels; }; };
-  CHECK(refusal("peri", hidden(2)).find("hidden channels are 2") != std::string::npos);
-  CHECK(refusal("peri", hidden(3)).empty());
-  CHECK(refusal("pre", hidden(2)).empty());
+  CHECK(rejection("peri", hidden(2)).find("hidden channels are 2") != std::string::npos);
+  CHECK(rejection("peri", hidden(3)).empty());
+  CHECK(rejection("pre", hidden(2)).empty());
   const auto normed = [](int head_dim) {
     return [=](StackSpec& spec) {
       spec.model.qk_norm = QkNorm::head;
       spec.model.head_dim = head_dim;
     };
   };
-  CHECK(refusal("pre", normed(2)).find("QK-norm over 2 features") != std::string::npos);
-  CHECK(refusal("pre", normed(4)).empty());
+  CHECK(rejection("pre", normed(2)).find("QK-norm over 2 features") != std::string::npos);
+  CHECK(rejection("pre", normed(4)).empty());
 }
 
 TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform ones") {

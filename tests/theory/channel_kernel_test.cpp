@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim/spec/weight_scales.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/theory/xiong.h"
 #include "theory/modules/module_kernels.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "theory/kernels/kernel.h"
 
 namespace periscope::theory {

@@ -8,8 +8,8 @@
 
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 #include "tests/support/threads.h"
 
 namespace periscope::theory {
@@ -277,12 +277,12 @@ TEST_CASE("where a replicate overflows there is no prediction, and a refusal sta
   Prediction p;
   p.profile.curves[{Statistic::second_moment, Signal::x_out}] = {};
   predict_at_width(spec, {}, {.replicates = 8}, p);
-  CHECK(p.refusal.find("leaves the range of numbers at depth") != std::string::npos);
+  CHECK(p.unsupported.find("leaves the range of numbers at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK_FALSE(p.exact_at_width);
-  const std::string refusal = p.refusal;
+  const std::string refusal = p.unsupported;
   predict_at_width(small("pre"), {}, {.replicates = 8}, p);
-  CHECK(p.refusal == refusal);
+  CHECK(p.unsupported == refusal);
   CHECK(p.profile.curves.empty());
 }
 

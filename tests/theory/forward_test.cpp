@@ -18,8 +18,8 @@
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/input.h"
 #include "sim/spec/weight_scales.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 #include "tests/theory/xiong.h"
 
 namespace periscope::theory {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "theory/norms/norm_law.h"
 
 namespace periscope::theory {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sim/spec/weight_scales.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/significance.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::theory {
@@ -182,21 +182,21 @@ TEST_CASE("what there is no law for is refused with a reason") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
   spec.model.rope = false;
   const auto refusal = [&] {
-    return predict(spec, {}, {.most_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_refusal;
+    return predict(spec, {}, {.most_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_unsupported;
   };
   spec.model.head_dim = 2;
-  CHECK(refusal().empty());
+  CHECK(rejection().empty());
   spec.model.v_norm = true;
-  CHECK(refusal().find("V-norm over 2 features") != std::string::npos);
+  CHECK(rejection().find("V-norm over 2 features") != std::string::npos);
   spec.model.v_norm = false;
   spec.model.inner_norm = InnerNorm::o;
-  CHECK(refusal().empty());
+  CHECK(rejection().empty());
   spec.model.kv_heads = 1;
-  CHECK(refusal().find("an inner norm of values over 2 features") != std::string::npos);
+  CHECK(rejection().find("an inner norm of values over 2 features") != std::string::npos);
   spec.scales = std::make_shared<const WeightScales>();  // of given weights
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{1, 2, 3, 4, 5}}}) {
     const Prediction p = predict(spec, {}, {.most_samples = 8, .labels = labels});
-    CHECK(p.refusal.find("model.inner_norm") != std::string::npos);
+    CHECK(p.unsupported.find("model.inner_norm") != std::string::npos);
     CHECK(p.profile.curves.empty());
   }
 }

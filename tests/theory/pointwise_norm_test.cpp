@@ -154,33 +154,33 @@ TEST_CASE("theory refuses a pointwise norm that reads what another made other th
   const auto refusal = [](std::string_view placement, bool embedding_norm = false) {
     StackSpec spec = small_stack(placement, NormKind::derf);
     spec.model.embedding_norm = embedding_norm;
-    return predict(spec, {}, {.most_samples = 16}).refusal;
+    return predict(spec, {}, {.most_samples = 16}).unsupported;
   };
-  CHECK(refusal("pre").empty());
-  CHECK(refusal("lns").empty());
-  CHECK(refusal("none").empty());
-  CHECK(refusal("b-only").empty());
+  CHECK(rejection("pre").empty());
+  CHECK(rejection("lns").empty());
+  CHECK(rejection("none").empty());
+  CHECK(rejection("b-only").empty());
   for (const char* placement : {"peri", "post", "a+c", "deepnorm", "residual-dual"}) {
     const std::string name = placement;
     CAPTURE(name);
-    CHECK(refusal(placement).find("other than normal") != std::string::npos);
+    CHECK(rejection(placement).find("other than normal") != std::string::npos);
   }
-  CHECK(refusal("peri").find("norm A of sublayer 1 (Derf)") == 0);
-  CHECK(refusal("peri").find("norm B of sublayer 0 makes") != std::string::npos);
-  CHECK(refusal("pre", true).find("the embedding norm makes") != std::string::npos);
+  CHECK(rejection("peri").find("norm A of sublayer 1 (Derf)") == 0);
+  CHECK(rejection("peri").find("norm B of sublayer 0 makes") != std::string::npos);
+  CHECK(rejection("pre", true).find("the embedding norm makes") != std::string::npos);
 }
 
 TEST_CASE("behind a pointwise norm B the final norm's gradients are refused, signals are not") {
   StackSpec spec = small_stack("b-only", NormKind::dyt);
   const PredictionOptions options{.most_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
   const Prediction with = predict(spec, {}, options);
-  CHECK(with.refusal.empty());
-  CHECK(with.gradient_refusal.find("the final norm (DyT)") == 0);
+  CHECK(with.unsupported.empty());
+  CHECK(with.gradient_unsupported.find("the final norm (DyT)") == 0);
   CHECK(with.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(with.profile.find(Statistic::kurtosis, Signal::x_out) == nullptr);
   CHECK(with.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
   spec.model.final_norm = false;
-  CHECK(predict(spec, {}, options).gradient_refusal.empty());
+  CHECK(predict(spec, {}, options).gradient_unsupported.empty());
 }
 
 TEST_CASE("kurtosis and maximum behind a pointwise norm A are left out, those of the stream are not") {
@@ -196,10 +196,10 @@ TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the
   Prediction p = predict(spec, {}, {.most_samples = 16});
   predict_at_width(spec, {}, {.seeds = 4}, p);
   CHECK_FALSE(p.exact_at_width);
-  CHECK(p.refusal.empty());
+  CHECK(p.unsupported.empty());
   CHECK(p.left_out.find("the chain T25 knows a stream by its Gram matrix") != std::string::npos);
   CHECK_THROWS_AS((void)gram_chain(spec, {}, {}), std::logic_error);
-  CHECK(coordinates_refusal(small_stack("pre", NormKind::l2).model).empty());
+  CHECK(coordinates_unsupported(small_stack("pre", NormKind::l2).model).empty());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
 
@@ -235,7 +235,7 @@ TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, 
     std::vector<int> labels;
     for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % classes);
     const Prediction p = predict(spec, {}, {.most_samples = 64, .labels = {labels}});
-    REQUIRE(p.refusal.empty());
+    REQUIRE(p.unsupported.empty());
     for (const Weight w : weights) {
       const Curve& g = *p.profile.find(Statistic::grad_sq, w);
       const Curve& log = *p.profile.find(Statistic::log_grad_sq, w);
@@ -293,7 +293,7 @@ TEST_CASE("the degrees of freedom of the errors: chains of one input spread abou
 
 TEST_CASE("without softmax a prediction is exact, and says so") {
   const Prediction p = predict(xiong_stack("pre"), {}, {});
-  CHECK(p.refusal.empty());
+  CHECK(p.unsupported.empty());
   const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
   for (const double error : q.standard_error) CHECK(error < 1e-14);
   CHECK(q.value == predicted(xiong_stack("pre"), Statistic::second_moment, Signal::x_out));
@@ -340,7 +340,7 @@ TEST_CASE("theory refuses where its numbers overflow, and says at which depth") 
   spec.init.factor = 4.0;
   spec.init.scheme = InitScheme::scaled;
   const Prediction p = predict(spec, {}, {.most_samples = 8});
-  CHECK(p.refusal.find("overflows at depth") != std::string::npos);
+  CHECK(p.unsupported.find("overflows at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK(p.finite_width.empty());
 }
@@ -352,14 +352,14 @@ TEST_CASE("theory says of an underflow that it is one") {
   spec.model.norm_eps = 1e300;
   spec.input.correlation = 0.0;
   const Prediction p = predict(spec, {}, {.most_samples = 8});
-  CHECK(p.refusal == "the predicted second moment underflows before depth 3");
+  CHECK(p.unsupported == "the predicted second moment underflows before depth 3");
 }
 
 TEST_CASE("a deep stack with norms is no reason to refuse") {
   for (const char* placement : {"peri", "post", "lns"}) {
     StackSpec spec = softmax_stack(placement);
     spec.model.layers = 40;
-    CHECK(predict(spec, {}, {.most_samples = 8}).refusal.empty());
+    CHECK(predict(spec, {}, {.most_samples = 8}).unsupported.empty());
   }
 }
 

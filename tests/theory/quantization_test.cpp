@@ -14,7 +14,7 @@
 
 #include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "theory/kernels/kernel.h"
 
 /// T26 against roundings of drawn numbers.

@@ -10,7 +10,7 @@
 
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 #include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
 #include "theory/attention/grid_attention.h"

@@ -28,7 +28,7 @@ std::string counting(int count, int first = 0) {
 std::string text_of(std::span<const std::uint8_t> tokens) { return {tokens.begin(), tokens.end()}; }
 
 /// The message of the InputError; "" if there is none.
-std::string refusal(const std::string& path, double validation = 0.5, int window = 2, int vocab = 256) {
+std::string rejection(const std::string& path, double validation = 0.5, int window = 2, int vocab = 256) {
   try {
     const Corpus corpus(path, validation, window, vocab);
   } catch (const InputError& error) {
@@ -58,7 +58,7 @@ TEST_CASE("a link to a file is read, one to a folder is not followed, and one to
   fs::create_directory_symlink(folder.path("beside"), folder.path("corpus/c"));
   CHECK(text_of(Corpus(folder.path("corpus"), 0.5, 2, 256).tokens()) == "abcdefgh");
   fs::create_symlink(folder.path("nowhere"), folder.path("corpus/d"));
-  CHECK(refusal(folder.path("corpus")).find(folder.path("corpus/d")) != std::string::npos);
+  CHECK(rejection(folder.path("corpus")).find(folder.path("corpus/d")) != std::string::npos);
 }
 
 TEST_CASE("the validation part is the last share of the bytes") {
@@ -134,28 +134,29 @@ TEST_CASE("held-out windows are spread evenly over the validation part, from its
 TEST_CASE("both parts hold a window, or the corpus is too short") {
   const TemporaryFolder folder;
   const std::string text = folder.write("text", counting(20));
-  CHECK(refusal(text, 0.5, 10).empty());
-  const std::string message = refusal(text, 0.5, 11);
+  CHECK(rejection(text, 0.5, 10).empty());
+  const std::string message = rejection(text, 0.5, 11);
   CHECK(message.find(text) != std::string::npos);
   CHECK(message.find("10 bytes to train on and 10 for validation") != std::string::npos);
   CHECK(message.find("input.tokens + 1 = 11") != std::string::npos);
-  CHECK(refusal(text, 0.25, 5).empty());
-  CHECK_FALSE(refusal(text, 0.25, 6).empty());
-  CHECK(refusal(text, 0.75, 5).empty());
-  CHECK_FALSE(refusal(text, 0.75, 6).empty());
-  CHECK_FALSE(refusal(folder.write("empty", "")).empty());
+  CHECK(rejection(text, 0.25, 5).empty());
+  CHECK_FALSE(rejection(text, 0.25, 6).empty());
+  CHECK(rejection(text, 0.75, 5).empty());
+  CHECK_FALSE(rejection(text, 0.75, 6).empty());
+  CHECK_FALSE(rejection(folder.write("empty", "")).empty());
 }
 
 TEST_CASE("a byte that is no token is named with its place") {
   const TemporaryFolder folder;
   folder.write("corpus/a", "abcdefgh");
   folder.write("corpus/b", std::string("ab\xc3\xa9zzzz"));
-  CHECK(refusal(folder.path("corpus"), 0.5, 2, 256).empty());
-  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc4).empty());
-  CHECK(refusal(folder.path("corpus"), 0.5, 2, 0xc3)
+  CHECK(rejection(folder.path("corpus"), 0.5, 2, 256).empty());
+  CHECK(rejection(folder.path("corpus"), 0.5, 2, 0xc4).empty());
+  CHECK(rejection(folder.path("corpus"), 0.5, 2, 0xc3)
             .find(folder.path("corpus/b") + ": byte 195 at 2: expected tokens below model.vocab = 195") !=
         std::string::npos);
-  CHECK(refusal(folder.path("corpus/b"), 0.5, 2, 0xc3).find("corpus/b: byte 195 at 2: expected") != std::string::npos);
+  CHECK(rejection(folder.path("corpus/b"), 0.5, 2, 0xc3).find("corpus/b: byte 195 at 2: expected") !=
+        std::string::npos);
 }
 
 TEST_CASE("what is no file of bytes is refused by its name, at once") {
@@ -165,17 +166,17 @@ TEST_CASE("what is no file of bytes is refused by its name, at once") {
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   fs::create_directories(folder.path("nothing/at/all"));
   for (const std::string& path : {fifo, std::string("/dev/zero"), folder.path("missing")}) {
-    CHECK(refusal(path).find(path) != std::string::npos);
+    CHECK(rejection(path).find(path) != std::string::npos);
   }
-  CHECK(refusal(folder.path("corpus")).find(fifo) != std::string::npos);
-  CHECK(refusal(folder.path("nothing")).find("empty folder") != std::string::npos);
+  CHECK(rejection(folder.path("corpus")).find(fifo) != std::string::npos);
+  CHECK(rejection(folder.path("nothing")).find("empty folder") != std::string::npos);
 }
 
 TEST_CASE("more bytes than places can be counted are refused before they are read") {
   const TemporaryFolder folder;
   const std::string path = folder.write("sparse", "");
   fs::resize_file(path, Corpus::most + 1);
-  CHECK(refusal(path).find("at most 2147483647 bytes") != std::string::npos);
+  CHECK(rejection(path).find("at most 2147483647 bytes") != std::string::npos);
 }
 
 TEST_CASE("the synthetic corpus is the language's text, its floor the language's") {
@@ -184,7 +185,7 @@ TEST_CASE("the synthetic corpus is the language's text, its floor the language's
   CHECK(std::ranges::equal(corpus.tokens().first(1000), text));
   REQUIRE(corpus.loss_floor(8).has_value());
   CHECK(*corpus.loss_floor(8) == SyntheticLanguage().loss_floor(8));
-  CHECK(refusal("synthetic", 0.1, 9, SyntheticLanguage::symbols - 1).find("model.vocab = 31") != std::string::npos);
+  CHECK(rejection("synthetic", 0.1, 9, SyntheticLanguage::symbols - 1).find("model.vocab = 31") != std::string::npos);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <limits>
 #include <vector>
 
-#include "experiments/engine/training/cell.h"
+#include "experiments/engine/training/task.h"
 #include "tests/support/doctest.h"
 
 namespace periscope::testing {
@@ -11,8 +11,8 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_loss = std::numeric_limits<double>::infinity();
 
-training::CellHistory history_of(const std::vector<double>& loss) {
-  training::CellHistory history;
+training::TrainingHistory history_of(const std::vector<double>& loss) {
+  training::TrainingHistory history;
   for (const double x : loss) history.add({.loss = x, .grad_norm = 1.0, .last_layer_norm = 0.5, .rate = 0.1});
   return history;
 }
@@ -43,7 +43,7 @@ TEST_CASE("a loss or a gradient that is not finite is a divergence at its step")
   for (const double bad : {nan, infinite_loss, -infinite_loss}) {
     CHECK(training::divergence_step(history_of(run(4, 1, bad))) == 6);
     CHECK(training::divergence_step(history_of({bad})) == 1);
-    training::CellHistory history = history_of(run(4, 1, 2.0));
+    training::TrainingHistory history = history_of(run(4, 1, 2.0));
     CHECK(history.is_finite());
     history.grad_norm.back() = bad;
     CHECK(training::divergence_step(history) == 6);

@@ -14,13 +14,13 @@
 namespace periscope::testing {
 namespace {
 
-using training::CellHistory;
 using training::StateFile;
+using training::TrainingHistory;
 
 /// Numbers that lose something where they are not kept bit by bit.
-CellHistory odd_history() {
+TrainingHistory odd_history() {
   using Limits = std::numeric_limits<double>;
-  CellHistory history;
+  TrainingHistory history;
   history.add({.loss = 1.0 / 3.0, .grad_norm = Limits::denorm_min(), .last_layer_norm = -0.0, .rate = 1.0});
   history.add({.loss = Limits::quiet_NaN(), .grad_norm = Limits::infinity(), .last_layer_norm = 1e308, .rate = 1.0});
   history.records[0] = {{"validation_loss", {0.1}}, {"variance.x_out", {1.0, Limits::quiet_NaN(), -0.0}}};
@@ -28,7 +28,7 @@ CellHistory odd_history() {
   return history;
 }
 
-void check_same_history(const CellHistory& actual, const CellHistory& expected) {
+void check_same_history(const TrainingHistory& actual, const TrainingHistory& expected) {
   check_same_bits("loss", actual.loss, expected.loss);
   check_same_bits("grad_norm", actual.grad_norm, expected.grad_norm);
   check_same_bits("last_layer_norm", actual.last_layer_norm, expected.last_layer_norm);

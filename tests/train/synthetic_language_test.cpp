@@ -7,7 +7,7 @@
 #include <span>
 
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 
 namespace periscope::testing {
 namespace {

@@ -13,8 +13,8 @@ using Values = std::vector<double>;
 struct Trained {
   Trained(StackSpec of, int steps) : spec(std::move(of)), trainer(trainer_of(truth_target(), spec, plan(), seed)) {
     for (int step = 0; step < steps; ++step) static_cast<void>(trainer.step());
-    const training::TrainCell cell{.spec = spec, .train = plan(), .seed = seed, .dtype = DType::f64, .name = ""};
-    first_steps::add_updates(truth(), cell, synthetic_language(), trainer.weights(), values);
+    const training::TrainingTask task{.spec = spec, .train = plan(), .seed = seed, .dtype = DType::f64, .name = ""};
+    first_steps::add_updates(truth(), task, synthetic_language(), trainer.weights(), values);
   }
   static TrainSpec plan() {
     TrainSpec train = few_steps(OptimizerKind::adamw);

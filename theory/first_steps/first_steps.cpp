@@ -74,7 +74,7 @@ Curve mean_of(const std::vector<std::vector<double>>& rows) {
 
 }  // namespace
 
-std::string first_steps_refusal(const StackSpec& spec) {
+std::string first_steps_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
   if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
@@ -115,8 +115,8 @@ TrainingTokens tokens_of(const StackSpec& spec, const FirstStepsInput& input, in
 
 FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
   FirstSteps result;
-  result.refusal = first_steps_refusal(spec);
-  if (!result.refusal.empty()) return result;
+  result.unsupported = first_steps_unsupported(spec);
+  if (!result.unsupported.empty()) return result;
   const auto chains = static_cast<std::size_t>(options.chains);
   std::vector<std::vector<MovedReading>> readings(chains);
   ShareDone share(options.on_share);

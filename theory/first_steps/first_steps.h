@@ -90,7 +90,7 @@ inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.
 struct FirstSteps {
-  std::string refusal;             ///< why the stack is unsupported; empty if it is supported
+  std::string unsupported;         ///< why the stack is unsupported; empty if it is supported
   std::vector<StepReading> steps;  ///< step 0 (before training) and one after every rate
   /// Last step up to which `left_out` is at most `most_left_out` at every step, and no second moment or loss is NaN.
   int holds_until = 0;
@@ -98,7 +98,7 @@ struct FirstSteps {
 };
 
 /// Returns why first steps of a stack are unsupported, or "".
-std::string first_steps_refusal(const StackSpec& spec);
+std::string first_steps_unsupported(const StackSpec& spec);
 
 /// Predicts the first steps. The result does not depend on the number of threads.
 FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);

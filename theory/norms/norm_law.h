@@ -58,16 +58,16 @@ extern const NormLaw derf_law;
 extern const NormLaw scale_law;  ///< φ(u) = u
 
 /// Why the norms of a stack have no map on coordinates (T25), or "".
-std::string coordinates_refusal(const ModelSpec& model);
+std::string coordinates_unsupported(const ModelSpec& model);
 /// Why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, and their own
 /// outputs are not normal.
-std::string norm_refusal(const StackSpec& spec);
+std::string norm_unsupported(const StackSpec& spec);
 /// The same for the final norm, which only gradients need.
-std::string final_norm_refusal(const ModelSpec& model);
+std::string final_norm_unsupported(const ModelSpec& model);
 /// Removes kurtosis and maximum of outputs of pointwise norms from a profile: they were computed for normal entries.
 void leave_out_tails(const ModelSpec& model, Profile& profile);
 
-/// Applies NormLaw::coordinates. Throws std::logic_error where coordinates_refusal has a reason.
+/// Applies NormLaw::coordinates. Throws std::logic_error where coordinates_unsupported has a reason.
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
 
 }  // namespace periscope::theory

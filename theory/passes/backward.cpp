@@ -124,9 +124,9 @@ class Backward {
     const bool gated = m.gates_at(layer) > 0;
     const bool normed = m.v_norm_at(layer);
     const Matrix projected = v * input;
-    const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
+    const Matrix after_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
     const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
-    const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
+    const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(after_gate)) : after_gate;
     HeadGradients head;
     if (gated || normed || m.inner_norm_at(l)) {
       const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
@@ -145,7 +145,7 @@ class Backward {
     if (gated) {
       // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
       // the same kernel, whether there is one for a head or one for a channel.
-      const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(behind_gate);
+      const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;
     }

@@ -8,14 +8,14 @@
 namespace periscope::theory {
 
 /// Why the gradient of the loss is not predicted: BERT's head transform is not modelled. Empty where it is predicted.
-std::string loss_refusal(const ModelSpec& model);
+std::string loss_unsupported(const ModelSpec& model);
 
 /// E⟨g_t, g_t'⟩ at the stack's output for cross-entropy, mean over the n tokens that have a label (T7), g = ∂loss/∂o.
 /// With an unembedding: gain·⟨s_t∘(p_t−y_t), s_t'∘(p_t'−y_t')⟩/n², gain = σ_U²·its fan-in, times σ²D of a
 /// projection before it; else without the factor. s is 1 or, under a soft cap of the logits, its derivative. ⟨s∘p,
 /// s'∘p'⟩, ⟨s∘p, s'⟩/V and ⟨s, s'⟩/V are means over `samples` sampled logit matrices [T, V] with covariance gain·output
 /// over tokens, which holds for any logit variance; the labels enter by their own collisions, mean over the sequences.
-/// A negative label is none. Throws std::invalid_argument where loss_refusal has a reason.
+/// A negative label is none. Throws std::invalid_argument where loss_unsupported has a reason.
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
                      int samples, PatternStream stream);
 

@@ -41,11 +41,11 @@ bool has_logits_within(const StackSpec& spec, double most) {
       double size = law.scale() * std::sqrt(static_cast<double>(law.head_dim));
       if (law.qk_norm == QkNorm::none) {
         const std::optional<std::size_t> stream = branch.read_stream();
-        const bool behind_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
-        const bool behind_c = stream && s > 0 && m.step(s - 1).norm_c[*stream];
+        const bool after_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
+        const bool after_c = stream && s > 0 && m.step(s - 1).norm_c[*stream];
         const bool first = s == 0 && m.embedding_norm;
         double moment = m.gamma * m.gamma;
-        if (!behind_a && !behind_c && !first) {
+        if (!after_a && !after_c && !first) {
           if (s > 0) return false;
           moment = spec.input.second_moment;
         }
@@ -247,13 +247,13 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       const double written = branch.writes[0] * branch.writes[0] * q_branch[i];
       // A norm that divides gives the branch, or the sum, a size of its own. A pointwise one passes the stream's
       // fluctuations on, lessened by its elasticity.
-      const bool behind_a = branch.norm_a || (branch.shares_input && one.branches.front().norm_a);
-      const bool divides = !is_pointwise(m.norm) && (behind_a || branch.norm_b || normed);
+      const bool after_a = branch.norm_a || (branch.shares_input && one.branches.front().norm_a);
+      const bool divides = !is_pointwise(m.norm) && (after_a || branch.norm_b || normed);
       // What it reads may have its size from the norm C of the step before.
       const std::size_t stream_read = static_cast<std::size_t>(branch.read_stream().value_or(0));
       const bool sized = s > 0 && !is_pointwise(m.norm) && m.step(s - 1).norm_c[stream_read];
       const bool bounded = divides || sized || m.inner_norm_at(branch.sublayer);
-      const double passed = behind_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
+      const double passed = after_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
       elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
       const ChannelLoss loss = channel_loss(spec, branch.sublayer);
       // One gate for all features of a head varies as the outputs of heads of 4 features do: E σ⁴/(E σ²)² − 1 comes to

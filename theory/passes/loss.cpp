@@ -50,14 +50,14 @@ double logit_gain(const StackSpec& spec) {
 
 }  // namespace
 
-std::string loss_refusal(const ModelSpec& model) {
+std::string loss_unsupported(const ModelSpec& model) {
   return model.head.transform ? "the gradient through BERT's head transform is not modelled" : "";
 }
 
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
                      int samples, PatternStream stream) {
   const ModelSpec& m = spec.model;
-  if (const std::string reason = loss_refusal(m); !reason.empty()) throw std::invalid_argument(reason);
+  if (const std::string reason = loss_unsupported(m); !reason.empty()) throw std::invalid_argument(reason);
   const Index tokens = output.rows();
   const int classes = m.unembedding ? m.vocab : m.width;
   const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);

@@ -69,11 +69,11 @@ int replicates_for(const StackSpec& spec, int seeds, int sequences, double opera
 
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const FiniteWidthOptions& options, Prediction& prediction) {
-  if (!prediction.refusal.empty()) return;
+  if (!prediction.unsupported.empty()) return;
   const auto leave_out = [&](const std::string& reason) {
     prediction.left_out += (prediction.left_out.empty() ? "" : "; ") + reason;
   };
-  if (const std::string reason = coordinates_refusal(spec.model); !reason.empty()) {
+  if (const std::string reason = coordinates_unsupported(spec.model); !reason.empty()) {
     leave_out(reason + ": signals are predicted at infinite width, with its allowance");
     return;
   }
@@ -110,7 +110,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     for (int i = first; i < end; ++i) {
       const Profile& reading = readings[static_cast<std::size_t>(i - first)];
       if (const int depth = first_without_number(reading); depth >= 0) {
-        prediction.refusal =
+        prediction.unsupported =
             fmt::format("at this width a replicate of the chain T25 leaves the range of numbers at depth {}", depth);
         prediction.profile = {};
         prediction.draws = {};

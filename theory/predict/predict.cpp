@@ -74,7 +74,7 @@ void add_logarithms(Profile& profile) {
 }
 
 /// Returns why the predicted stream is NaN or infinite from some depth on, or "".
-std::string no_number(const Profile& profile) {
+std::string why_not_finite(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   if (it == q.end()) return {};
@@ -96,22 +96,22 @@ std::string no_number(const Profile& profile) {
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
 }
 
-Prediction refused(std::string reason, const PredictionOptions& options) {
+Prediction unsupported_prediction(std::string reason, const PredictionOptions& options) {
   Prediction prediction;
-  prediction.refusal = std::move(reason);
+  prediction.unsupported = std::move(reason);
   prediction.tolerance = options.tolerance;
   prediction.gradient_tolerance = options.gradient_tolerance;
   return prediction;
 }
 
 /// Takes every gradient out of the profile.
-void refuse_gradients(Prediction& prediction, std::string reason) {
+void reject_gradients(Prediction& prediction, std::string reason) {
   std::erase_if(prediction.profile.curves, [](const auto& entry) {
     const Statistic s = entry.first.first;
     return s == Statistic::grad_sq || s == Statistic::log_grad_sq || s == Statistic::score_share;
   });
   prediction.backward_samples = 0;
-  prediction.gradient_refusal = std::move(reason);
+  prediction.gradient_unsupported = std::move(reason);
 }
 
 /// The score path's share lies in [0, 1]. A sampled correction and the extrapolation in patterns may leave it outside
@@ -125,7 +125,7 @@ void settle_shares(Prediction& prediction) {
     if (std::isnan(share.value[i])) continue;
     const double inside = std::clamp(share.value[i], 0.0, 1.0);
     if (!(std::abs(share.value[i] - inside) <= deviations * share.standard_error[i])) {
-      return refuse_gradients(prediction, fmt::format("the sampled share of the score path in sublayer {} is {:.3g} ± "
+      return reject_gradients(prediction, fmt::format("the sampled share of the score path in sublayer {} is {:.3g} ± "
                                                       "{:.1g}, outside 0 to 1: attention patterns fluctuate too much",
                                                       i, share.value[i], share.standard_error[i]));
     }
@@ -224,7 +224,7 @@ class InputsPrediction {
 
   Prediction run() {
     while (grow_level()) ++number_;
-    if (prediction_.refusal.empty()) finish();
+    if (prediction_.unsupported.empty()) finish();
     return std::move(prediction_);
   }
 
@@ -263,14 +263,14 @@ class InputsPrediction {
 
   void expect(const PatternLevel& level, int chains) { share_.expect(level.work(chains - level.chains())); }
 
-  /// Reads the means of a level. Returns false, with a refusal, if they are not finite.
+  /// Reads the means of a level. Returns false, with the reason, if they are not finite.
   bool read(const PatternLevel& level) {
     prediction_.samples = level.samples() * level.chains();
     prediction_.backward_samples = !backward_ ? 0 : level.backward_samples() * level.chains();
     prediction_.replicates = level.chains() - inputs_ + 1;
     prediction_.profile = level.mean();
-    if (std::string reason = no_number(prediction_.profile); !reason.empty()) {
-      prediction_.refusal = std::move(reason);
+    if (std::string reason = why_not_finite(prediction_.profile); !reason.empty()) {
+      prediction_.unsupported = std::move(reason);
       prediction_.profile = {};
       return false;
     }
@@ -387,12 +387,13 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 }
 
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  if (std::string reason = prediction_refusal(spec); !reason.empty()) return refused(std::move(reason), options);
-  if (std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
+  if (std::string reason = prediction_unsupported(spec); !reason.empty())
+    return unsupported_prediction(std::move(reason), options);
+  if (std::string reason = gradient_unsupported(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
     Prediction prediction = predict(spec, ids, forward);
-    prediction.gradient_refusal = std::move(reason);
+    prediction.gradient_unsupported = std::move(reason);
     return prediction;
   }
   ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
@@ -408,21 +409,22 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
 
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
                          const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
-  if (std::string given = prediction_refusal(spec); !given.empty()) return refused(std::move(given), options);
-  const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
+  if (std::string given = prediction_unsupported(spec); !given.empty())
+    return unsupported_prediction(std::move(given), options);
+  const std::string reason = labels.empty() ? "" : gradient_unsupported(spec);
   PredictionOptions rest = options;
   rest.labels.clear();
   const std::vector<std::vector<int>> none;
   const ChainInputs pairs = pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs);
   Prediction prediction = InputsPrediction(spec, pairs, rest).run();
-  if (!reason.empty()) prediction.gradient_refusal = reason;
+  if (!reason.empty()) prediction.gradient_unsupported = reason;
   std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
   return prediction;
 }
 
 Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   PredictionOptions own = options;
-  if (!gradient_refusal(spec).empty()) own.labels.clear();
+  if (!gradient_unsupported(spec).empty()) own.labels.clear();
   ChainInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
   first.population = 1;
   PatternLevel level(spec, first, own, 0, first_samples, first_samples);

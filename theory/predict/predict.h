@@ -34,14 +34,14 @@ struct PredictionOptions {
 struct Prediction {
   /// The profile that verdicts compare with. Standard errors come from the spread of the replicates.
   Profile profile;
-  std::string refusal;               ///< why there is no profile; empty if there is one
+  std::string unsupported;           ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/passes/forward.h)
   int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
   int samples = 0;           ///< patterns averaged at every attention sublayer in the forward pass, over all chains
   int backward_samples = 0;  ///< the same in the backward pass; 0 without gradients
   double tolerance = 0.0;    ///< wanted standard errors, from PredictionOptions
   double gradient_tolerance = 0.0;
-  std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
+  std::string gradient_unsupported = {};  ///< why the profile has no gradients although they were asked for, or empty
 
   /// True after `predict_at_width` (theory/predict/finite_width_chain.h): the curves of `profile` that `spread` has are
   /// those of T25, exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum
@@ -75,15 +75,15 @@ double pattern_operations(const StackSpec& spec, bool backward);
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
 /// Why `predict` has no profile of such a stack, whatever its options, or ""; why it has no gradients, or "".
-std::string prediction_refusal(const StackSpec& spec);
-std::string gradient_refusal(const StackSpec& spec);
+std::string prediction_unsupported(const StackSpec& spec);
+std::string gradient_unsupported(const StackSpec& spec);
 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover the difference that the others may make. If options.operations do not pay for 16 chains of 2 and 16
 /// patterns, it begins with fewer, at least 4 of 2 and 4; left_out says where the tolerance is then missed. Gradients
-/// are left out, with the reason, where gradient_refusal has one or where the sampled share of a score path is outside
-/// [0, 1] by more than its error. The result does not depend on the number of threads.
+/// are left out, with the reason, where gradient_unsupported has one or where the sampled share of a score path is
+/// outside [0, 1] by more than its error. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 /// One chain of two patterns, with the same random numbers for every specification: too few for a prediction, but equal

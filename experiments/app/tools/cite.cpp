@@ -17,23 +17,23 @@ namespace {
 
 /// Returns the citation of a result, from the attributes of its file.
 std::string citation_of(const std::string& path) {
-  const auto refuse = [&](const std::string& found) {
+  const auto reject = [&](const std::string& found) {
     throw InputError(fmt::format("{} {}: expected a result of periscope in NetCDF", printable(path), found));
   };
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) refuse("is no file");
+  if (!std::filesystem::is_regular_file(path, error)) reject("is no file");
   int id = -1;
-  if (nc_open(path.c_str(), NC_NOWRITE, &id) != NC_NOERR) refuse("is no NetCDF file");
+  if (nc_open(path.c_str(), NC_NOWRITE, &id) != NC_NOERR) reject("is no NetCDF file");
   const std::shared_ptr<void> closer(nullptr, [id](void*) { nc_close(id); });
   return study::citation([&](const char* name) {
     nc_type type = NC_NAT;
     std::size_t length = 0;
     constexpr std::size_t longest = 1000;
     if (nc_inq_att(id, NC_GLOBAL, name, &type, &length) != NC_NOERR || type != NC_CHAR || length > longest) {
-      refuse(fmt::format("has no text attribute {}", name));
+      reject(fmt::format("has no text attribute {}", name));
     }
     std::string value(length, ' ');
-    if (nc_get_att_text(id, NC_GLOBAL, name, value.data()) != NC_NOERR) refuse(fmt::format("{} cannot be read", name));
+    if (nc_get_att_text(id, NC_GLOBAL, name, value.data()) != NC_NOERR) reject(fmt::format("{} cannot be read", name));
     return printable(value);
   });
 }

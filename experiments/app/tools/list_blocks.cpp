@@ -49,39 +49,39 @@ std::vector<std::pair<std::string, StackSpec>> blocks() {
 /// Something done with stacks, and why it does not support one; "" if it does.
 struct Use {
   std::string_view name, title;
-  std::string (*refusal)(const StackSpec&);
+  std::string (*unsupported)(const StackSpec&);
 };
 
-std::string given_weights_refusal(const StackSpec& plain) {
+std::string given_weights_unsupported(const StackSpec& plain) {
   StackSpec spec = plain;
   spec.scales = std::make_shared<const WeightScales>();
-  return theory::prediction_refusal(spec);
+  return theory::prediction_unsupported(spec);
 }
 
-std::string paths_refusal(const StackSpec& spec) {
+std::string paths_unsupported(const StackSpec& spec) {
   return config::has_single_additions(spec.model) ? "" : "it is not one module at a time that is added to one stream";
 }
 
-std::string formats_refusal(const StackSpec& spec) {
+std::string formats_unsupported(const StackSpec& spec) {
   if (is_pointwise(spec.model.norm)) return "the noise behind norms is that of norms that divide by a size";
-  return paths_refusal(spec);
+  return paths_unsupported(spec);
 }
 
 constexpr std::array uses{
     Use{"simulated", "simulated, trained, certified", [](const StackSpec&) { return std::string(); }},
-    Use{"signals", "signals predicted", theory::prediction_refusal},
-    Use{"gradients", "gradients predicted", theory::gradient_refusal},
+    Use{"signals", "signals predicted", theory::prediction_unsupported},
+    Use{"gradients", "gradients predicted", theory::gradient_unsupported},
     Use{"own_width", "at its own width (T25)",
-        [](const StackSpec& spec) { return theory::coordinates_refusal(spec.model); }},
-    Use{"given_weights", "at the sizes of given weights", given_weights_refusal},
-    Use{"formats", "formats", formats_refusal},
-    Use{"paths", "gradients' paths", paths_refusal},
+        [](const StackSpec& spec) { return theory::coordinates_unsupported(spec.model); }},
+    Use{"given_weights", "at the sizes of given weights", given_weights_unsupported},
+    Use{"formats", "formats", formats_unsupported},
+    Use{"paths", "gradients' paths", paths_unsupported},
     Use{"headroom", "headroom",
         [](const StackSpec& spec) {
           return std::string(can_scale(spec.model) ? "" : "a stream of another size would not give the same output");
         }},
     Use{"regauge", "regauge",
-        [](const StackSpec& spec) { return gauge_refusal(spec.model, TableFactor::table).value_or(""); }},
+        [](const StackSpec& spec) { return gauge_unsupported(spec.model, TableFactor::table).value_or(""); }},
 };
 
 }  // namespace
@@ -89,11 +89,12 @@ constexpr std::array uses{
 nlohmann::ordered_json blocks_json() {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const auto& [name, spec] : blocks()) {
-    nlohmann::ordered_json refused = nlohmann::ordered_json::object();
+    nlohmann::ordered_json unsupported = nlohmann::ordered_json::object();
     for (const Use& use : uses) {
-      if (const std::string reason = use.refusal(spec); !reason.empty()) refused[std::string(use.name)] = reason;
+      if (const std::string reason = use.unsupported(spec); !reason.empty())
+        unsupported[std::string(use.name)] = reason;
     }
-    all.push_back({{"block", name}, {"refused", refused}});
+    all.push_back({{"block", name}, {"unsupported", unsupported}});
   }
   return all;
 }
@@ -106,7 +107,7 @@ std::string blocks_text() {
   for (const auto& block : blocks_json()) {
     std::vector<std::string> row{block["block"].get<std::string>()};
     for (const Use& use : uses) {
-      const std::string reason = block["refused"].value(std::string(use.name), "");
+      const std::string reason = block["unsupported"].value(std::string(use.name), "");
       if (reason.empty()) {
         row.emplace_back("yes");
         continue;

@@ -167,7 +167,7 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
       request.format ? run_arithmetic(Arithmetic::mixed, *request.format) : RunArithmetic{};
   const Source source(*ops, checkpoint, arithmetic);
   const ModelSpec& m = checkpoint.model();
-  if (const std::optional<std::string> why = gauge_refusal(m, source.embedding())) {
+  if (const std::optional<std::string> why = gauge_unsupported(m, source.embedding())) {
     throw ConfigError(
         fmt::format("regauge {}: placement \"{}\": {}; expected streams that only norms A and the final norm read, and "
                     "no norm C",
@@ -198,7 +198,7 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   json["multiplied_by_factor"] = recipe.divided;
   json["stream"] = {{"before", json_of(before, judged)}, {"after", json_of(after, judged)}};
   json["norm_eps"] = {{"before", m.norm_eps}, {"after", eps.eps}};
-  if (!eps.reason.empty()) json["norm_eps"]["kept_because"] = eps.reason;
+  if (!eps.reason.empty()) json["norm_eps"]["unchanged_because"] = eps.reason;
   json["tokens"] = ids.size();
   json["logit_difference"] =
       stacks::relative_difference(source.logits(ids, m.norm_eps), result.logits(ids, made.model().norm_eps));
@@ -267,9 +267,9 @@ std::string regauge_text(const nlohmann::ordered_json& done) {
   const nlohmann::ordered_json& eps = done.at("norm_eps");
   const double before = eps.at("before");
   const double after = eps.at("after");
-  text += eps.contains("kept_because")
+  text += eps.contains("unchanged_because")
               ? fmt::format("eps of the norms: {:g} as before, because {}; on the stream it acts like {:g}\n", after,
-                            eps.at("kept_because").get<std::string>(), after * factor * factor)
+                            eps.at("unchanged_because").get<std::string>(), after * factor * factor)
               : fmt::format("eps of the norms: {:g} before, {:g} after, as the mean squares that they read\n", before,
                             after);
   const nlohmann::ordered_json& tensors = done.at("tensors");

@@ -11,7 +11,7 @@
 
 #include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/judge/tolerated_bias.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 
 namespace periscope::judge {
 namespace {
@@ -101,7 +101,7 @@ class Collector {
       const bool at_width = prediction_.exact_at_width_for(statistic, signal);
       if (at_width) use_chain(*test);
       const double by_width = at_width ? 0.0 : bias_.of_signal(statistic, signal, i);
-      test->tolerated_bias = (by_width + pass_allowance(format_of(c_.dtype)) + c_.rounding) * test->scale;
+      test->tolerated_bias = (by_width + forward_tolerance(format_of(c_.dtype)) + c_.rounding) * test->scale;
     }
     tests_.push_back(std::move(*test));
   }
@@ -131,7 +131,7 @@ class Collector {
     const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured.value) && std::isfinite(log->predicted.value)) {
-      log->tolerated_bias = width_term + variance(*log) / 2.0 + rounded / t + pass_allowance(format_of(c_.dtype));
+      log->tolerated_bias = width_term + variance(*log) / 2.0 + rounded / t + forward_tolerance(format_of(c_.dtype));
       tests_.push_back(std::move(*log));
       return;
     }
@@ -152,7 +152,7 @@ class Collector {
     if (!std::isnan(test->predicted.value)) {
       const double of_log = bias_.of_log_gradient(before(l), true);
       test->tolerated_bias = share_bias(test->predicted.value, of_log, variance(*test)) + share_floor +
-                             pass_allowance(format_of(c_.dtype));
+                             forward_tolerance(format_of(c_.dtype));
     }
     tests_.push_back(std::move(*test));
   }

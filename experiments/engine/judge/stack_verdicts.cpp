@@ -82,7 +82,7 @@ Test contrast(const std::string& name, std::span<const Profile> seeds, const std
 
 /// Returns why a comparison cannot be judged, or "".
 std::string obstacle(const Comparison& c) {
-  if (!c.prediction.refusal.empty()) return c.prediction.refusal;
+  if (!c.prediction.unsupported.empty()) return c.prediction.unsupported;
   const Measurement& m = c.measured;
   if (m.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", m.diverged_seeds, m.seeds);
   if (m.seeds < fewest_seeds) return fmt::format("a verdict needs {} seeds, found {}", fewest_seeds, m.seeds);
@@ -146,10 +146,10 @@ std::vector<StackVerdict> verdicts_of(const std::vector<Comparison>& comparisons
   for (StackVerdict& stack : stacks) all.push_back(&stack);
   judge(all, options.familywise_error);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
-    const std::string& refusal = comparisons[i].prediction.gradient_refusal;
+    const std::string& unsupported = comparisons[i].prediction.gradient_unsupported;
     const bool measured = comparisons[i].measured.profile.find(Statistic::grad_sq, Signal::x_out) != nullptr;
-    if (stacks[i].verdict == Verdict::inconclusive && measured && !refusal.empty()) {
-      stacks[i].reason = "gradients are not predicted: " + refusal;
+    if (stacks[i].verdict == Verdict::inconclusive && measured && !unsupported.empty()) {
+      stacks[i].reason = "gradients are not predicted: " + unsupported;
     }
   }
   return stacks;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 
 namespace periscope::judge {
 namespace {

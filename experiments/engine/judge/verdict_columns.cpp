@@ -30,7 +30,7 @@ dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const st
   using V = StackVerdict;
   const std::string says = "test nearest to rejection: ";
   dataset::Table<V> worst;
-  worst.column({prefix + "worst_cell", on, "", says + "its name"}, [](const V& v) { return v.worst_test().name(); })
+  worst.column({prefix + "worst_test", on, "", says + "its name"}, [](const V& v) { return v.worst_test().name(); })
       .column({prefix + "worst_z", on, "1", says + "measured - predicted in combined standard errors"},
               [](const V& v) { return v.worst_test().z(); })
       .column({prefix + "worst_excess", on, "1", says + "standard errors beyond the tolerated bias"},

@@ -23,7 +23,7 @@ dataset::Table<Judged> verdict_column(const std::string& name, const std::string
 dataset::Table<Test> test_columns(const std::string& name, const std::string& on, const std::string& units,
                                   const std::string& meaning);
 
-/// PREFIXverdict, the answer to `question`, and its reason; where there are tests, worst_cell, _z, _excess and
+/// PREFIXverdict, the answer to `question`, and its reason; where there are tests, worst_test, _z, _excess and
 /// _critical of the one nearest to rejection, the number of rejected ones, and power_worst and power_median (T22).
 dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const std::string& on,
                                              const std::string& question);

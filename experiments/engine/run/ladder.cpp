@@ -14,12 +14,12 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/stack_rules.h"
+#include "experiments/engine/settings/sweep.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "experiments/engine/settings/variants.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 #include "sim/spec/weight.h"
 #include "theory/predict/predict.h"
 
@@ -154,8 +154,8 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   };
   const theory::Prediction prediction =
       cached(progress, name + ": theory", task, [&] { return predict_limit(config, spec, wide, progress); });
-  stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
-  if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
+  stack.unsupported = prediction.unsupported.empty() ? prediction.gradient_unsupported : prediction.unsupported;
+  if (stack.unsupported.empty()) stack.unsupported = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   stack.quantities = quantities_of(prediction.profile);
   for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
     std::vector<LadderQuantity> of_stream = followed({.statistic = statistic}, prediction.profile, 1, 1, "stream");
@@ -182,7 +182,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   for (LadderQuantity* q : all) {
     q->test.predicted = value_of(*q, prediction.profile, wide.model);
     q->test.replicates = prediction.replicates;
-    q->test.tolerated_bias = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, q->test.scale);
+    q->test.tolerated_bias = forward_tolerance(format_of(config.run.dtype)) * std::max(1.0, q->test.scale);
   }
   return stack;
 }
@@ -238,7 +238,7 @@ const Section<LadderConfig> ladder_section{"ladder", keys};
 
 LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
-  require_override_is_seen(config, "ladder", false, verdict_numbers);
+  require_effective_override(config, "ladder", false, verdict_numbers);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
@@ -259,7 +259,7 @@ void judge_ladder(LadderResult& result, int seeds, const config::AgreementOption
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
       judge::Test& t = q.test;
-      t.reason = !stack.refusal.empty() ? stack.refusal : is_finite(q) ? "" : "not finite";
+      t.reason = !stack.unsupported.empty() ? stack.unsupported : is_finite(q) ? "" : "not finite";
       t.measured = {std::nan(""), std::nan("")};
       if (!t.reason.empty()) continue;
       q.fit = judge::fit_width(result.widths, q.measured, seeds, t.tolerated_bias / 10.0);

@@ -23,7 +23,7 @@ struct LadderQuantity {
 
 struct LadderStack {
   StackSpec spec;
-  std::string refusal = {};  ///< why nothing was predicted, or what is predicted cannot be measured
+  std::string unsupported = {};  ///< why nothing was predicted, or what is predicted cannot be measured
   std::vector<LadderQuantity> quantities = {};
   /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged here.
   std::vector<LadderQuantity> stream_means = {};

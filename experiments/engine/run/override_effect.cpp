@@ -25,7 +25,7 @@ std::string predicted_bits(const StackSpec& measured, const StackSpec& overridde
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
   const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
   Profile profile = theory::sketch(overridden, ids, options);
-  const auto has_chain = [](const StackSpec& s) { return theory::coordinates_refusal(s.model).empty(); };
+  const auto has_chain = [](const StackSpec& s) { return theory::coordinates_unsupported(s.model).empty(); };
   if (at_width && has_chain(measured) && has_chain(overridden)) {
     const std::vector<int> own = ids.empty() ? std::vector<int>() : ids.front();
     for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
@@ -76,8 +76,8 @@ void require_change(const config::Config& config, std::string_view study, const 
                   override_words(config, fault), study));
 }
 
-void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
-                              const Compared& compared) {
+void require_effective_override(const config::Config& config, std::string_view study, bool at_width,
+                                const Compared& compared) {
   require_change(config, study, {}, [&](const StackSpec& measured, const StackSpec& overridden) {
     return predicted_bits(measured, measured, config, theory::Fault::none, at_width, compared) !=
            predicted_bits(measured, overridden, config, config.theory.fault, at_width, compared);

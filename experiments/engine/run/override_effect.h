@@ -22,7 +22,7 @@ void require_change(const config::Config& config, std::string_view study, const 
 
 /// The same, if the override changes no compared number of any stack. Compares sketches of theory (theory::sketch; with
 /// `at_width` also one replicate of the finite-width chain, T25), which cost less than one seed.
-void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
-                              const Compared& compared);
+void require_effective_override(const config::Config& config, std::string_view study, bool at_width,
+                                const Compared& compared);
 
 }  // namespace periscope::stacks

@@ -181,10 +181,10 @@ std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, cons
   return judge::verdicts_of(mapped(stacks, comparison), config.agreement);
 }
 
-std::vector<StackResult> confront(const config::Config& config, const std::string& what, Progress& progress,
-                                  bool measures) {
+std::vector<StackResult> compare(const config::Config& config, const std::string& what, Progress& progress,
+                                 bool measures) {
   const bool at_width = config.theory.finite_width.value_or(measures);
-  if (measures) require_override_is_seen(config, what, at_width, verdict_numbers);
+  if (measures) require_effective_override(config, what, at_width, verdict_numbers);
   progress.begin(what, tasks_of_stacks(config, at_width, measures));
   std::vector<StackResult> result = predict_stacks(config, at_width, progress);
   if (!measures) return result;

@@ -67,8 +67,8 @@ std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, cons
 /// Predicts every stack of `config` and, if it `measures`, measures it and judges all of them together. Predictions are
 /// at the stacks' own widths as theory.finite_width says, by default if it measures. `what` is the study, for messages.
 /// Throws Stopped.
-std::vector<StackResult> confront(const config::Config& config, const std::string& what, Progress& progress,
-                                  bool measures = true);
+std::vector<StackResult> compare(const config::Config& config, const std::string& what, Progress& progress,
+                                 bool measures = true);
 
 /// For people: one row per stack, and below it how the verdicts were reached. Coloured.
 std::string verdict_table(const std::vector<StackResult>& results, double familywise_error);

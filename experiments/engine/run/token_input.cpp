@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "experiments/engine/settings/config.h"
-#include "sim/base/whole_number.h"
+#include "sim/base/parse_integer.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"
 #include "sim/core/backend.h"
@@ -61,10 +61,10 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
   std::vector<int> ids;
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find_first_of(separators));
-    const auto id = parse_whole_number(word, least, vocab - 1);
+    const auto id = parse_integer(word, least, vocab - 1);
     if (!id) {
       fail(fmt::format("entry {} is {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
-                       whole_number_words(least, vocab - 1)));
+                       integer_words(least, vocab - 1)));
     }
     ids.push_back(static_cast<int>(*id));
     text = trimmed(text.substr(word.size()));

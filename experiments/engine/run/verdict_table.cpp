@@ -68,8 +68,8 @@ std::vector<std::string> notes_on(const StackResult& r, const Profile& profile) 
     notes.push_back(fmt::format("less precise than wanted (theory.gradient_tolerance = {:g}): {}",
                                 theory.gradient_tolerance, fmt::join(imprecise, "; ")));
   }
-  if (theory.refusal.empty() && !theory.gradient_refusal.empty()) {
-    notes.push_back("gradients are not predicted: " + theory.gradient_refusal);
+  if (theory.unsupported.empty() && !theory.gradient_unsupported.empty()) {
+    notes.push_back("gradients are not predicted: " + theory.gradient_unsupported);
   }
   std::erase(notes, "");
   return notes;
@@ -105,7 +105,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
     const Profile& profile = measured ? r.measurement->profile : theory.profile;
     const auto top_of = [](const Profile& p) { return end_of(of_stream(p, Statistic::second_moment), true); };
     std::vector<std::string> row{placement, input, end_of(of_stream(profile, Statistic::second_moment), false),
-                                 theory.refusal.empty() ? top_of(theory.profile) : "refused"};
+                                 theory.unsupported.empty() ? top_of(theory.profile) : "unsupported"};
     if (measured) {
       row.push_back(r.measurement->diverged_seeds > 0
                         ? fmt::format("diverged at sublayer {}", r.measurement->diverged_at)
@@ -113,7 +113,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
       row.push_back(verdict_words(r.judged.verdict));
     }
     rows.add(std::move(row));
-    const std::string& why = measured ? r.judged.reason : theory.refusal;
+    const std::string& why = measured ? r.judged.reason : theory.unsupported;
     if (!why.empty()) rows.add_note("", why);
 
     for (const std::string& note : notes_on(r, profile)) notes[note].push_back(fmt::format("{}, {}", placement, input));

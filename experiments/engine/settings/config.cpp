@@ -104,10 +104,10 @@ StackSpec Config::with_placement(const Placement& placement) const {
   spec.model.placement = placement;
   take_defaults(placement, spec.model);
   const auto keep = [&](const char* key, auto ModelSpec::*field, bool of_recipe) {
-    if (was_given(key) || (of_recipe && !base.recipe.empty())) spec.model.*field = base.model.*field;
+    if (is_set(key) || (of_recipe && !base.recipe.empty())) spec.model.*field = base.model.*field;
   };
   // A recipe's own final norm belongs to its own placement.
-  keep("model.final_norm", &ModelSpec::final_norm, !was_given("model.placement"));
+  keep("model.final_norm", &ModelSpec::final_norm, !is_set("model.placement"));
   keep("model.embedding_norm", &ModelSpec::embedding_norm, true);
   keep("model.qk_norm", &ModelSpec::qk_norm, true);
   keep("model.norm", &ModelSpec::norm, true);

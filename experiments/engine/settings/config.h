@@ -99,7 +99,7 @@ struct Config {
   Tree tree;                                 ///< the source of all this
   std::set<std::string> given;               ///< the keys that the file and the settings set, as "model.width"
 
-  [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
+  [[nodiscard]] bool is_set(const std::string& key) const { return given.contains(key); }
   /// Returns the stacks of a run, inputs outermost, each with its differences from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   [[nodiscard]] std::size_t stacks_per_input() const { return variants.empty() ? 1 : variants.size(); }

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/sweep.h"
 #include "experiments/engine/settings/toml_reader.h"
-#include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
@@ -34,10 +34,10 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
 /// Sets the keys of the shape that were not given (model.kv_heads, model.head_dim, model.mlp_width) to the values that
 /// follow from the other keys. Throws ConfigError if model.heads does not divide model.width.
 void derive_shape(const Config& config, bool preset, ModelSpec& m) {
-  const bool width = config.was_given("model.width");
-  const bool heads = config.was_given("model.heads");
-  if (!config.was_given("model.kv_heads") && (heads || !preset)) m.kv_heads = m.heads;
-  if (!config.was_given("model.head_dim") && !preset) {
+  const bool width = config.is_set("model.width");
+  const bool heads = config.is_set("model.heads");
+  if (!config.is_set("model.kv_heads") && (heads || !preset)) m.kv_heads = m.heads;
+  if (!config.is_set("model.head_dim") && !preset) {
     if (m.heads >= 1 && m.width % m.heads != 0) {
       throw ConfigError(
           fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim", m.heads, m.width));
@@ -45,7 +45,7 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }
   // The width is checked later, with everything else of the stack.
-  if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
+  if (!config.is_set("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
 /// Derives input.second_moment from init.embedding_std, or else from the recipe. If only init.position_std is given,
@@ -79,7 +79,7 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
   if (!recipe) return false;
   const double times = (has_own_std ? init.std / recipe->init_std : 1.0) * truncated;
   const double moment = recipe->second_moment * times * times;
-  if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.was_given("input.second_moment")) {
+  if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.is_set("input.second_moment")) {
     throw ConfigError(
         fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
                     "another std, or input.second_moment",
@@ -257,16 +257,16 @@ void override_theory(Known known, const Lists& lists, Tree tree, const std::vect
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const StackSpec& stack = measured[i];
-    StackSpec& told = config.overridden[i];
+    StackSpec& overridden = config.overridden[i];
     // It may follow from init.std and init.truncation, which may be overridden for the matrices alone.
-    if (!overrides_input) told.input.second_moment = stack.input.second_moment;
-    require_same("model.layers", stack.model.layers, told.model.layers);
-    require_same("input.tokens", stack.input.tokens, told.input.tokens);
-    require_same("input.path", stack.input.path, told.input.path);
-    if (stack.input.kind != InputKind::gaussian) require_same("model.vocab", stack.model.vocab, told.model.vocab);
-    told.input.text = stack.input.text;
-    told.label = stack.label;
-    told.settings = stack.settings;
+    if (!overrides_input) overridden.input.second_moment = stack.input.second_moment;
+    require_same("model.layers", stack.model.layers, overridden.model.layers);
+    require_same("input.tokens", stack.input.tokens, overridden.input.tokens);
+    require_same("input.path", stack.input.path, overridden.input.path);
+    if (stack.input.kind != InputKind::gaussian) require_same("model.vocab", stack.model.vocab, overridden.model.vocab);
+    overridden.input.text = stack.input.text;
+    overridden.label = stack.label;
+    overridden.settings = stack.settings;
   }
   config.theory = overridden.front().theory;
   config.theory_settings = theory_settings;

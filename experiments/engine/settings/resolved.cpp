@@ -47,7 +47,7 @@ Json config_differences(const Config& config, const std::vector<StackSpec>& stac
   const Json usual_run = section_json(run_section, RunOptions());
   for (const char* key : {"seeds", "dtype", "weights"}) {
     // Commands that need dense matrices have made "auto" so.
-    const bool is_own = std::string_view(key) != "weights" || config.was_given("run.weights");
+    const bool is_own = std::string_view(key) != "weights" || config.is_set("run.weights");
     if (is_own && run[key] != usual_run[key]) found[fmt::format("run.{}", key)] = run[key];
   }
   return found;
@@ -93,7 +93,7 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
               {"run", section_json(run_section, config.run)},
               {"agreement", section_json(agreement_section, config.agreement)},
               {"theory", section_json(theory_section, config.theory)},
-              {"told", override_differences(config, for_hash)}};
+              {"overridden", override_differences(config, for_hash)}};
     json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits);
     return json;
   };

@@ -7,7 +7,7 @@
 
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
-#include "experiments/engine/settings/variants.h"
+#include "experiments/engine/settings/sweep.h"
 #include "sim/base/error.h"
 
 namespace periscope::config {
@@ -26,8 +26,8 @@ Json override_differences(const Config& config, bool for_hash) {
     const Json overridden = flat_json(config.overridden[i], for_hash);
     Json stack = Json::object();
     for (const auto& [key, value] : own.items()) {
-      const Json told = overridden.value(key, Json());
-      if (value != told) stack[key] = {{"measured", value}, {"told", told}};
+      const Json assumed = overridden.value(key, Json());
+      if (value != assumed) stack[key] = {{"measured", value}, {"assumed", assumed}};
     }
     all.push_back(stack);
   }
@@ -56,7 +56,7 @@ std::string override_lines(const Config& config, const PlantedFault& own) {
     words.push_back(
         key == "model.placement" && config.variants.size() > 1
             ? "other placements"
-            : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"])));
+            : fmt::format("{} = {} (measured: {})", key, json_text(values["assumed"]), json_text(values["measured"])));
   }
   return words.empty() ? lines : fmt::format("{}THEORY WAS TOLD: {}\n", lines, fmt::join(words, ", "));
 }

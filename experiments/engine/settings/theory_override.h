@@ -17,7 +17,7 @@ struct PlantedFault {
 /// Returns theory.fault, or `own`, a study's own fault, if that is planted.
 PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
-/// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
+/// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "assumed": false}, …}.
 /// Empty if it overrides nothing. for_hash as in resolved_json.
 Json override_differences(const Config& config, bool for_hash = false);
 

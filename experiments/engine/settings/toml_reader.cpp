@@ -180,8 +180,8 @@ const Json* TomlReader::find(std::string_view key) {
 }
 
 void TomlReader::resolve_path(std::string_view key, std::string& path) const {
-  const bool is_given = table_ != nullptr && table_->contains(key);
-  if (!is_given || where(key).empty() || !std::filesystem::path(path).is_relative()) return;
+  const bool is_set = table_ != nullptr && table_->contains(key);
+  if (!is_set || where(key).empty() || !std::filesystem::path(path).is_relative()) return;
   path = (std::filesystem::path(tree_.file).parent_path() / path).lexically_normal().string();
 }
 

@@ -6,17 +6,17 @@
 #include <charconv>
 #include <cmath>
 
+#include "sim/base/parse_integer.h"
 #include "sim/base/printable.h"
-#include "sim/base/whole_number.h"
 
 namespace periscope::study {
 
-std::int64_t flag_details::whole_number(const std::string& flag, const std::string& word, const Range& range,
-                                        std::int64_t most) {
+std::int64_t flag_details::integer(const std::string& flag, const std::string& word, const Range& range,
+                                   std::int64_t most) {
   const auto least = static_cast<std::int64_t>(std::max(range.low, -2147483647.0));
   if (range.high < static_cast<double>(most)) most = static_cast<std::int64_t>(range.high);
-  if (const auto number = parse_whole_number(word, least, most)) return *number;
-  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), whole_number_words(least, most)));
+  if (const auto number = parse_integer(word, least, most)) return *number;
+  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), integer_words(least, most)));
 }
 
 double flag_details::number(const std::string& flag, const std::string& word, const Range& range) {

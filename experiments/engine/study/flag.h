@@ -37,7 +37,7 @@ struct FlagText {
 
 namespace flag_details {
 /// Parse a decimal number. Throw ConfigError "FLAG WORD: expected a whole number from … to …".
-std::int64_t whole_number(const std::string& flag, const std::string& word, const Range& range, std::int64_t most);
+std::int64_t integer(const std::string& flag, const std::string& word, const Range& range, std::int64_t most);
 double number(const std::string& flag, const std::string& word, const Range& range);
 
 /// Sets a field to the words that a flag was given, the last of them unless the field is a list.
@@ -54,7 +54,7 @@ void set(T& value, const std::string& flag, const std::vector<std::string>& word
     set(value.emplace(), flag, words, range);
   } else if constexpr (std::is_integral_v<T>) {
     constexpr auto most = std::numeric_limits<std::make_signed_t<T>>::max();
-    value = static_cast<T>(whole_number(flag, words.back(), range, most));
+    value = static_cast<T>(integer(flag, words.back(), range, most));
   } else {
     value = number(flag, words.back(), range);
   }

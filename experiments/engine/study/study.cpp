@@ -61,7 +61,7 @@ void seal(const Study& study, const Job& job, Outcome& outcome) {
                        {"config_sha256", config::config_sha256(resolved)},
                        {"config", resolved.printed}};
   if (!resolved.differences.is_null()) facts["config_differences"] = resolved.differences;
-  if (!job.overridden.is_null()) facts["theory_told"] = job.overridden;
+  if (!job.overridden.is_null()) facts["theory_override"] = job.overridden;
   facts["study"] = study.name;
   facts["result"] = study.schema->kind();
   facts["result_version"] = study.schema->version();

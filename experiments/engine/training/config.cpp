@@ -58,7 +58,7 @@ TrainConfig train_config(const study::Request& request, const std::string& corpu
   }
   config.inputs = {InputKind::tokens};
   config.base.input.kind = InputKind::tokens;
-  if (!config.was_given("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 1;
+  if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 1;
   for (const StackSpec& spec : config.stacks()) periscope::validate(spec);
   return config;
 }

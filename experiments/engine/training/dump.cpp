@@ -26,16 +26,16 @@ void write_tokens(const Backend& ops, const std::vector<std::int64_t>& shape, co
   file.close();
 }
 
-std::vector<int> all_batches(const TrainCell& cell, const Corpus& corpus) {
+std::vector<int> all_batches(const TrainingTask& task, const Corpus& corpus) {
   std::vector<int> all;
-  for (int step = 1; step <= cell.train.steps; ++step) {
-    const Windows batch = training_batch(corpus, cell.spec.input.tokens + 1, cell.train.batch, cell.seed, step);
+  for (int step = 1; step <= task.train.steps; ++step) {
+    const Windows batch = training_batch(corpus, task.spec.input.tokens + 1, task.train.batch, task.seed, step);
     all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
   }
   return all;
 }
 
-void write_steps(const CellHistory& history, OutputFile& output) {
+void write_steps(const TrainingHistory& history, OutputFile& output) {
   const auto count = static_cast<std::int64_t>(history.loss.size());
   SafetensorsWriter file(output,
                          {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
@@ -103,19 +103,19 @@ void require_one_run(const TrainConfig& config, const std::string& folder) {
 
 Dump::Dump(const std::string& folder, bool overwrite) : files_(folder, file_names, overwrite) {}
 
-void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
-  const TrainCell& cell = trained.cell;
-  const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, master_dtype(cell.dtype), cell.seed));
+void Dump::write(const Backend& ops, const TrainingResult& trained, const Corpus& corpus) {
+  const TrainingTask& task = trained.task;
+  const ResidentWeights fresh(task.spec, GeneratedWeights(ops, task.spec, master_dtype(task.dtype), task.seed));
   write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
   write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
-  const TrainSpec& train = cell.train;
-  const int length = cell.spec.input.tokens + 1;
-  write_tokens(ops, {train.steps, train.batch, length}, all_batches(cell, corpus), files_.file(batches));
+  const TrainSpec& train = task.train;
+  const int length = task.spec.input.tokens + 1;
+  write_tokens(ops, {train.steps, train.batch, length}, all_batches(task, corpus), files_.file(batches));
   write_steps(trained.history, files_.file(steps));
   const Windows windows_read = held_out(corpus, length, train.record_sequences);
   write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
-  nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
-  resolved["train"] = config::section_json(train_section, cell.train);
+  nlohmann::ordered_json resolved = config::resolved_json(task.spec);
+  resolved["train"] = config::section_json(train_section, task.train);
   files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");
   files_.commit();
 }

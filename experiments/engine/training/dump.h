@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "experiments/engine/training/cell.h"
 #include "experiments/engine/training/config.h"
+#include "experiments/engine/training/task.h"
 #include "sim/checkpoint/safetensors_type.h"
 #include "sim/files/output_folder.h"
 
@@ -32,7 +32,7 @@ class Dump {
   /// For a configuration of one run. Throws as OutputFolder.
   Dump(const std::string& folder, bool overwrite);
   /// Writes the files of the run.
-  void write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus);
+  void write(const Backend& ops, const TrainingResult& trained, const Corpus& corpus);
 
  private:
   OutputFolder files_;

@@ -1,4 +1,4 @@
-#include "experiments/engine/training/run_cell.h"
+#include "experiments/engine/training/run_task.h"
 
 #include <fmt/format.h>
 

@@ -8,8 +8,8 @@
 
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
+#include "sim/base/parse_integer.h"
 #include "sim/base/printable.h"
-#include "sim/base/whole_number.h"
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
@@ -24,14 +24,14 @@ const std::string record_prefix = "record.";
 using Numbers = std::vector<double>;
 
 /// The parts of a history that have a number for every step.
-constexpr std::pair<std::string_view, Numbers CellHistory::*> series[] = {
-    {"loss", &CellHistory::loss},
-    {"grad_norm", &CellHistory::grad_norm},
-    {"last_layer_norm", &CellHistory::last_layer_norm}};
+constexpr std::pair<std::string_view, Numbers TrainingHistory::*> series[] = {
+    {"loss", &TrainingHistory::loss},
+    {"grad_norm", &TrainingHistory::grad_norm},
+    {"last_layer_norm", &TrainingHistory::last_layer_norm}};
 
 /// Calls visit(name, numbers) for every list of numbers of a history, in the order of the file.
 template <class Visit>
-void visit_numbers(const CellHistory& history, const Visit& visit) {
+void visit_numbers(const TrainingHistory& history, const Visit& visit) {
   for (const auto& [name, part] : series) visit(std::string(name), history.*part);
   for (const auto& [step, values] : history.records) {
     for (const auto& [name, x] : values) visit(fmt::format("{}{}.{}", record_prefix, step, name), x);
@@ -59,27 +59,27 @@ std::string checksum_of(const std::map<std::string, std::string>& hashes, const 
   return config::sha256_hex(all);
 }
 
-[[noreturn]] void refuse_file(const std::string& path, const std::string& reason) {
+[[noreturn]] void reject_file(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("{}: {}", path, reason));
 }
 
 int number_in(const std::string& text, const std::string& path) {
-  if (const auto value = parse_whole_number(text)) return static_cast<int>(*value);
-  refuse_file(path,
+  if (const auto value = parse_integer(text)) return static_cast<int>(*value);
+  reject_file(path,
               fmt::format("found \"{}\" as a number of steps, expected a whole number from 0 on", shortened(text)));
 }
 
 /// "record.<step>.<name>".
-void read_record(const std::string& tensor, const SafetensorsFile& file, CellHistory& history) {
+void read_record(const std::string& tensor, const SafetensorsFile& file, TrainingHistory& history) {
   const std::size_t dot = tensor.find('.', record_prefix.size());
-  if (dot == std::string::npos) refuse_file(file.path(), fmt::format("{}: no name of a record", tensor));
+  if (dot == std::string::npos) reject_file(file.path(), fmt::format("{}: no name of a record", tensor));
   const int step = number_in(tensor.substr(record_prefix.size(), dot - record_prefix.size()), file.path());
   history.records[step][tensor.substr(dot + 1)] = file.values(tensor);
 }
 
 }  // namespace
 
-void StateFile::write(const Backend& ops, const TrainingState& state, const CellHistory& history) const {
+void StateFile::write(const Backend& ops, const TrainingState& state, const TrainingHistory& history) const {
   std::vector<SafetensorsEntry> entries;
   visit_numbers(history, [&](const std::string& name, const Numbers& x) {
     entries.push_back({name, SafetensorsType::f64, {static_cast<std::int64_t>(x.size())}});
@@ -112,7 +112,7 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
   const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
   if (!std::filesystem::exists(status)) return std::nullopt;
   try {
-    if (std::filesystem::is_symlink(status)) refuse_file(path_, "this is a symbolic link, expected a regular file");
+    if (std::filesystem::is_symlink(status)) reject_file(path_, "this is a symbolic link, expected a regular file");
     return content_of(SafetensorsFile(path_), ops, like);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}; without this file its run begins again", error.what()));
@@ -126,7 +126,7 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
     return it == file.metadata().end() ? std::string() : it->second;
   };
   if (metadata("identity") != identity_) {
-    refuse_file(path_, fmt::format("the state of another run, or damaged: it is of {}, expected {}",
+    reject_file(path_, fmt::format("the state of another run, or damaged: it is of {}, expected {}",
                                    shortened(metadata("identity")), identity_));
   }
   Content content{.state = like, .history = {}};
@@ -138,7 +138,7 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
   const SafetensorsView& written = file.find(std::string(checksum));
   const std::string expected = checksum_of(hashes, identity_, content.state.steps);
   if (!std::ranges::equal(written.bytes, std::as_bytes(std::span(expected)))) {
-    refuse_file(path_, "damaged: its content is not what its checksum says");
+    reject_file(path_, "damaged: its content is not what its checksum says");
   }
   for (const auto& [name, part] : series) content.history.*part = file.values(std::string(name));
   for (const auto& [name, view] : file.tensors()) {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "experiments/engine/training/cell.h"
+#include "experiments/engine/training/task.h"
 
 namespace periscope {
 class SafetensorsFile;
@@ -20,13 +20,13 @@ class StateFile {
 
   struct Content {
     TrainingState state;
-    CellHistory history;
+    TrainingHistory history;
   };
   /// Returns nothing if there is no file. `like` has the shapes of the stack's parameters; a state that was written
   /// without parameters is read without. Throws InputError for a file that is damaged, or of another run.
   [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
   /// Throws Error (run-time failure), and leaves the file unchanged, if the system reports a failure.
-  void write(const Backend& ops, const TrainingState& state, const CellHistory& history) const;
+  void write(const Backend& ops, const TrainingState& state, const TrainingHistory& history) const;
 
  private:
   [[nodiscard]] Content content_of(const SafetensorsFile& file, const Backend& ops, const TrainingState& like) const;

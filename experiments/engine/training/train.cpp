@@ -34,15 +34,15 @@ std::string identity_of_runs(const TrainConfig& config, const config::Resolved& 
   return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + cache::numerics();
 }
 
-std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const config::RunOptions& run,
-                                     const std::string& word) {
-  std::vector<TrainCell> cells;
+std::vector<TrainingTask> tasks_by_seed(const StackSpec& spec, const TrainSpec& train, const config::RunOptions& run,
+                                        const std::string& word) {
+  std::vector<TrainingTask> tasks;
   for (int s = 0; s < run.seeds; ++s) {
     const std::uint64_t seed = run.seed + static_cast<std::uint64_t>(s);
-    cells.push_back(
+    tasks.push_back(
         {.spec = spec, .train = train, .seed = seed, .dtype = run.dtype, .name = fmt::format("{}-seed{}", word, seed)});
   }
-  return cells;
+  return tasks;
 }
 
 std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
@@ -64,20 +64,20 @@ theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec
        }});
 }
 
-std::vector<TrainCell> cells_of(const TrainConfig& config) {
-  std::vector<TrainCell> cells;
+std::vector<TrainingTask> tasks_of(const TrainConfig& config) {
+  std::vector<TrainingTask> tasks;
   std::set<std::string> seen;
   for (const StackSpec& spec : config.stacks()) {
     std::string word = file_word(config::placement_label(spec));
     // Placements of one's own may differ in what a file's name does not show.
     const std::string plain = word;
     for (int copy = 2; !seen.insert(word).second; ++copy) word = fmt::format("{}-{}", plain, copy);
-    std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
+    std::ranges::move(tasks_by_seed(spec, config.train, config.run, word), std::back_inserter(tasks));
   }
-  return cells;
+  return tasks;
 }
 
-stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, double weights_kept, int threads) {
+stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, double weights_kept, int threads) {
   const std::vector<StackSpec> stacks = config.stacks();
   const StackSpec spec = *std::ranges::max_element(stacks, {}, [](const StackSpec& s) {
     const ModelSpec& m = s.model;
@@ -89,7 +89,7 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, 
     const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
-  const double at_once = cells < threads ? 1.0 : threads;
+  const double at_once = tasks < threads ? 1.0 : threads;
   const double tokens = 1.0 * spec.input.tokens * (config.train.batch / config.train.accumulate);
   stacks::MemoryEstimate one = stacks::pass_memory(spec.model, tokens, config.run.dtype, true, threads, false);
   // All signals of a step are kept.
@@ -104,27 +104,28 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, 
   return all;
 }
 
-void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
+void train_tasks(const Backend& ops, const std::vector<TrainingTask>& tasks, const Corpus& corpus,
+                 const SavedStates& states, stacks::Progress& progress,
+                 const std::function<void(TrainingResult)>& use) {
   std::mutex mutex;
-  std::vector<std::optional<TrainedCell>> done(cells.size());  // until those before them have been used
+  std::vector<std::optional<TrainingResult>> done(tasks.size());  // until those before them have been used
   std::size_t used = 0;
   FirstException failure;
   const auto run = [&](std::size_t i) {
-    const TrainCell& cell = cells[i];
-    // After another cell's failure this one stops too and saves its state, so that the failure is reported at once.
-    TrainedCell trained = run_cell(ops, cell, corpus, states, progress, failure);
-    progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
+    const TrainingTask& task = tasks[i];
+    // After another task's failure this one stops too and saves its state, so that the failure is reported at once.
+    TrainingResult trained = run_task(ops, task, corpus, states, progress, failure);
+    progress.step(task.name, task.train.steps - static_cast<int>(trained.history.loss.size()));
     const std::lock_guard lock(mutex);
     done[i] = std::move(trained);
     for (; used < done.size() && done[used]; ++used) use(*std::exchange(done[used], std::nullopt));
   };
   const auto threads = static_cast<std::size_t>(omp_get_max_threads());
-  const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
+  const std::size_t beside = threads > 1 ? tasks.size() / threads * threads : 0;
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::size_t i = 0; i < beside; ++i) failure.run([&] { run(i); });
   failure.rethrow();
-  for (std::size_t i = beside; i < cells.size(); ++i) run(i);
+  for (std::size_t i = beside; i < tasks.size(); ++i) run(i);
 }
 
 }  // namespace periscope::training

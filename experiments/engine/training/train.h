@@ -8,14 +8,14 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/config.h"
-#include "experiments/engine/training/run_cell.h"
+#include "experiments/engine/training/run_task.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::training {
 
 /// The results of `train`: every placement with every seed, placements outermost.
 struct TrainResult {
-  std::vector<TrainedCell> cells;
+  std::vector<TrainingResult> tasks;
   std::vector<theory::Prediction> initial;  ///< of every stack before training
   std::optional<double> loss_floor;         ///< of the corpus, if it is known [nat]
 };
@@ -29,22 +29,22 @@ struct TrainResult {
                                                          const TrainConfig& config, stacks::Progress& progress);
 
 /// One run of a stack for every seed, named "<word>-seed<seed>".
-[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train,
-                                                   const config::RunOptions& run, const std::string& word);
+[[nodiscard]] std::vector<TrainingTask> tasks_by_seed(const StackSpec& spec, const TrainSpec& train,
+                                                      const config::RunOptions& run, const std::string& word);
 /// The runs of a configuration.
-[[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
+[[nodiscard]] std::vector<TrainingTask> tasks_of(const TrainConfig& config);
 
 /// Returns what all runs depend on besides their settings: the corpus's bytes, the device, the program's numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
-/// Trains cells concurrently, each on one thread, while there is one for every thread, and the others in turn on all
-/// threads. Calls `use` with every trained cell, in the order of the list, one at a time. Throws Stopped.
-void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
+/// Trains tasks concurrently, each on one thread, while there is one for every thread, and the others in turn on all
+/// threads. Calls `use` with every trained task, in the order of the list, one at a time. Throws Stopped.
+void train_tasks(const Backend& ops, const std::vector<TrainingTask>& tasks, const Corpus& corpus,
+                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainingResult)>& use);
 
-/// Weights, gradients, the optimizer's state and the signals of a micro-batch, for the concurrent ones of `cells`; and
-/// the weights of `weights_kept` cells that are done.
-[[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, double weights_kept,
+/// Weights, gradients, the optimizer's state and the signals of a micro-batch, for the concurrent ones of `tasks`; and
+/// the weights of `weights_kept` tasks that are done.
+[[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, double weights_kept,
                                                      int threads);
 
 }  // namespace periscope::training

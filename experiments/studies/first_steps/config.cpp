@@ -14,7 +14,7 @@ namespace {
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "largest number of rows of a matrix inside a module (of heads, or of hidden channels of an MLP) that a chain of the prediction (T28) draws; smaller matrices are drawn whole"},
-    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction; their spread gives its standard errors. Each uses the batches of one seed: at least run.seeds, and by default as many, unless first_steps.predict_only"},
+    {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction; their spread gives its standard errors. Each uses the batches of one seed: at least run.seeds, and by default as many, unless first_steps.predict_only"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
@@ -85,31 +85,32 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   if (config.theory.fault != theory::Fault::none) {
     throw ConfigError("theory.fault: expected none, as that is a mistake in T2-T11; first_steps.fault is one in T28");
   }
-  for (StackSpec& told : config.overridden) told.input.kind = InputKind::tokens;  // as of those that are trained
-  for (const StackSpec& told : config.overridden) {
-    if (told.model.vocab >= config.base.model.vocab) continue;
+  for (StackSpec& overridden : config.overridden)
+    overridden.input.kind = InputKind::tokens;  // as of those that are trained
+  for (const StackSpec& overridden : config.overridden) {
+    if (overridden.model.vocab >= config.base.model.vocab) continue;
     throw ConfigError(
         fmt::format("--theory-set model.vocab = {}: expected at least {} as measured, as the batches have "
                     "tokens below that",
-                    told.model.vocab, config.base.model.vocab));
+                    overridden.model.vocab, config.base.model.vocab));
   }
-  if (!config.was_given("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;
+  if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;
   config::read_section(config::TomlReader(config.tree), first_steps_section, config);
   if (!config.train.frozen.empty()) {
     throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
   }
-  if (config.was_given("train.record_every") && config.train.record_every != 1) {
+  if (config.is_set("train.record_every") && config.train.record_every != 1) {
     throw ConfigError(
         fmt::format("train.record_every = {}: expected 1, as every step is compared", config.train.record_every));
   }
   config.train.record_every = 1;
   const int seeds = config.predict_only ? 0 : config.run.seeds;
-  if (!config.was_given("first_steps.chains")) config.chains = std::max(config.chains, seeds);
-  if (config.chains < seeds) {
-    throw ConfigError(
-        fmt::format("first_steps.chains = {}: expected at least run.seeds = {}, as a chain knows the batches of one "
-                    "seed; raise it, or lower run.seeds",
-                    config.chains, seeds));
+  if (!config.is_set("first_steps.replicates")) config.replicates = std::max(config.replicates, seeds);
+  if (config.replicates < seeds) {
+    throw ConfigError(fmt::format(
+        "first_steps.replicates = {}: expected at least run.seeds = {}, as a chain knows the batches of one "
+        "seed; raise it, or lower run.seeds",
+        config.replicates, seeds));
   }
   if (rates.size() > 1) {
     config.variants = at_rates(config.stacks(), rates);

@@ -83,11 +83,12 @@ Table<StackSteps> stack_table() {
   table
       .part(judge::verdict_columns("", on_stack, "agreement with theory at the steps that it holds for"),
             [](const S& s) { return &s.verdict; })
-      .column({"refusal", on_stack, "", "why there is no prediction"}, [](const S& s) { return s.prediction.refusal; })
+      .column({"unsupported", on_stack, "", "why there is no prediction"},
+              [](const S& s) { return s.prediction.unsupported; })
       .column_if_any({"holds_until", on_stack, "1",
                       "last step for which the theory is valid by its own estimate; later predictions are wrong"},
                      [](const S& s) {
-                       return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
+                       return s.prediction.unsupported.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
                      })
       .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
               [](const S& s) { return s.prediction.stopped_by; })

@@ -35,14 +35,14 @@ Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec
   return cosines;
 }
 
-theory::StepReading measured_step(const std::vector<training::CellHistory>& runs, const StackSpec& spec, int step) {
+theory::StepReading measured_step(const std::vector<training::TrainingHistory>& runs, const StackSpec& spec, int step) {
   using Record = training::RecordedValues;
   const std::size_t depths = spec.model.depths();
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
   // Averages read(record, record before training) over the runs; skips a run for which it is empty.
   const auto mean = [&](const auto& read) {
     judge::SeedRows rows;
-    for (const training::CellHistory& run : runs) {
+    for (const training::TrainingHistory& run : runs) {
       if (!run.records.contains(step)) continue;
       if (Numbers row = read(run.records.at(step), run.records.at(0)); !row.empty()) rows.add(std::move(row));
     }
@@ -77,11 +77,11 @@ theory::StepReading measured_step(const std::vector<training::CellHistory>& runs
 
 }  // namespace
 
-std::vector<theory::StepReading> measured_steps(const std::vector<training::CellHistory>& runs, const StackSpec& spec,
-                                                int steps, std::string& unusable) {
+std::vector<theory::StepReading> measured_steps(const std::vector<training::TrainingHistory>& runs,
+                                                const StackSpec& spec, int steps, std::string& unusable) {
   std::vector<theory::StepReading> all;
   for (int step = 0; step <= steps; ++step) all.push_back(measured_step(runs, spec, step));
-  for (const training::CellHistory& run : runs) {
+  for (const training::TrainingHistory& run : runs) {
     if (unusable.empty() && !run.is_finite()) {
       unusable = fmt::format("a seed diverged at step {}", run.loss.size());
     } else if (unusable.empty() && static_cast<int>(run.loss.size()) < steps) {
@@ -94,13 +94,13 @@ std::vector<theory::StepReading> measured_steps(const std::vector<training::Cell
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress) {
   const std::vector<StackSpec> overridden = config.predicted_stacks();
-  std::vector<training::TrainCell> cells;
-  if (!config.predict_only) cells = training::cells_of(config);
-  const std::size_t seeds = cells.size() / overridden.size();
-  for (std::size_t i = 0; i < cells.size(); ++i) cells[i].train = config.train_of(i / seeds);
+  std::vector<training::TrainingTask> tasks;
+  if (!config.predict_only) tasks = training::tasks_of(config);
+  const std::size_t seeds = tasks.size() / overridden.size();
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].train = config.train_of(i / seeds);
   states.forgets_weights = !with_weights;
-  states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
-                         training::RecordedValues& values) { add_updates(ops, cell, corpus, weights, values); };
+  states.at_record = [&](const training::TrainingTask& task, const ResidentWeights& weights,
+                         training::RecordedValues& values) { add_updates(ops, task, corpus, weights, values); };
   FirstStepsResult result;
   for (const StackSpec& spec : config.stacks()) {
     StackSteps& stack = result.stacks.emplace_back();
@@ -108,17 +108,17 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
     stack.measured.resize(static_cast<std::size_t>(config.train.steps) + 1);
     if (config.predict_only) stack.unusable = "nothing was trained (first_steps.predict_only)";
   }
-  progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
-  std::vector<training::CellHistory> runs;
+  progress.begin("train", static_cast<std::int64_t>(tasks.size()) * config.train.steps);
+  std::vector<training::TrainingHistory> runs;
   std::size_t done = 0;
-  training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
-    runs.push_back(std::move(cell.history));
-    if (with_weights) result.dumped = std::move(cell);
+  training::train_tasks(ops, tasks, corpus, states, progress, [&](training::TrainingResult task) {
+    runs.push_back(std::move(task.history));
+    if (with_weights) result.dumped = std::move(task);
     if (runs.size() < seeds) return;
     StackSteps& stack = result.stacks[done++];
     stack.seeds = static_cast<int>(seeds);
     stack.measured = measured_steps(runs, stack.spec, config.train.steps, stack.unusable);
-    result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::CellHistory& one) {
+    result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::TrainingHistory& one) {
                            return one.is_finite() && static_cast<int>(one.loss.size()) < config.train.steps;
                          });
     if (with_weights) result.dumped->history = std::move(runs.front());

@@ -24,8 +24,8 @@ struct StackSteps {
 
 struct FirstStepsResult {
   std::vector<StackSteps> stacks;
-  std::optional<training::TrainedCell> dumped;  ///< the only run, if its weights are wanted
-  bool ended_early = false;                     ///< a run was stopped from outside before its last step
+  std::optional<training::TrainingResult> dumped;  ///< the only run, if its weights are wanted
+  bool ended_early = false;                        ///< a run was stopped from outside before its last step
 };
 
 /// Trains every stack for every seed, predicts the same, and judges. With `with_weights` the result keeps
@@ -36,11 +36,11 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
 /// Adds "update.W" [L] of every matrix W of `weights` to the numbers of a record, measured on its held-out windows in
 /// one forward pass with these weights: with ΔW = W − W₀ the mean square of the entries of ΔW·h, where h is what the
 /// matrix reads. Entries are those of all rows of h; NaN where a layer has no W.
-void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
+void add_updates(const Backend& ops, const training::TrainingTask& task, const Corpus& corpus,
                  const ResidentWeights& weights, training::RecordedValues& values);
 
 /// Returns the means over a stack's runs of their records. Sets `unusable` if a run lacks steps.
-[[nodiscard]] std::vector<theory::StepReading> measured_steps(const std::vector<training::CellHistory>& runs,
+[[nodiscard]] std::vector<theory::StepReading> measured_steps(const std::vector<training::TrainingHistory>& runs,
                                                               const StackSpec& spec, int steps, std::string& unusable);
 
 /// Judges all stacks. Compared are the stream's second moment at step 0 (relative), and, at the steps 1 … holds_until

@@ -5,7 +5,7 @@
 
 #include "experiments/engine/judge/seed_rows.h"
 #include "experiments/studies/first_steps/first_steps.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 
 namespace periscope::first_steps {
 namespace {
@@ -20,7 +20,7 @@ bool has_cosine(const ModelSpec& model, int sublayer) {
 
 std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& config) {
   std::vector<Test> tests;
-  const double rounding = pass_allowance(format_of(config.run.dtype));
+  const double rounding = forward_tolerance(format_of(config.run.dtype));
   // Adds a test for every number of a curve that either side has, and completes it with `set`; `name` is a format of
   // fmt's, of the number's index.
   const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const Curve& measured,
@@ -34,8 +34,8 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
                                   .predicted = judge::entry(predicted, i),
                                   .limit = limit,
                                   .seeds = stack.seeds,
-                                  .replicates = config.chains,
-                                  .precision_key = "first_steps.chains"}));
+                                  .replicates = config.replicates,
+                                  .precision_key = "first_steps.replicates"}));
     }
   };
   const auto relative = [](Test& test, double bias) {
@@ -86,7 +86,7 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
 }
 
 std::string withheld(const StackSteps& stack) {
-  if (!stack.prediction.refusal.empty()) return stack.prediction.refusal;
+  if (!stack.prediction.unsupported.empty()) return stack.prediction.unsupported;
   if (!stack.unusable.empty()) return stack.unusable;
   if (stack.seeds < judge::fewest_seeds) {
     return fmt::format("a verdict needs {} seeds, not {}", judge::fewest_seeds, stack.seeds);

@@ -17,7 +17,7 @@ static auto parts(StepReading& s) {
   return std::tie(s.second_moment, s.coherent, s.branch_cosine, s.branch_second_moment, s.loss, s.update, s.kept_share,
                   s.turned_sublayer, s.change, s.loss_change, s.left_out, s.gains);
 }
-static auto parts(FirstSteps& p) { return std::tie(p.refusal, p.steps, p.holds_until, p.stopped_by); }
+static auto parts(FirstSteps& p) { return std::tie(p.unsupported, p.steps, p.holds_until, p.stopped_by); }
 
 }  // namespace theory
 
@@ -26,10 +26,10 @@ namespace {
 
 /// Returns the number of seeds whose batches the prediction uses: all trained ones; without training at most one per
 /// chain.
-int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
+int predicted_runs(const FirstStepsConfig& config) { return std::min(config.replicates, config.run.seeds); }
 
 theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
-  return {.neurons = config.neurons, .chains = config.chains, .seed = config.run.seed, .fault = config.fault};
+  return {.neurons = config.neurons, .chains = config.replicates, .seed = config.run.seed, .fault = config.fault};
 }
 
 /// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
@@ -96,7 +96,7 @@ theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& over
   });
 }
 
-void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
+void require_effective_override(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
   // An override that changes the prediction of a long training changes that of its first steps.
   constexpr std::size_t most_steps = 3;
   theory::FirstStepsInput first = input;

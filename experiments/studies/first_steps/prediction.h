@@ -22,7 +22,7 @@ namespace periscope::first_steps {
 /// Throws ConfigError if --theory-set overrides the specification, or the theory carries a planted fault, and none of
 /// the numbers that a verdict compares changes by it in any stack. Compares predictions of two chains of few neurons
 /// over the first steps.
-void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
+void require_effective_override(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
 /// Returns the memory estimate of the batches and of one prediction after the other.
 [[nodiscard]] stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config);

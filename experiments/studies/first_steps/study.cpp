@@ -38,11 +38,11 @@ struct Run {
 };
 
 stacks::MemoryEstimate memory_of(const Run& r) {
-  const double cells = static_cast<double>(r.config.stacks().size()) * r.config.run.seeds;
+  const double tasks = static_cast<double>(r.config.stacks().size()) * r.config.run.seeds;
   stacks::MemoryEstimate memory;
   if (!r.config.predict_only) {
     memory =
-        training::training_memory(r.config, cells, r.own.dump.empty() ? 0.0 : 1.0, study::threads_of(r.config.run));
+        training::training_memory(r.config, tasks, r.own.dump.empty() ? 0.0 : 1.0, study::threads_of(r.config.run));
   }
   memory.then(prediction_memory(r.config));
   return memory;
@@ -50,7 +50,7 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   const theory::FirstStepsInput input = prediction_input(r.config, r.corpus);
-  require_override_is_seen(r.config, input);
+  require_effective_override(r.config, input);
   // A resumed run may overwrite what it was writing when it ended.
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.force || stacks::find_cached<bool>(progress, r.writing()));
   // The states of a run without --dump have no weights, which a dump would miss.

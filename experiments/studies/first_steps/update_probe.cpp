@@ -72,12 +72,12 @@ class UpdateProbe final : public SignalRecorder {
 
 }  // namespace
 
-void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
+void add_updates(const Backend& ops, const training::TrainingTask& task, const Corpus& corpus,
                  const ResidentWeights& weights, training::RecordedValues& values) {
-  const Windows windows = held_out(corpus, cell.spec.input.tokens + 1, cell.train.record_sequences);
-  const StackContext context{.ops = ops, .model = cell.spec.model, .weights = weights, .sequences = windows.count()};
-  const DType masters = master_dtype(cell.dtype);
-  const GeneratedWeights initial(ops, cell.spec, masters, cell.seed);
+  const Windows windows = held_out(corpus, task.spec.input.tokens + 1, task.train.record_sequences);
+  const StackContext context{.ops = ops, .model = task.spec.model, .weights = weights, .sequences = windows.count()};
+  const DType masters = master_dtype(task.dtype);
+  const GeneratedWeights initial(ops, task.spec, masters, task.seed);
   UpdateProbe probe(context, weights, initial, masters);
   stack_forward(context, embedding_forward(context, windows.inputs(0, windows.count())), {.recorders = {&probe}});
   for (const auto& [weight, moments] : probe.moments()) {

@@ -12,7 +12,7 @@
 #include "sim/measure/seed_average.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 #include "theory/certify/certificate.h"
 
 namespace periscope::formats {
@@ -91,7 +91,7 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
       tests.push_back({.statistic = statistic,
                        .index = depth,
                        .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},
-                       .tolerated_bias = format.stream_rounding + pass_allowance(fp32),
+                       .tolerated_bias = format.stream_rounding + forward_tolerance(fp32),
                        .limit = judge::limit_of(options.power_limits, statistic),
                        .seeds = stack.seeds});
     }

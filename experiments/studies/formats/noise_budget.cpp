@@ -59,7 +59,7 @@ class NoiseSum {
     }
   }
   /// Σr²/E‖Jδ‖² of the stream behind sublayer l, in dB.
-  [[nodiscard]] double sqnr_behind(int l) const {
+  [[nodiscard]] double sqnr_after(int l) const {
     return budget_.sqnr(exact_.at({Pass::forward, Signal::x_out}, l), exact_.at({Pass::backward, Signal::x_out}, l));
   }
 
@@ -143,10 +143,10 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
   if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, std::numeric_limits<double>::quiet_NaN());
   NoiseSum noise(ops, spec, exact, weights, holding);
   noise.add_input(drawn, planted);
-  Values sqnr{noise.sqnr_behind(-1)};
+  Values sqnr{noise.sqnr_after(-1)};
   for (int l = 0; l < sublayers; ++l) {
     noise.add_sublayer(l);
-    sqnr.push_back(noise.sqnr_behind(l));
+    sqnr.push_back(noise.sqnr_after(l));
   }
   return sqnr;
 }

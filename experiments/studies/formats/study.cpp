@@ -38,7 +38,7 @@ study::Job resolve(const study::Request& request) {
           .overridden = config::override_json(config),
           .memory = memory_of(config),
           .run = [config](stacks::Progress& progress) -> study::Outcome {
-            stacks::require_override_is_seen(config.without_gradients(), "formats", true, stacks::verdict_numbers);
+            stacks::require_effective_override(config.without_gradients(), "formats", true, stacks::verdict_numbers);
             const std::vector<FormatsStack> stacks = formats::run(config, progress);
             return {.data = dataset_of(stacks),
                     .table = table(stacks, config) + config::override_lines(config),

@@ -31,9 +31,9 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
   constexpr std::size_t stride = std::is_same_v<Place, Signal> ? 2 : 1;
   const judge::SeedRows& rows = c.rows.at("log_" + name);
   const std::vector<double> weights = slope_to_the_input(rows.rows().front().size());
-  judge::Test rate{.measured = rows.sum(weights), .predicted = no_number, .seeds = rows.seeds()};
+  judge::Test rate{.measured = rows.sum(weights), .predicted = nan_estimate, .seeds = rows.seeds()};
   std::vector<judge::Test> points;
-  if (c.refusal.empty()) {
+  if (c.unsupported.empty()) {
     points = every(stride, log_norms(config, c.spec, prediction, place));
     // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
     rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate);
@@ -50,7 +50,7 @@ Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& ove
     c.rows["log_down"].add(log_norms(reading.profile, Weight::down));
   });
   const theory::Prediction prediction = work.predict(spec, overridden);
-  c.refusal = prediction.refusal;
+  c.unsupported = prediction.unsupported;
   add_slope(work.config, prediction, "stream", Signal::x_out, c);
   add_slope(work.config, prediction, "down", Weight::down, c);
   return c;
@@ -76,7 +76,7 @@ std::string attenuation_table(const GradientConfig&, const Result& result) {
       table.add({config::placement_label(c.spec), fmt::format("{:g}", c.spec.init.qk_factor),
                  name == "down" ? "W_down" : "the stream", judge::plus_minus(rate.measured),
                  judge::shown(rate.predicted.value, "{:.4f}"),
-                 c.refusal.empty() ? judge::verdict_words(rate) : c.refusal,
+                 c.unsupported.empty() ? judge::verdict_words(rate) : c.unsupported,
                  claim_words(c, name + "_claim", "{:.4f}")});
     }
   }

@@ -10,7 +10,7 @@
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 
 namespace periscope::gradients {
 namespace {
@@ -28,7 +28,7 @@ void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
   std::vector<judge::Test*> theory, control;
   std::vector<judge::Claim*> claims;
   for (Case& c : cases) {
-    if (!c.refusal.empty()) continue;
+    if (!c.unsupported.empty()) continue;
     for (auto& [name, tests] : c.tests) {
       for (judge::Test& test : tests) (name == control_tests ? control : theory).push_back(&test);
     }
@@ -66,9 +66,9 @@ theory::Prediction Work::predict(const StackSpec& spec, const StackSpec& overrid
     options.on_share = progress.on_share();
     return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
   });
-  if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
-  if (prediction.refusal.empty())
-    prediction.refusal = judge::out_of_range(overridden, prediction.profile, config.run.dtype);
+  if (prediction.unsupported.empty()) prediction.unsupported = prediction.gradient_unsupported;
+  if (prediction.unsupported.empty())
+    prediction.unsupported = judge::out_of_range(overridden, prediction.profile, config.run.dtype);
   return prediction;
 }
 
@@ -97,12 +97,12 @@ judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Te
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, bool of_attention) {
   const judge::WidthBias bias(spec, prediction.finite_width, config.agreement);
-  return 0.5 * bias.of_log_gradient(depth, of_attention) + backward_allowance(format_of(config.run.dtype));
+  return 0.5 * bias.of_log_gradient(depth, of_attention) + backward_tolerance(format_of(config.run.dtype));
 }
 
 void Case::compare(const std::string& name, std::vector<judge::Test> points) {
   const Curve mean = rows.at(name).curve();
-  points.resize(std::max(points.size(), mean.value.size()), {.predicted = no_number});
+  points.resize(std::max(points.size(), mean.value.size()), {.predicted = nan_estimate});
   for (std::size_t i = 0; i < mean.value.size(); ++i) points[i].measured = judge::entry(mean, i);
   tests[name] = std::move(points);
 }
@@ -119,7 +119,7 @@ void Case::add_claim(const std::string& name, const std::map<std::string_view, j
 judge::Test Case::test(const std::string& name) const {
   const auto found = tests.find(name);
   const judge::Test* test = found == tests.end() ? nullptr : judge::deciding(found->second);
-  return test == nullptr ? judge::Test{.measured = no_number, .predicted = no_number} : *test;
+  return test == nullptr ? judge::Test{.measured = nan_estimate, .predicted = nan_estimate} : *test;
 }
 
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress) {

@@ -35,7 +35,7 @@ extern const Section<GradientConfig> gradients_section;
 /// Results of one stack, by the names of their columns.
 struct Case {
   StackSpec spec;
-  std::string refusal = {};                          ///< why there is no prediction
+  std::string unsupported = {};                      ///< why there is no prediction
   std::map<std::string, judge::SeedRows> rows = {};  ///< measured, a row per seed
   /// Curves, and single numbers; NaN where nothing was measured or predicted. Those with seeds are judged.
   std::map<std::string, std::vector<judge::Test>> tests = {};
@@ -54,8 +54,8 @@ struct Case {
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
 
-inline constexpr judge::Estimate no_number{std::numeric_limits<double>::quiet_NaN(),
-                                           std::numeric_limits<double>::quiet_NaN()};
+inline constexpr judge::Estimate nan_estimate{std::numeric_limits<double>::quiet_NaN(),
+                                              std::numeric_limits<double>::quiet_NaN()};
 
 struct Result {
   std::vector<Case> cases = {};
@@ -65,7 +65,7 @@ struct Result {
 /// The columns of a case. Each function adds those of one result, whose name, dimensions, units and meaning it is
 /// given.
 using Columns = dataset::Table<Case>;
-/// Returns placement and refusal on the dimension `row`.
+/// Returns placement and unsupported on the dimension `row`.
 Columns columns_of(const std::string& row);
 /// NAME_measured and NAME_stderr of the case's tests.
 void add_measured(Columns& columns, const dataset::ColumnSpec& curve);
@@ -168,7 +168,7 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
   std::vector<judge::Test> all;
   for (std::size_t i = 0; i < curve.value.size(); ++i) {
-    all.push_back({.measured = no_number,
+    all.push_back({.measured = nan_estimate,
                    .predicted = {0.5 * curve.value[i], 0.5 * curve.standard_error[i]},
                    .tolerated_bias = log_norm_bias(config, spec, prediction, sublayers * i),
                    .replicates = prediction.replicates,

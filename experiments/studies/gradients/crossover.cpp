@@ -50,8 +50,8 @@ Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
       sweep.rows["log_gain"].append(seed++, log_gain(spec, p));
     });
     const theory::Prediction prediction = work.predict(spec, overridden);
-    if (sweep.refusal.empty()) sweep.refusal = prediction.refusal;
-    if (!sweep.refusal.empty()) continue;
+    if (sweep.unsupported.empty()) sweep.unsupported = prediction.unsupported;
+    if (!sweep.unsupported.empty()) continue;
     sweep.tests["log_gradient"].push_back(log_norms(config, sweep.spec, prediction, Weight::down).back());
     const Curve& a = *prediction.profile.find(Statistic::second_moment, Signal::f_out);
     const double square = a.value.back();
@@ -97,12 +97,12 @@ Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
     return rows;
   };
   Case c{.spec = own.spec,
-         .refusal = own.refusal.empty() ? pre.refusal : own.refusal,
+         .unsupported = own.unsupported.empty() ? pre.unsupported : own.unsupported,
          .rows = {{"log_ratio", ratio_of("log_gradient")},
                   {"log_rms_a", own.rows.at("log_rms_a")},
                   {"log_law", ratio_of("log_gain")}}};
   std::vector<judge::Test> ratios;
-  const bool is_predicted = c.refusal.empty();
+  const bool is_predicted = c.unsupported.empty();
   for (std::size_t i = 0; is_predicted && i < config.down_factors.size(); ++i) {
     const judge::Test &top = own.tests.at("log_gradient")[i], &below = pre.tests.at("log_gradient")[i];
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
@@ -189,7 +189,7 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
       law_error = larger(law_error, std::abs(ratios[i].measured.value - c.tests.at("log_law")[i].measured.value));
     }
     table.add({config::placement_label(c.spec), words(ratios.front().measured), words(ratios.back().measured),
-               c.refusal.empty() ? judge::verdict_words(c.test("log_ratio")) : c.refusal,
+               c.unsupported.empty() ? judge::verdict_words(c.test("log_ratio")) : c.unsupported,
                crosses ? words(crossing.measured) : "none",
                crosses ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
                crosses ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error))});

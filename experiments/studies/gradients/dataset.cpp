@@ -61,7 +61,7 @@ Columns columns_of(const std::string& row) {
   columns
       .column({"placement", row, "", "normalization placement (T1)"},
               [](const Case& c) { return config::placement_label(c.spec); })
-      .column({"refusal", row, "", "why there is no prediction"}, &Case::refusal);
+      .column({"unsupported", row, "", "why there is no prediction"}, &Case::unsupported);
   return columns;
 }
 

@@ -63,20 +63,20 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
   for (const int layers : config.layers) {
     const StackSpec stack = at_depth(spec, layers);
     const theory::Prediction prediction = work.predict(stack, at_depth(overridden, layers));
-    if (law.refusal.empty()) law.refusal = prediction.refusal;
-    if (law.refusal.empty()) add(stack, prediction);
+    if (law.unsupported.empty()) law.unsupported = prediction.unsupported;
+    if (law.unsupported.empty()) add(stack, prediction);
     std::size_t seed = 0;
     work.measure(stack, fmt::format("{} layers", layers), [&](const Reading& reading) {
       law.rows["log_gradient"].append(seed++, log_norms(reading.profile, Weight::down).back());
     });
   }
-  if (law.refusal.empty()) {
+  if (law.unsupported.empty()) {
     const std::vector<int> all = theory_layers(config);
     for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
       const StackSpec stack = at_depth(spec, all[i]);
       const theory::Prediction deep = predict_deep(work, stack, at_depth(overridden, all[i]));
       // Unsupported for a stack that grows with depth: its limit is unknown, its exponents are not.
-      if (!deep.refusal.empty() || !deep.gradient_refusal.empty()) break;
+      if (!deep.unsupported.empty() || !deep.gradient_unsupported.empty()) break;
       add(stack, deep);
     }
     fit_exponents(config, points, law);
@@ -95,8 +95,8 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
                             "theory", fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()),
                             "predicted", "theory", "deepest", "claim"});
   for (const Case& law : result.cases) {
-    if (!law.refusal.empty()) {
-      table.add_note(config::placement_label(law.spec), law.refusal);
+    if (!law.unsupported.empty()) {
+      table.add_note(config::placement_label(law.spec), law.unsupported);
       continue;
     }
     std::vector<std::string> row{config::placement_label(law.spec)};

@@ -62,9 +62,9 @@ double add(const GradientPathSizes& sizes, Case& c) {
 void predict(const Work& work, const StackSpec& overridden, Case& c) {
   const GradientConfig& config = work.config;
   const theory::Prediction all = work.predict(c.spec, overridden);
-  c.refusal = all.refusal;
+  c.unsupported = all.unsupported;
   std::vector<judge::Test> shares, log_skips;
-  if (c.refusal.empty()) {
+  if (c.unsupported.empty()) {
     const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
     const std::vector<judge::Test> wholes = log_norms(config, c.spec, all, Signal::x_out);
     const std::vector<judge::Test> skips = log_norms(config, c.spec, skip, Signal::x_out);
@@ -129,7 +129,7 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                                            : "?",
                            bound),
                measured("skip_share"), predicted("skip_share"),
-               c.refusal.empty() ? judge::verdict_words(c.test("skip_share")) : c.refusal, measured("log_skip"),
+               c.unsupported.empty() ? judge::verdict_words(c.test("skip_share")) : c.unsupported, measured("log_skip"),
                predicted("log_skip"), fmt::format("G11: {}", judge::name_of(c.claims.at("claim").verdict))});
   }
   return table.text() +

@@ -23,7 +23,7 @@ std::vector<judge::Test> tests_of(const config::Config& config, const Profile& m
     judge::Test& test =
         tests.emplace_back(judge::Test{.statistic = statistic,
                                        .measured = judge::entry(curve, i),
-                                       .predicted = no_number,
+                                       .predicted = nan_estimate,
                                        .limit = judge::limit_of(config.agreement.power_limits, statistic),
                                        .seeds = config.run.seeds});
     if (prediction == nullptr) continue;
@@ -40,11 +40,11 @@ Case measure_shares(const Work& work, const StackSpec& spec, const StackSpec& ov
   const int seeds = config.run.seeds;
   const Profile measured = work.measure(spec, "", [](const Reading&) {}).profile();
   const theory::Prediction all = work.predict(spec, overridden);
-  const theory::Prediction* predicted = all.refusal.empty() ? &all : nullptr;
+  const theory::Prediction* predicted = all.unsupported.empty() ? &all : nullptr;
   std::vector<judge::Test> logs = tests_of(config, measured, predicted, Statistic::log_grad_sq, Signal::x_out);
   std::vector<judge::Test> shares =
       every(2, tests_of(config, measured, predicted, Statistic::score_share, Signal::A_out));
-  Case c{.spec = spec, .refusal = all.refusal, .tests = {{"log_grad_sq", logs}, {"score_share", shares}}};
+  Case c{.spec = spec, .unsupported = all.unsupported, .tests = {{"log_grad_sq", logs}, {"score_share", shares}}};
   if (predicted == nullptr) return c;
   const theory::Prediction without_scores = work.predict(spec, overridden, theory::GradientPaths::without_scores);
   std::vector<judge::Test> control = tests_of(config, measured, &without_scores, Statistic::log_grad_sq, Signal::x_out);
@@ -73,8 +73,8 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "largest share: measured", "predicted, verdict",
                             "gradient without it, at the input", "theory, with and without"});
   for (const Case& c : result.cases) {
-    if (!c.refusal.empty()) {
-      table.add_note(config::placement_label(c.spec), c.refusal);
+    if (!c.unsupported.empty()) {
+      table.add_note(config::placement_label(c.spec), c.unsupported);
       continue;
     }
     const std::vector<judge::Test>& shares = c.tests.at("score_share");

@@ -8,8 +8,8 @@
 
 #include "experiments/engine/run/regime.h"
 #include "experiments/engine/settings/stack_rules.h"
+#include "experiments/engine/settings/sweep.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "experiments/engine/settings/variants.h"
 #include "experiments/studies/gradients/common.h"
 
 namespace periscope::gradients {
@@ -58,7 +58,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .overridden = config::override_json(config),
           .memory = memory_of(experiment, config),
           .run = [config, &experiment](stacks::Progress& progress) -> study::Outcome {
-            stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
+            stacks::require_effective_override(config, experiment.name, false, experiment.compared);
             const Result result = gradients::run(experiment, config, progress);
             study::Outcome outcome = outcome_of(experiment, config, result);
             outcome.table += fmt::format("in the regime {}.\n", stacks::in_one_line(regime_of(experiment, config)));

@@ -28,7 +28,7 @@ class Hidden : public stacks::Progress {
 /// Runs a configuration with the right theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   Hidden own(progress);
-  return mapped(stacks::confront(config, "power", own),
+  return mapped(stacks::compare(config, "power", own),
                 [](const stacks::StackResult& result) { return compared(result.spec, result.judged); });
 }
 

@@ -80,7 +80,7 @@ std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden
       if (t.verdict != judge::Verdict::agrees && t.verdict != stack.verdict) continue;
       if (nearest == nullptr || t.excess() / t.critical > nearest->excess() / nearest->critical) nearest = &t;
     }
-    all.push_back(compared_stack(stack.spec, stack.verdict, stack.refusal, nearest));
+    all.push_back(compared_stack(stack.spec, stack.verdict, stack.unsupported, nearest));
   }
   return all;
 }

@@ -208,12 +208,12 @@ std::optional<std::string> if_said(const std::string& words) {
 void add_remarks(Table<ProbeResult>& table) {
   using R = ProbeResult;
   table
-      .column_if_any({"theory_refusal", "", "", "why there is no prediction"},
-                     [](const R& r) { return if_said(r.initial.refusal); })
-      .column_if_any({"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales"},
-                     [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.refusal); })
-      .column_if_any({"gradient_theory_refusal", "", "", "why there is no prediction of gradients"},
-                     [](const R& r) { return if_said(r.initial.gradient_refusal); })
+      .column_if_any({"theory_unsupported", "", "", "why there is no prediction"},
+                     [](const R& r) { return if_said(r.initial.unsupported); })
+      .column_if_any({"scales_theory_unsupported", "", "", "why there is no prediction at the model's own scales"},
+                     [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.unsupported); })
+      .column_if_any({"gradient_theory_unsupported", "", "", "why there is no prediction of gradients"},
+                     [](const R& r) { return if_said(r.initial.gradient_unsupported); })
       .column_if_any({"diverged_at", "", "1", "first sublayer whose stream is not finite"},
                      [](const R& r) {
                        const int at = r.measured.reading.diverged_at;

@@ -21,8 +21,8 @@ ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const con
                      .input = std::move(input),
                      .agreement = config.agreement,
                      .ignored_keys = checkpoint.ignored_keys()};
-  result.initial.refusal = why_no_theory;
-  for (NullReading& null : result.nulls) null.predicted.refusal = why_no_theory;
+  result.initial.unsupported = why_no_theory;
+  for (NullReading& null : result.nulls) null.predicted.unsupported = why_no_theory;
   return result;
 }
 
@@ -32,7 +32,7 @@ StackSpec initial_stack(const ModelSpec& model, const config::Config& config, in
   spec.input.kind = InputKind::tokens;
   spec.input.tokens = tokens;
   const double std = drawn_embedding_stddev(spec);
-  spec.input.second_moment = config.was_given("input.second_moment") ? config.base.input.second_moment : std * std;
+  spec.input.second_moment = config.is_set("input.second_moment") ? config.base.input.second_moment : std * std;
   return spec;
 }
 

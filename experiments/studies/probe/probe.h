@@ -19,7 +19,7 @@ namespace periscope::probe {
 
 /// The prediction and the draws of random models that have some of a model's sizes (size_nulls), on its tokens.
 struct NullReading {
-  theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a refusal
+  theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a unsupported
   stacks::NullDraws drawn = {};       ///< models of the model's own width
 };
 
@@ -32,14 +32,14 @@ struct ProbeResult {
   ModelReading measured = {};
   std::optional<Emission> not_finite = {};                        ///< the first signal that is not finite
   config::AgreementOptions agreement;                             ///< finite-width terms (T19)
-  theory::Prediction initial = {};                                ///< theory at initialisation, or a refusal
+  theory::Prediction initial = {};                                ///< theory at initialisation, or a unsupported
   std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
 };
 
-/// Returns the result of a checkpoint without measurements and predictions, with `why_no_theory` as every refusal.
+/// Returns the result of a checkpoint without measurements and predictions, with `why_no_theory` as every unsupported.
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 

@@ -123,7 +123,7 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
       const StackSpec sized = stacks::at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
       result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
     } else {
-      result.nulls[i].predicted.refusal = "by simulation alone";
+      result.nulls[i].predicted.unsupported = "by simulation alone";
     }
     const auto step = [&] {
       progress.throw_if_stop_requested();

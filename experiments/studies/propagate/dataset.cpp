@@ -139,9 +139,9 @@ dataset::Table<Prediction> theory_table() {
       .column_if_any({"theory_left_out", on_stack, "",
                       "what of theory was left out, because it would have cost more than the measurement"},
                      [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
-      .column({"theory_refusal", on_stack, "", "why there is no prediction"}, &Prediction::refusal)
-      .column({"theory_gradient_refusal", on_stack, "", "why gradients are not predicted"},
-              &Prediction::gradient_refusal)
+      .column({"theory_unsupported", on_stack, "", "why there is no prediction"}, &Prediction::unsupported)
+      .column({"theory_gradient_unsupported", on_stack, "", "why gradients are not predicted"},
+              &Prediction::gradient_unsupported)
       .column({"theory_imprecise", on_stack, "",
                "predicted gradients and score shares whose standard error is larger than wanted "
                "(theory.gradient_tolerance)"},

@@ -81,7 +81,7 @@ Job resolve_propagate(const Request& request) {
   if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
   job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
-    const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress);
+    const std::vector<stacks::StackResult> results = stacks::compare(config, "propagate", progress);
     Outcome outcome = outcome_of(config, results);
     const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
     if (diverged && own.fail_on_divergence) outcome.code = ExitCode::diverged;
@@ -96,7 +96,7 @@ Job resolve_theory(const Request& request) {
   config.run.backward = config.run.backward || study::read_flags(theory_flags, request.flags).backward;
   Job job = job_of(config, "theory", false);
   job.run = [config](stacks::Progress& progress) {
-    return outcome_of(config, stacks::confront(config, "theory", progress, false));
+    return outcome_of(config, stacks::compare(config, "theory", progress, false));
   };
   return job;
 }

@@ -21,7 +21,7 @@ namespace {
 /// A group's runs; of a sweep those of all its groups, by rate.
 using Runs = std::vector<const GroupRuns*>;
 /// The runs of one seed, by group and, of a sweep, by rate.
-using Twins = std::vector<std::vector<const TrainedCell*>>;
+using Twins = std::vector<std::vector<const TrainingResult*>>;
 /// Computes the numbers of one seed that a claim says are positive, as test_some_row_positive reads them.
 using Numbers = std::function<judge::SeedTable(const Twins&)>;
 
@@ -58,9 +58,9 @@ judge::SeedTable exponential_lead(const Twins& twins) {
 }
 
 /// Positive in some row if the loss of some run of `low` is below that of every run of `high`.
-judge::SeedTable below(const std::vector<const TrainedCell*>& low, const std::vector<const TrainedCell*>& high) {
-  return mapped(low, [&](const TrainedCell* one) {
-    return mapped(high, [&](const TrainedCell* other) { return Values{final_loss(*other) - final_loss(*one)}; });
+judge::SeedTable below(const std::vector<const TrainingResult*>& low, const std::vector<const TrainingResult*>& high) {
+  return mapped(low, [&](const TrainingResult* one) {
+    return mapped(high, [&](const TrainingResult* other) { return Values{final_loss(*other) - final_loss(*one)}; });
   });
 }
 
@@ -76,9 +76,9 @@ judge::SeedTable inner_rate(const Twins& twins) {
 }
 
 /// The logarithm of the rate at which the parabola through the lowest loss and its neighbours is lowest.
-double best_log_rate(const std::vector<const TrainedCell*>& by_rate) {
-  const auto loss = mapped(by_rate, [](const TrainedCell* run) { return final_loss(*run); });
-  const auto log_rate = mapped(by_rate, [](const TrainedCell* run) { return std::log(run->cell.train.lr); });
+double best_log_rate(const std::vector<const TrainingResult*>& by_rate) {
+  const auto loss = mapped(by_rate, [](const TrainingResult* run) { return final_loss(*run); });
+  const auto log_rate = mapped(by_rate, [](const TrainingResult* run) { return std::log(run->task.train.lr); });
   const auto best = static_cast<std::size_t>(std::ranges::min_element(loss) - loss.begin());
   if (best == 0 || best + 1 == loss.size()) return log_rate[best];
   const double left = log_rate[best] - log_rate[best - 1], right = log_rate[best + 1] - log_rate[best];
@@ -92,10 +92,10 @@ judge::SeedTable higher_rate(const Twins& twins) { return {{{best_log_rate(twins
 
 /// Reads a number off the last record of a run, or off that before training.
 Reading at_end(double (*read)(const RecordedValues&)) {
-  return [=](const TrainedCell& run) { return read(last_record(run)); };
+  return [=](const TrainingResult& run) { return read(last_record(run)); };
 }
 Reading at_start(double (*read)(const RecordedValues&)) {
-  return [=](const TrainedCell& run) { return read(first_record(run)); };
+  return [=](const TrainingResult& run) { return read(first_record(run)); };
 }
 
 /// Mean of the angular distances between neighbouring depths.
@@ -167,13 +167,13 @@ const std::map<std::string_view, Number>& numbers() {
       {"steps",
        {"steps until the loss is the first's final loss: first - second",
         [](const Twins& twins) {
-          const TrainedCell &first = *twins[0].front(), &second = *twins[1].front();
+          const TrainingResult &first = *twins[0].front(), &second = *twins[1].front();
           const double target = final_loss(first);
           return judge::SeedTable{{{steps_to_loss(first, target) - steps_to_loss(second, target)}}};
         }}},
       {"spikes", {"events in which the logarithm of loss or gradient norm spikes", larger(spikes)}},
       {"variance", {"ln(variance at the end) at the top", larger(final_variance)}},
-      {"surge", {"ln(variance at the end / at initialisation) at the top", larger([](const TrainedCell& run) {
+      {"surge", {"ln(variance at the end / at initialisation) at the top", larger([](const TrainingResult& run) {
                    return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
                  })}},
       {"law",
@@ -301,20 +301,20 @@ Runs groups_called(const std::string& name, const std::vector<GroupRuns>& runs) 
 
 /// Names the runs that did not come to their end.
 void name_unfinished(const GroupRuns& group, judge::SignClaim& claim) {
-  const auto lost = std::ranges::count_if(group.cells, [](const TrainedCell& cell) {
-    return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
+  const auto lost = std::ranges::count_if(group.tasks, [](const TrainingResult& task) {
+    return static_cast<int>(task.history.loss.size()) < task.task.train.steps;
   });
   if (lost == 0) return;
   judge::add_reason(claim, fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as "
                                        "far as they came",
-                                       lost, group.cells.size(), group.group.name));
+                                       lost, group.tasks.size(), group.group.name));
 }
 
 /// The number of a claim in every seed.
 judge::SeedTable over_seeds(const Number& number, const std::vector<Runs>& groups) {
   judge::SeedTable table;
-  for (std::size_t seed = 0; seed < groups[0].front()->cells.size(); ++seed) {
-    const auto of_seed = [&](const GroupRuns* group) { return &group->cells[seed]; };
+  for (std::size_t seed = 0; seed < groups[0].front()->tasks.size(); ++seed) {
+    const auto of_seed = [&](const GroupRuns* group) { return &group->tasks[seed]; };
     const judge::SeedTable one = number.of(mapped(groups, [&](const Runs& named) { return mapped(named, of_seed); }));
     table.resize(one.size(), std::vector<Values>(one.front().size()));
     for (std::size_t row = 0; row < one.size(); ++row) {

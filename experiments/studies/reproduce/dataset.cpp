@@ -87,11 +87,11 @@ dataset::Table<SeedRecords> averages_table() {
 
 std::vector<SeedRecords> records_of(const GroupRuns& runs) {
   std::vector<SeedRecords> all;
-  for (const int step : recorded_steps(runs.cells.front().cell.train)) {
+  for (const int step : recorded_steps(runs.tasks.front().task.train)) {
     SeedRecords& seeds = all.emplace_back();
-    for (const TrainedCell& cell : runs.cells) {
-      const auto it = cell.history.records.find(step);
-      if (it != cell.history.records.end()) seeds.push_back(&it->second);
+    for (const TrainingResult& task : runs.tasks) {
+      const auto it = task.history.records.find(step);
+      if (it != task.history.records.end()) seeds.push_back(&it->second);
     }
   }
   return all;
@@ -115,17 +115,17 @@ dataset::Table<judge::GrowthFit> growth_table() {
   return table;
 }
 
-std::optional<judge::GrowthFit> growth_of(const TrainedCell& run) {
+std::optional<judge::GrowthFit> growth_of(const TrainingResult& run) {
   judge::GrowthFit fit = judge::fit_growth(last_record(run).at("variance.x_out"));
   return std::isnan(fit.effective_points) ? std::nullopt : std::optional(std::move(fit));
 }
 
 /// The columns of theory at the sizes of a run's trained weights, of its last record.
-dataset::Table<TrainedCell> sizes_table() {
-  dataset::Table<TrainedCell> table;
+dataset::Table<TrainingResult> sizes_table() {
+  dataset::Table<TrainingResult> table;
   const auto along = [&](const std::string& name, const std::string& meaning) {
     table.column({name, on_run + " depth", "1", meaning},
-                 [name](const TrainedCell& run) { return last_record(run).at(name); });
+                 [name](const TrainingResult& run) { return last_record(run).at(name); });
   };
   along("scaled_second_moment",
         "mean square of the stream of random weights with the trained ones' scales, at the end");
@@ -141,31 +141,31 @@ dataset::Table<TrainedCell> sizes_table() {
   return table.column(
       {"growth_alignment_error", on_run, "nat",
        "what random models of these profiles and this width have for growth_from_alignment, root mean square"},
-      [](const TrainedCell& run) { return last_record(run).at("profiled_deviation").back(); });
+      [](const TrainingResult& run) { return last_record(run).at("profiled_deviation").back(); });
 }
 
-dataset::Table<TrainedCell> run_table() {
-  dataset::Table<TrainedCell> table;
+dataset::Table<TrainingResult> run_table() {
+  dataset::Table<TrainingResult> table;
   const std::string on_step = on_run + " step";
   const auto recorded = [&](const std::string& name, const std::string& units, const std::string& meaning, auto read) {
-    table.column({name, on_run + " record", units, meaning}, [read](const TrainedCell& run) {
+    table.column({name, on_run + " record", units, meaning}, [read](const TrainingResult& run) {
       std::vector<double> values;  // NaN where the run had ended
-      for (const int step : recorded_steps(run.cell.train)) {
+      for (const int step : recorded_steps(run.task.train)) {
         const auto it = run.history.records.find(step);
         values.push_back(it == run.history.records.end() ? std::numeric_limits<double>::quiet_NaN() : read(it->second));
       }
       return values;
     });
   };
-  table.column({"loss", on_step, "nat", "training loss"}, [](const TrainedCell& r) { return r.history.loss; })
+  table.column({"loss", on_step, "nat", "training loss"}, [](const TrainingResult& r) { return r.history.loss; })
       .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
-              [](const TrainedCell& r) { return r.history.grad_norm; })
+              [](const TrainingResult& r) { return r.history.grad_norm; })
       .column({"last_layer_grad_norm", on_step, "nat", "norm of the last layer's gradients"},
-              [](const TrainedCell& r) { return r.history.last_layer_norm; })
+              [](const TrainingResult& r) { return r.history.last_layer_norm; })
       .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps; ln V if not finite"},
               final_loss)
       .column({"diverged_at", on_run, "1", "step at which a run diverged"},
-              [](const TrainedCell& r) { return training::divergence_step(r.history); })
+              [](const TrainingResult& r) { return training::divergence_step(r.history); })
       .column(
           {"spikes", on_run, "1",
            "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done"},
@@ -173,7 +173,7 @@ dataset::Table<TrainedCell> run_table() {
       .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
       .part(growth_table(), growth_of)
       .part(sizes_table(),
-            [](const TrainedCell& r) { return last_record(r).contains("scaled_second_moment") ? &r : nullptr; });
+            [](const TrainingResult& r) { return last_record(r).contains("scaled_second_moment") ? &r : nullptr; });
   recorded("validation_loss", "nat", "on the held-out windows",
            [](const RecordedValues& record) { return record.at("validation_loss").front(); });
   recorded("top_first", "1", "largest |x| of the stream",
@@ -234,10 +234,11 @@ dataset::Table<GroupRuns> group_table() {
       .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
              {"final_loss_stderr", "group", "nat", "its standard error"},
              [](const G& g) {
-               return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.cells, final_loss))}));
+               return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.tasks, final_loss))}));
              })
-      .rows("seed", run_table(), &G::cells)
-      .part(theory_table(), [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
+      .rows("seed", run_table(), &G::tasks)
+      .part(theory_table(),
+            [](const G& g) { return g.initial && g.initial->unsupported.empty() ? &*g.initial : nullptr; });
   return table.rows("record", averages_table(), records_of);
 }
 

@@ -165,12 +165,12 @@ std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits, const 
   return groups;
 }
 
-void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared) {
+void reject_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared) {
   const Group given{.name = {}, .study = "base", .spec = shared.stacks().front(), .train = shared.train};
   for (const Exhibit* exhibit : exhibits) {
     for (const Group& group : groups_of({exhibit}, shared, false)) {
       for (const std::string& key : group.set) {
-        if (!shared.was_given(key)) continue;
+        if (!shared.is_set(key)) continue;
         throw ConfigError(fmt::format(
             "{} is given: expected none for figure {}, whose study {} sets it itself; --figure chooses other figures",
             with_value(given, key), exhibit->name, group.study));
@@ -179,7 +179,7 @@ void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, con
   }
 }
 
-void refuse_equal_groups(const std::vector<Group>& groups) {
+void reject_equal_groups(const std::vector<Group>& groups) {
   std::map<std::string, const Group*> before;
   for (const Group& group : groups) {
     const auto [same, is_new] = before.emplace(identity_of(group), &group);
@@ -200,18 +200,17 @@ void refuse_equal_groups(const std::vector<Group>& groups) {
 
 void set_proxy(TrainConfig& config, bool quick) {
   const auto unless_given = [&](const char* key, auto& field, auto value) {
-    if (!config.was_given(key)) field = value;
+    if (!config.is_set(key)) field = value;
   };
   ModelSpec& m = config.base.model;
-  const bool shaped =
-      config.was_given("model.width") || config.was_given("model.heads") || config.was_given("model.preset");
-  if (!config.was_given("model.preset")) unless_given("model.layers", m.layers, 12);
+  const bool shaped = config.is_set("model.width") || config.is_set("model.heads") || config.is_set("model.preset");
+  if (!config.is_set("model.preset")) unless_given("model.layers", m.layers, 12);
   if (!shaped) {
     m.width = 96;
     m.heads = 6;
-    if (!config.was_given("model.kv_heads")) m.kv_heads = m.heads;
-    if (!config.was_given("model.head_dim")) m.head_dim = m.width / m.heads;
-    if (!config.was_given("model.mlp_width")) m.mlp_width = 4 * m.width;
+    if (!config.is_set("model.kv_heads")) m.kv_heads = m.heads;
+    if (!config.is_set("model.head_dim")) m.head_dim = m.width / m.heads;
+    if (!config.is_set("model.mlp_width")) m.mlp_width = 4 * m.width;
   }
   unless_given("model.vocab", m.vocab, 256);
   unless_given("input.tokens", config.base.input.tokens, 64);

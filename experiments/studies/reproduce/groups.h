@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/engine/training/cell.h"
 #include "experiments/engine/training/config.h"
+#include "experiments/engine/training/task.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
@@ -24,7 +24,7 @@ struct Group {
 /// The trained seeds of one group, in order, and for groups of the base study the prediction before training.
 struct GroupRuns {
   Group group;
-  std::vector<training::TrainedCell> cells;
+  std::vector<training::TrainingResult> tasks;
   std::optional<theory::Prediction> initial = {};
 };
 
@@ -49,10 +49,10 @@ struct Exhibit {
 
 /// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would
 /// ignore it, or, with equal values, the study would compare a group with itself.
-void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared);
+void reject_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared);
 
 /// Throws ConfigError if two groups have the same stack and training: no claim may compare a run with itself.
-void refuse_equal_groups(const std::vector<Group>& groups);
+void reject_equal_groups(const std::vector<Group>& groups);
 
 /// Sets the keys of the proxy model and its training that the user has not given.
 void set_proxy(training::TrainConfig& config, bool quick);

@@ -12,13 +12,13 @@ namespace periscope::reproduce {
 namespace {
 
 /// ln of one number over another, both at the top of the stack.
-Reading ratio(const RecordedValues& (*of)(const TrainedCell&), const std::string& column,
-              const RecordedValues& (*over)(const TrainedCell&), const std::string& base) {
-  return [=](const TrainedCell& run) { return std::log(of(run).at(column).back() / over(run).at(base).back()); };
+Reading ratio(const RecordedValues& (*of)(const TrainingResult&), const std::string& column,
+              const RecordedValues& (*over)(const TrainingResult&), const std::string& base) {
+  return [=](const TrainingResult& run) { return std::log(of(run).at(column).back() / over(run).at(base).back()); };
 }
 
 /// The first steps of the events that spikes() counts.
-std::vector<int> events_of(const TrainedCell& run) {
+std::vector<int> events_of(const TrainingResult& run) {
   // A number that is not finite ends a run: that is its divergence, not a spike.
   const auto finite = [](const std::vector<double>& series) {
     return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
@@ -28,28 +28,28 @@ std::vector<int> events_of(const TrainedCell& run) {
 
 }  // namespace
 
-const RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
-const RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
+const RecordedValues& first_record(const TrainingResult& run) { return run.history.records.begin()->second; }
+const RecordedValues& last_record(const TrainingResult& run) { return run.history.records.rbegin()->second; }
 
-double final_loss(const TrainedCell& run) {
-  const double loss = training::mean_of_last_tenth(run.history, run.cell.train.steps);
-  return std::isfinite(loss) ? loss : std::log(run.cell.spec.model.vocab);
+double final_loss(const TrainingResult& run) {
+  const double loss = training::mean_of_last_tenth(run.history, run.task.train.steps);
+  return std::isfinite(loss) ? loss : std::log(run.task.spec.model.vocab);
 }
 
-double final_variance(const TrainedCell& run) { return std::log(last_record(run).at("variance.x_out").back()); }
+double final_variance(const TrainingResult& run) { return std::log(last_record(run).at("variance.x_out").back()); }
 
-double spikes(const TrainedCell& run) {
-  const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
+double spikes(const TrainingResult& run) {
+  const double done = static_cast<double>(run.history.loss.size()) / run.task.train.steps;
   return static_cast<double>(events_of(run).size()) / done;
 }
 
-std::vector<double> spike_starts(const TrainedCell& run) {
+std::vector<double> spike_starts(const TrainingResult& run) {
   std::vector<double> starts(run.history.loss.size(), 0.0);
   for (const int step : events_of(run)) starts[static_cast<std::size_t>(step) - 1] = 1.0;
   return starts;
 }
 
-double last_layer_gradient(const TrainedCell& run) {
+double last_layer_gradient(const TrainingResult& run) {
   const std::vector<double>& norms = run.history.last_layer_norm;
   const std::size_t half = norms.size() / 2;
   double sum = 0.0;
@@ -68,7 +68,7 @@ std::vector<double> layer_gradients(const RecordedValues& record) {
   return sums;
 }
 
-double steps_to_loss(const TrainedCell& run, double target) {
+double steps_to_loss(const TrainingResult& run, double target) {
   constexpr std::size_t window = 16;
   const std::vector<double>& loss = run.history.loss;
   double sum = 0.0;
@@ -77,7 +77,7 @@ double steps_to_loss(const TrainedCell& run, double target) {
     if (i >= window) sum -= loss[i - window];
     if (i + 1 >= window && sum <= target * static_cast<double>(window)) return static_cast<double>(i + 1);
   }
-  return static_cast<double>(run.cell.train.steps) + 1.0;
+  return static_cast<double>(run.task.train.steps) + 1.0;
 }
 
 std::vector<double> without_cosine(const RecordedValues& record) {
@@ -122,11 +122,11 @@ const std::vector<GrowthPart>& growth_parts() {
       {"growth_interaction", "interaction",
        "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with the "
        "directions",
-       [](const TrainedCell& run) { return given_directions(run) - from_scales(run); }}};
+       [](const TrainingResult& run) { return given_directions(run) - from_scales(run); }}};
   return all;
 }
 
-double from_alignment(const TrainedCell& run) {
+double from_alignment(const TrainingResult& run) {
   if (!last_record(run).contains("profiled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
   return std::log(last_record(run).at("second_moment.x_out").back() /
                   last_record(run).at("profiled_second_moment").back());

@@ -10,30 +10,30 @@
 namespace periscope::reproduce {
 
 using training::RecordedValues;
-using training::TrainedCell;
+using training::TrainingResult;
 
 /// Computes a number of one run.
-using Reading = std::function<double(const TrainedCell&)>;
+using Reading = std::function<double(const TrainingResult&)>;
 
 /// Return the record before training, and the last one: at the end, unless the run diverged.
-[[nodiscard]] const RecordedValues& first_record(const TrainedCell& run);
-[[nodiscard]] const RecordedValues& last_record(const TrainedCell& run);
+[[nodiscard]] const RecordedValues& first_record(const TrainingResult& run);
+[[nodiscard]] const RecordedValues& last_record(const TrainingResult& run);
 
 /// Mean training loss of the last tenth of the steps; ln V if it is not finite.
-[[nodiscard]] double final_loss(const TrainedCell& run);
+[[nodiscard]] double final_loss(const TrainingResult& run);
 /// ln of the variance at the top of the stack at the end.
-[[nodiscard]] double final_variance(const TrainedCell& run);
+[[nodiscard]] double final_variance(const TrainingResult& run);
 /// Number of events in which the logarithm of the loss or of the gradient norm spikes (events_of_run), extrapolated to
 /// all steps if the run diverged early.
-[[nodiscard]] double spikes(const TrainedCell& run);
+[[nodiscard]] double spikes(const TrainingResult& run);
 /// For every step done, 1 if an event that spikes() counts begins with it, else 0.
-[[nodiscard]] std::vector<double> spike_starts(const TrainedCell& run);
+[[nodiscard]] std::vector<double> spike_starts(const TrainingResult& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
-[[nodiscard]] double last_layer_gradient(const TrainedCell& run);
+[[nodiscard]] double last_layer_gradient(const TrainingResult& run);
 /// ‖∂loss/∂W‖² of all matrices of each layer.
 [[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
 /// The first step such that the mean loss of the 16 up to it is at most `target`; steps + 1 if there is none.
-[[nodiscard]] double steps_to_loss(const TrainedCell& run, double target);
+[[nodiscard]] double steps_to_loss(const TrainingResult& run, double target);
 /// Eq. 4's second moment by depth: q₀ plus the branches, T15 without its cosine; norm C scales as it did.
 [[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
 /// ln of the second moment at the top over Eq. 4's.
@@ -48,7 +48,7 @@ struct GrowthPart {
 [[nodiscard]] const std::vector<GrowthPart>& growth_parts();
 /// The part beyond random weights with the sizes of the trained rows and columns; NaN for a run that ended early, and
 /// where theory does not support its sizes.
-[[nodiscard]] double from_alignment(const TrainedCell& run);
+[[nodiscard]] double from_alignment(const TrainingResult& run);
 
 using Values = std::vector<double>;
 

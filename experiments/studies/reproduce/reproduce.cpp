@@ -19,17 +19,17 @@ constexpr int null_draws = 16;
 /// The stream's second moment by depth with the sizes that the trained weights had before training: every matrix times
 /// a factor that gives it its initial root mean square, by the conventions of scales_of; gains, biases and alphas as
 /// they were. What is left of training is the matrices' directions.
-std::vector<double> moments_at_initial_sizes(const Backend& ops, const training::TrainCell& cell,
+std::vector<double> moments_at_initial_sizes(const Backend& ops, const training::TrainingTask& task,
                                              const ResidentWeights& trained, const std::vector<int>& ids,
                                              int sequences) {
-  ResidentWeights rescaled(cell.spec, GeneratedWeights(ops, cell.spec, cell.dtype, cell.seed));
-  const WeightScales before = stacks::scales_of(ops, cell.spec.model, rescaled, ids);
-  const WeightScales after = stacks::scales_of(ops, cell.spec.model, trained, ids);
-  for (const ParameterId& id : matrices_of(cell.spec)) {
+  ResidentWeights rescaled(task.spec, GeneratedWeights(ops, task.spec, task.dtype, task.seed));
+  const WeightScales before = stacks::scales_of(ops, task.spec.model, rescaled, ids);
+  const WeightScales after = stacks::scales_of(ops, task.spec.model, trained, ids);
+  for (const ParameterId& id : matrices_of(task.spec)) {
     const double size = after.stddev.at(id);
     if (size > 0.0) rescaled.parameters().at(id) = ops.scale(before.stddev.at(id) / size, trained.parameters().at(id));
   }
-  std::vector<double> moments = stacks::log_second_moments(ops, cell.spec.model, rescaled, ids, sequences);
+  std::vector<double> moments = stacks::log_second_moments(ops, task.spec.model, rescaled, ids, sequences);
   for (double& moment : moments) moment = std::exp(moment);
   return moments;
 }
@@ -39,17 +39,17 @@ std::vector<double> moments_at_initial_sizes(const Backend& ops, const training:
 /// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
 /// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. And what
 /// the trained matrices have at their sizes before training: `rescaled_second_moment`.
-void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
+void add_scaled(const Backend& ops, const training::TrainingTask& task, const Corpus& corpus,
                 const ResidentWeights& weights, training::RecordedValues& values) {
-  const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, cell.spec, cell.train);
+  const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, task.spec, task.train);
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
   training::RecordedValues added;
   const auto predict = [&](stacks::SizesKept kept, const std::string& name) {
     const theory::Prediction prediction =
-        theory::predict(stacks::at_sizes(ops, cell.spec, weights, all, kept), ids,
-                        {.tolerance = 0.02, .most_samples = 1 << 11, .seed = cell.seed});
-    if (!prediction.refusal.empty()) return false;
+        theory::predict(stacks::at_sizes(ops, task.spec, weights, all, kept), ids,
+                        {.tolerance = 0.02, .most_samples = 1 << 11, .seed = task.seed});
+    if (!prediction.unsupported.empty()) return false;
     const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
     added[name] = q->value;
     added[name + "_stderr"] = q->standard_error;
@@ -60,14 +60,14 @@ void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpu
     return;
   }
   const auto sequences = static_cast<int>(ids.size());
-  const std::uint64_t first = cell.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
+  const std::uint64_t first = task.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
   const stacks::NullDraws drawn =
-      stacks::draw_null(ops, cell.spec, weights, all, sequences, stacks::size_nulls[stacks::rank_one_null], DType::f64,
+      stacks::draw_null(ops, task.spec, weights, all, sequences, stacks::size_nulls[stacks::rank_one_null], DType::f64,
                         first, null_draws);
   for (std::size_t depth = 0; const double moment : added["profiled_second_moment"]) {
     added["profiled_deviation"].push_back(drawn.deviation_from(std::log(moment), depth++));
   }
-  added["rescaled_second_moment"] = moments_at_initial_sizes(ops, cell, weights, all, sequences);
+  added["rescaled_second_moment"] = moments_at_initial_sizes(ops, task, weights, all, sequences);
   values.merge(added);
 }
 
@@ -88,10 +88,10 @@ std::vector<std::string> regime_of(const ReproduceConfig& config) {
 }
 
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
-  const double cells = static_cast<double>(config.groups.size()) * config.run.seeds;
+  const double tasks = static_cast<double>(config.groups.size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
   stacks::MemoryEstimate memory =
-      training::training_memory(config, cells, std::min<double>(cells, threads), threads);  // rescaled ones
+      training::training_memory(config, tasks, std::min<double>(tasks, threads), threads);  // rescaled ones
   const stacks::MemoryEstimate at_scales =
       stacks::scaled_limit_memory(spec, threads);  // beside the runs that are not at their end
   memory.add(at_scales.bytes, at_scales.key);
@@ -105,20 +105,20 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, trainin
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
-  std::vector<training::TrainCell> cells;
+  std::vector<training::TrainingTask> tasks;
   for (const Group& group : config.groups) {
-    result.groups.push_back({.group = group, .cells = {}});
+    result.groups.push_back({.group = group, .tasks = {}});
     std::ranges::move(
-        training::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
-        std::back_inserter(cells));
+        training::tasks_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(tasks));
   }
-  progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
+  progress.begin("reproduce", static_cast<std::int64_t>(tasks.size()) * config.train.steps);
   states.forgets_weights = true;
-  states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,
-                      training::RecordedValues& values) { add_scaled(*ops, cell, corpus, weights, values); };
+  states.at_end = [&](const training::TrainingTask& task, const ResidentWeights& weights,
+                      training::RecordedValues& values) { add_scaled(*ops, task, corpus, weights, values); };
   std::size_t next = 0;
-  training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
-    result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
+  training::train_tasks(*ops, tasks, corpus, states, progress, [&](training::TrainingResult task) {
+    result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].tasks.push_back(std::move(task));
   });
   for (GroupRuns& runs : result.groups) {
     progress.throw_if_stop_requested();

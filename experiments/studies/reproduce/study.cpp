@@ -28,24 +28,24 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   static_cast<training::TrainConfig&>(config) = training::train_config(request, own.corpus);
   config.figures = own.figure;
   config.quick = own.quick;
-  if (config.was_given("model.placement"))
+  if (config.is_set("model.placement"))
     throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
-  if (config.was_given("model.recipe"))
+  if (config.is_set("model.recipe"))
     throw ConfigError("model.recipe is given: expected none, as the figures say which stacks they train");
   if (!config.variants.empty()) {
     throw ConfigError("model, init, input: a key has a list, expected one value: the figures say what they vary");
   }
   set_proxy(config, own.quick);
   if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
-  if (!config.was_given("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 3;
+  if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 3;
   const std::vector<const Exhibit*> wanted = chosen(config.figures, config.quick);
-  refuse_settings_of_studies(wanted, config);
+  reject_settings_of_studies(wanted, config);
   config.groups = groups_of(wanted, config, config.quick);
   for (const Group& group : config.groups) {
     periscope::validate(group.spec);
     periscope::validate(group.train);
   }
-  refuse_equal_groups(config.groups);
+  reject_equal_groups(config.groups);
   return config;
 }
 

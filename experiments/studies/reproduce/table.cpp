@@ -20,10 +20,10 @@ using dataset::number;
 
 /// "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": number of seeds by the law that describes their variance over
 /// depth, and the largest rms of the logarithm among them, of the law or else of the closest one.
-std::string growth_words(const std::vector<TrainedCell>& cells) {
+std::string growth_words(const std::vector<TrainingResult>& tasks) {
   std::map<std::string, std::pair<int, double>> by_law;
-  for (const TrainedCell& cell : cells) {
-    const judge::GrowthFit fit = judge::fit_growth(last_record(cell).at("variance.x_out"));
+  for (const TrainingResult& task : tasks) {
+    const judge::GrowthFit fit = judge::fit_growth(last_record(task).at("variance.x_out"));
     const std::vector<judge::GrowthLaw> laws = judge::likely_laws(fit);
     const std::vector<double> misfits = mapped(fit.laws, &judge::DepthFit::rms_residual);
     const double misfit =
@@ -72,11 +72,11 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
 /// where no run has it.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
-  std::vector<Reading> readings{[](const TrainedCell& run) {
+  std::vector<Reading> readings{[](const TrainingResult& run) {
                                   return std::log(last_record(run).at("second_moment.x_out").back() /
                                                   first_record(run).at("second_moment.x_out").back());
                                 },
-                                [](const TrainedCell& run) { return cosine_share(last_record(run)); }};
+                                [](const TrainingResult& run) { return cosine_share(last_record(run)); }};
   for (const GrowthPart& part : growth_parts()) {
     titles.push_back(">" + part.title);
     readings.push_back(part.read);
@@ -85,9 +85,9 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
   bool any = false;
   for (const GroupRuns& runs : all) {
     if (runs.group.study != "base") continue;
-    std::vector<TrainedCell> split;
-    std::ranges::copy_if(runs.cells, std::back_inserter(split),
-                         [](const TrainedCell& run) { return last_record(run).contains("rescaled_second_moment"); });
+    std::vector<TrainingResult> split;
+    std::ranges::copy_if(runs.tasks, std::back_inserter(split),
+                         [](const TrainingResult& run) { return last_record(run).contains("rescaled_second_moment"); });
     any = any || !split.empty();
     std::vector<std::string> row{runs.group.name};
     for (const Reading& read : readings) {
@@ -109,13 +109,13 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
 std::string table(const ReproduceConfig& config, const ReproduceResult& result) {
   dataset::TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
   for (const GroupRuns& runs : result.groups) {
-    const auto mean = [&](const Reading& read) { return judge::mean_over_seeds(mapped(runs.cells, read)); };
+    const auto mean = [&](const Reading& read) { return judge::mean_over_seeds(mapped(runs.tasks, read)); };
     const judge::Estimate loss = mean(final_loss);
     const auto diverged = std::ranges::count_if(
-        runs.cells, [](const TrainedCell& cell) { return training::divergence_step(cell.history).has_value(); });
+        runs.tasks, [](const TrainingResult& task) { return training::divergence_step(task.history).has_value(); });
     groups.add({runs.group.name, dataset::with_error(loss.value, loss.error, "{:.4f}", "{:.4f}"),
-                fmt::format("{:.3g}", std::exp(mean(final_variance).value)), growth_words(runs.cells),
-                fmt::format("{:.1f}", mean(spikes).value), fmt::format("{} of {}", diverged, runs.cells.size())});
+                fmt::format("{:.3g}", std::exp(mean(final_variance).value)), growth_words(runs.tasks),
+                fmt::format("{:.1f}", mean(spikes).value), fmt::format("{} of {}", diverged, runs.tasks.size())});
   }
   dataset::TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">detectable", "statement"});
   const std::vector<std::string> regime = regime_of(config);

@@ -106,15 +106,15 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
 
 /// A run, and the steps of which there are records of any run.
 struct Run {
-  const training::TrainedCell& trained;
+  const training::TrainingResult& trained;
   const std::vector<int>& record_steps;
-  [[nodiscard]] const training::CellHistory& history() const { return trained.history; }
+  [[nodiscard]] const training::TrainingHistory& history() const { return trained.history; }
 };
 
 Values rates_of(const Run& run) {
   Values rates;
   for (std::size_t s = 1; s <= run.history().loss.size(); ++s) {
-    rates.push_back(learning_rate(run.trained.cell.train, static_cast<int>(s)));
+    rates.push_back(learning_rate(run.trained.task.train, static_cast<int>(s)));
   }
   return rates;
 }
@@ -149,7 +149,7 @@ dataset::Table<Run> run_table() {
            "above it, or any number if the last loss is ten times as large"},
           [](const Run& run) { return training::divergence_step(run.history()); })
       .column({"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
-              [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); })
+              [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })
       .column({"spikes", on_cell, "1",
                "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
                "steps"},
@@ -194,9 +194,9 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   Builder builder(schema());
   std::set<int> recorded;
   std::size_t steps = 0;
-  for (const training::TrainedCell& cell : result.cells) {
-    steps = std::max(steps, cell.history.loss.size());
-    for (const auto& [step, values] : cell.history.records) recorded.insert(step);
+  for (const training::TrainingResult& task : result.tasks) {
+    steps = std::max(steps, task.history.loss.size());
+    for (const auto& [step, values] : task.history.records) recorded.insert(step);
   }
   const std::vector<int> record_steps(recorded.begin(), recorded.end());
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
@@ -209,11 +209,11 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
   const dataset::Table<Run> runs = run_table();
-  for (std::size_t i = 0; i < result.cells.size(); ++i) {
-    const training::TrainedCell& trained = result.cells[i];
-    const StackSpec& spec = trained.cell.spec;
+  for (std::size_t i = 0; i < result.tasks.size(); ++i) {
+    const training::TrainingResult& trained = result.tasks[i];
+    const StackSpec& spec = trained.task.spec;
     dataset::put_placement(builder, i / seeds, config::placement_label(spec), spec.settings);
-    builder.at("seed", i % seeds).put("seed", trained.cell.seed);
+    builder.at("seed", i % seeds).put("seed", trained.task.seed);
     runs.put({trained, record_steps}, builder.at("placement", i / seeds).at("seed", i % seeds));
   }
   return builder.finish();

@@ -28,29 +28,30 @@ std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const M
   return std::nullopt;
 }
 
-void write_plain(const std::string& folder, const Backend& ops, const training::TrainedCell& trained, bool overwrite) {
+void write_plain(const std::string& folder, const Backend& ops, const training::TrainingResult& trained,
+                 bool overwrite) {
   OutputFolder files(folder, {"model.safetensors", "config.json"}, overwrite);
-  training::write_weights(ops, trained.parameters, written_type(trained.cell.dtype), files.file(0));
+  training::write_weights(ops, trained.parameters, written_type(trained.task.dtype), files.file(0));
   nlohmann::ordered_json json{{"model_type", "periscope"}};
-  json.update(config::resolved_json(trained.cell.spec));
-  json["train"] = config::section_json(train_section, trained.cell.train);
+  json.update(config::resolved_json(trained.task.spec));
+  json["train"] = config::section_json(train_section, trained.task.train);
   files.file(1).write_at(0, config::json_text(json, 2) + "\n");
   files.commit();
 }
 
 }  // namespace
 
-std::string export_model(const std::string& folder, const Backend& ops, const training::TrainedCell& trained,
+std::string export_model(const std::string& folder, const Backend& ops, const training::TrainingResult& trained,
                          bool overwrite) {
-  const auto layout = layout_of_family(trained.cell.spec.model);
+  const auto layout = layout_of_family(trained.task.spec.model);
   if (!layout) {
     write_plain(folder, ops, trained, overwrite);
     return "periscope";
   }
-  ResidentWeights weights(trained.cell.spec.model, trained.parameters);
+  ResidentWeights weights(trained.task.spec.model, trained.parameters);
   Tensor& table = weights.parameters().at(matrix_id(0, Weight::embedding));
   table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // the family multiplies its rows
-  write_checkpoint(folder, layout->second, ops, weights, written_type(trained.cell.dtype), overwrite);
+  write_checkpoint(folder, layout->second, ops, weights, written_type(trained.task.dtype), overwrite);
   return layout->first;
 }
 

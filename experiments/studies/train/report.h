@@ -20,7 +20,7 @@ namespace periscope::train {
 /// whole projections). Any other stack is written with the names of `propagate --dump`, and a config.json that says
 /// what it is: model_type "periscope", with the tables [model], [init], [input] and [train]. Returns the family's name,
 /// or "periscope". Throws as OutputFolder does.
-std::string export_model(const std::string& folder, const Backend& ops, const training::TrainedCell& trained,
+std::string export_model(const std::string& folder, const Backend& ops, const training::TrainingResult& trained,
                          bool overwrite);
 
 }  // namespace periscope::train

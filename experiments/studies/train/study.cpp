@@ -45,15 +45,15 @@ struct Run {
   training::TrainResult result = {};
 
   [[nodiscard]] std::string writing() const { return stacks::writing_task(config.run, {own.dump, own.export_to}); }
-  [[nodiscard]] std::string path_of(const training::TrainCell& cell) const {
-    return models->folder() + "/" + cell.name;
+  [[nodiscard]] std::string path_of(const training::TrainingTask& task) const {
+    return models->folder() + "/" + task.name;
   }
 };
 
 stacks::MemoryEstimate memory_of(const Run& r) {
-  const double cells = static_cast<double>(r.config.stacks_per_input()) * r.config.run.seeds;
-  // The weights of finished cells stay until all are written.
-  stacks::MemoryEstimate memory = training::training_memory(r.config, cells, cells, study::threads_of(r.config.run));
+  const double tasks = static_cast<double>(r.config.stacks_per_input()) * r.config.run.seeds;
+  // The weights of finished tasks stay until all are written.
+  stacks::MemoryEstimate memory = training::training_memory(r.config, tasks, tasks, study::threads_of(r.config.run));
   if (!r.own.dump.empty()) {  // all batches are written at once
     const double tokens = static_cast<double>(r.config.train.batch) * (r.config.base.input.tokens + 1);
     memory.add(sizeof(std::int64_t) * tokens * r.config.train.steps, "train.steps");
@@ -63,12 +63,12 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 
 /// Tries the folders of --dump and --export before anything is trained. Throws ConfigError if a file or a model is
 /// there, unless it may be overwritten; and as OutputFolder does.
-void open_folders(Run& r, const std::vector<training::TrainCell>& cells) {
+void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
   if (r.own.export_to.empty()) return;
   r.models.emplace(r.own.export_to);
-  for (const training::TrainCell& cell : cells) {
-    const std::string model = r.path_of(cell);
+  for (const training::TrainingTask& task : tasks) {
+    const std::string model = r.path_of(task);
     if (!r.overwrite && std::filesystem::exists(std::filesystem::symlink_status(model))) {
       throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
     }
@@ -77,17 +77,17 @@ void open_folders(Run& r, const std::vector<training::TrainCell>& cells) {
 }
 
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
-  const std::vector<training::TrainCell> cells = training::cells_of(r.config);
+  const std::vector<training::TrainingTask> tasks = training::tasks_of(r.config);
   // A resumed run may overwrite what it was writing when it ended.
   r.overwrite = r.force || stacks::find_cached<bool>(progress, r.writing());
-  open_folders(r, cells);
+  open_folders(r, tasks);
   const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
                                    .identity = training::identity_of_runs(r.config, r.resolved)};
-  progress.begin("train", static_cast<std::int64_t>(cells.size()) * r.config.train.steps);
+  progress.begin("train", static_cast<std::int64_t>(tasks.size()) * r.config.train.steps);
   training::TrainResult& result = r.result;
   result.loss_floor = r.corpus.loss_floor(r.config.base.input.tokens);
-  training::train_cells(*r.ops, cells, r.corpus, kept, progress,
-                        [&](training::TrainedCell cell) { result.cells.push_back(std::move(cell)); });
+  training::train_tasks(*r.ops, tasks, r.corpus, kept, progress,
+                        [&](training::TrainingResult task) { result.tasks.push_back(std::move(task)); });
   progress.finish("theory");
   for (const StackSpec& spec : r.config.stacks()) {
     result.initial.push_back(training::predict_before_training(r.corpus, spec, r.config, progress));
@@ -95,8 +95,8 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   dataset::Dataset data = dataset_of(r.config, result);
   bool diverged = false;
   bool ended_early = false;
-  for (const training::TrainedCell& cell : result.cells) {
-    const training::CellHistory& history = cell.history;
+  for (const training::TrainingResult& task : result.tasks) {
+    const training::TrainingHistory& history = task.history;
     diverged = diverged || training::divergence_step(history);
     ended_early = ended_early || (history.is_finite() && static_cast<int>(history.loss.size()) < r.config.train.steps);
   }
@@ -109,10 +109,10 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
 /// Writes --dump and --export.
 void write_files(Run& r, stacks::Progress& progress) {
   if (r.dump || r.models) stacks::store(progress, r.writing(), true);
-  if (r.dump) r.dump->write(*r.ops, r.result.cells.front(), r.corpus);
+  if (r.dump) r.dump->write(*r.ops, r.result.tasks.front(), r.corpus);
   if (!r.models) return;
-  for (const training::TrainedCell& trained : r.result.cells) {
-    const std::string model = r.path_of(trained.cell);
+  for (const training::TrainingResult& trained : r.result.tasks) {
+    const std::string model = r.path_of(trained.task);
     const std::string layout = export_model(model, *r.ops, trained, r.overwrite);
     progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
   }

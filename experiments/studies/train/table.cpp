@@ -10,16 +10,16 @@ namespace periscope::train {
 
 namespace {
 
-/// The predicted variance at the top of a cell's stack, before training; "" if there is none.
-std::string predicted_of(const training::TrainResult& result, std::size_t cell) {
+/// The predicted variance at the top of a task's stack, before training; "" if there is none.
+std::string predicted_of(const training::TrainResult& result, std::size_t task) {
   if (result.initial.empty()) return "";
-  const theory::Prediction& prediction = result.initial[cell * result.initial.size() / result.cells.size()];
+  const theory::Prediction& prediction = result.initial[task * result.initial.size() / result.tasks.size()];
   const Curve* variance = prediction.profile.find(Statistic::variance, Signal::x_out);
   return variance == nullptr ? "" : dataset::number(variance->value.back());
 }
 
 /// "15 at 24": the largest jump of a run's gradient norm, and its step.
-std::string jump_of(const training::CellHistory& history) {
+std::string jump_of(const training::TrainingHistory& history) {
   const Jump jump = largest_jump(history.grad_norm);
   return jump.step == 0 ? "–" : fmt::format("{:.{}f} at {}", jump.factor, jump.factor < 10.0 ? 1 : 0, jump.step);
 }
@@ -29,9 +29,9 @@ std::string jump_of(const training::CellHistory& history) {
 std::string table(const training::TrainResult& result) {
   dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">Var predicted", ">at init", ">at end",
                             ">spikes", ">jump", "diverged"});
-  for (std::size_t i = 0; i < result.cells.size(); ++i) {
-    const training::TrainedCell& trained = result.cells[i];
-    const training::CellHistory& h = trained.history;
+  for (std::size_t i = 0; i < result.tasks.size(); ++i) {
+    const training::TrainingResult& trained = result.tasks[i];
+    const training::TrainingHistory& h = trained.history;
     const auto last = [](const training::RecordedValues& values, const std::string& name) {
       const auto it = values.find(name);
       return it == values.end() ? std::numeric_limits<double>::quiet_NaN() : it->second.back();
@@ -39,8 +39,8 @@ std::string table(const training::TrainResult& result) {
     const training::RecordedValues& first_record = h.records.begin()->second;
     const training::RecordedValues& last_record = h.records.rbegin()->second;
     const std::optional<int> diverged = training::divergence_step(h);
-    table.add({config::placement_label(trained.cell.spec), fmt::format("{}", trained.cell.seed),
-               dataset::number(training::mean_of_last_tenth(h, trained.cell.train.steps), "{:.4f}"),
+    table.add({config::placement_label(trained.task.spec), fmt::format("{}", trained.task.seed),
+               dataset::number(training::mean_of_last_tenth(h, trained.task.train.steps), "{:.4f}"),
                dataset::number(last(last_record, "validation_loss"), "{:.4f}"), predicted_of(result, i),
                dataset::number(last(first_record, "variance.x_out")),
                dataset::number(last(last_record, "variance.x_out")),
@@ -56,8 +56,8 @@ std::string table(const training::TrainResult& result) {
       "its median of the last 16 steps, and the step: in a start that falls steeply a jump may be no spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
-    const std::string& lack = prediction.refusal.empty() ? prediction.left_out : prediction.refusal;
-    const StackSpec& spec = result.cells[p * result.cells.size() / result.initial.size()].cell.spec;
+    const std::string& lack = prediction.unsupported.empty() ? prediction.left_out : prediction.unsupported;
+    const StackSpec& spec = result.tasks[p * result.tasks.size() / result.initial.size()].task.spec;
     if (!lack.empty()) text += fmt::format("theory of {}: {}\n", config::placement_label(spec), lack);
   }
   if (result.loss_floor) text += fmt::format("no predictor has a mean loss below {:.4f} nat.\n", *result.loss_floor);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/studies/verify/bound_case.h"
-#include "sim/numerics/allowances.h"
+#include "sim/numerics/tolerances.h"
 #include "theory/certify/bounds.h"
 
 namespace periscope::verify {

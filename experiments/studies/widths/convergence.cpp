@@ -37,7 +37,7 @@ FittedLaw noise_of(const std::vector<double>& per_seed) {
 Convergence measured(const stacks::LadderStack& stack, const stacks::LadderQuantity& q,
                      const std::vector<int>& widths) {
   Convergence c{.spec = stack.spec, .statistic = q.test.statistic, .bias = {}, .noise = noise_of(q.per_seed)};
-  c.bias.test.reason = stack.refusal;
+  c.bias.test.reason = stack.unsupported;
   RunningMoments share;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const double error = std::hypot(q.measured[i].error, q.test.predicted.error);

@@ -98,7 +98,7 @@ Table<stacks::LadderStack> stack_table() {
   table
       .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
               [](const S& s) { return name_of(s.verdict); })
-      .column({"stack_refusal", "stack", "", "why nothing was predicted"}, &S::refusal);
+      .column({"stack_unsupported", "stack", "", "why nothing was predicted"}, &S::unsupported);
   return table;
 }
 

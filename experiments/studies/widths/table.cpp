@@ -46,7 +46,7 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
                             ">excess / limit", ">power", "verdict"});
   for (const stacks::LadderStack& stack : result.stacks) {
     const std::string placement = config::placement_label(stack.spec);
-    if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);
+    if (!stack.unsupported.empty()) table.add_note(placement, "unsupported: " + stack.unsupported);
     for (const Family& family : families(stack)) {
       const judge::Test& nearest = family.nearest->test;
       const judge::Test& decides = *judge::deciding(family.tests);

@@ -1,4 +1,4 @@
-#include "sim/base/whole_number.h"
+#include "sim/base/parse_integer.h"
 #include "sim/checkpoint/families/families.h"
 #include "sim/model/parameters.h"
 #include "sim/spec/read_keys.h"
@@ -23,7 +23,7 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   for (const Key<ModelSpec>& key : model_section.keys) {
     const auto* size = std::get_if<int ModelSpec::*>(&key.field);
     if (size == nullptr || key.range.holds(m.**size)) continue;
-    model.fail(key.name, whole_number_words(static_cast<int>(key.range.low), static_cast<int>(key.range.high)));
+    model.fail(key.name, integer_words(static_cast<int>(key.range.low), static_cast<int>(key.range.high)));
   }
   m.unembedding = m.unembedding && names.contains("unembedding.weight");
   const StackSpec tokens = token_stack(m);

@@ -11,7 +11,7 @@
 namespace periscope::training {
 
 /// One run: a stack, how it is trained, a seed.
-struct TrainCell {
+struct TrainingTask {
   StackSpec spec;
   TrainSpec train;
   std::uint64_t seed = 0;
@@ -23,7 +23,7 @@ struct TrainCell {
 using RecordedValues = std::map<std::string, std::vector<double>>;
 
 /// The numbers of a run so far.
-struct CellHistory {
+struct TrainingHistory {
   // One number per step, up to the first that is not finite.
   std::vector<double> loss;               ///< [nat]
   std::vector<double> grad_norm;          ///< before clipping [nat]
@@ -38,15 +38,15 @@ struct CellHistory {
 /// The first step whose loss or gradient is not finite, or else the first step (2 or later) after which the loss stays
 /// above that of step 1, if there are at least 20 such steps and the last 20 are above it by 5 % on average, or if the
 /// last loss is ten times as large. Nothing for any other run.
-[[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
+[[nodiscard]] std::optional<int> divergence_step(const TrainingHistory& history);
 
 /// Mean loss of the last tenth of `steps`; NaN if the run ended before [nat].
-[[nodiscard]] double mean_of_last_tenth(const CellHistory& history, int steps);
+[[nodiscard]] double mean_of_last_tenth(const TrainingHistory& history, int steps);
 
 /// A run that is over.
-struct TrainedCell {
-  TrainCell cell;
-  CellHistory history;
+struct TrainingResult {
+  TrainingTask task;
+  TrainingHistory history;
   ResidentWeights::Parameters parameters;  ///< at its end
 };
 

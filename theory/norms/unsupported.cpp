@@ -15,7 +15,7 @@ std::string not_normal_before(const ModelSpec& m, int end) {
   return {};
 }
 
-std::string refusal_of(const ModelSpec& m, std::string_view reader, const std::string& cause) {
+std::string unsupported_norm(const ModelSpec& m, std::string_view reader, const std::string& cause) {
   return fmt::format(
       "{} ({}) bends every entry by itself, and theory knows its second moment for normal entries alone: "
       "{} makes the stream's entries other than normal",
@@ -24,7 +24,7 @@ std::string refusal_of(const ModelSpec& m, std::string_view reader, const std::s
 
 }  // namespace
 
-std::string coordinates_refusal(const ModelSpec& m) {
+std::string coordinates_unsupported(const ModelSpec& m) {
   if (law_of(m.norm).coordinates != nullptr) return {};
   return fmt::format(
       "the chain T25 knows a stream by its Gram matrix, and what {} makes of entries does not follow from "
@@ -32,7 +32,7 @@ std::string coordinates_refusal(const ModelSpec& m) {
       facts_of(m.norm).title);
 }
 
-std::string norm_refusal(const StackSpec& spec) {
+std::string norm_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!is_pointwise(m.norm)) return {};
   if (spec.scales != nullptr) {
@@ -45,23 +45,23 @@ std::string norm_refusal(const StackSpec& spec) {
     const SublayerRule rule = m.rule(l);
     if (rule.norm_a) {
       if (const std::string cause = not_normal_before(m, l); !cause.empty()) {
-        return refusal_of(m, fmt::format("norm A of sublayer {}", l), cause);
+        return unsupported_norm(m, fmt::format("norm A of sublayer {}", l), cause);
       }
     }
     if (!rule.norm_c) continue;
     const std::string cause = not_normal_before(m, l);
     if (!cause.empty() || rule.norm_b) {
-      return refusal_of(m, fmt::format("norm C of sublayer {}", l),
-                        cause.empty() ? fmt::format("norm B of sublayer {}", l) : cause);
+      return unsupported_norm(m, fmt::format("norm C of sublayer {}", l),
+                              cause.empty() ? fmt::format("norm B of sublayer {}", l) : cause);
     }
   }
   return {};
 }
 
-std::string final_norm_refusal(const ModelSpec& m) {
+std::string final_norm_unsupported(const ModelSpec& m) {
   if (!is_pointwise(m.norm) || !m.final_norm) return {};
   const std::string cause = not_normal_before(m, m.sublayers());
-  return cause.empty() ? cause : refusal_of(m, "the final norm", cause);
+  return cause.empty() ? cause : unsupported_norm(m, "the final norm", cause);
 }
 
 void leave_out_tails(const ModelSpec& m, Profile& profile) {

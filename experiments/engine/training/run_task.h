@@ -4,7 +4,7 @@
 #include <string>
 
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/training/cell.h"
+#include "experiments/engine/training/task.h"
 #include "sim/base/first_exception.h"
 
 namespace periscope::training {
@@ -37,16 +37,16 @@ struct SavedStates {
   std::string folder;    ///< of the states of runs; "" for none
   std::string identity;  ///< what all states depend on besides their run
   /// Adds to every record, and to the last one of a run that was not ended early, further numbers read off the weights.
-  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
+  std::function<void(const TrainingTask&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
   bool forgets_weights = false;  ///< the state of a run that is over, and its result, have no parameters
 };
 
 /// Trains one stack to the end, from its random weights or from its saved state; a loss or gradient that is not finite
 /// ends it, and so does Progress::recorded. The state is written every ten seconds, or less often where that would take
-/// more than 2 % of the time, and at the end. Every number depends on the cell alone. Each step is a task of
+/// more than 2 % of the time, and at the end. Every number depends on the task alone. Each step is a task of
 /// `progress`. Throws Stopped, after writing the state, when it is asked to stop or one of the `others` has failed.
-[[nodiscard]] TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus,
-                                   const SavedStates& states, stacks::Progress& progress,
-                                   const FirstException& others = FirstException());
+[[nodiscard]] TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corpus& corpus,
+                                      const SavedStates& states, stacks::Progress& progress,
+                                      const FirstException& others = FirstException());
 
 }  // namespace periscope::training

@@ -1,4 +1,4 @@
-#include "tests/support/hypothesis.h"
+#include "tests/support/significance.h"
 
 #include <algorithm>
 #include <cmath>

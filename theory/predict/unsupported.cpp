@@ -54,7 +54,7 @@ std::string few_features_of_branch(const StackSpec& spec) {
 }
 
 /// Norms and gates inside modules have no law of channels with gains and sizes of their own yet.
-std::string inside_refusal(const StackSpec& spec) {
+std::string inside_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   for (int l = 0; spec.scales != nullptr && l < m.sublayers(); ++l) {
     const int layer = ModelSpec::layer_of(l);
@@ -66,7 +66,7 @@ std::string inside_refusal(const StackSpec& spec) {
 }
 
 /// Given weights have factors of single channels, and kernels between streams have none.
-std::string block_refusal(const StackSpec& spec) {
+std::string block_unsupported(const StackSpec& spec) {
   if (spec.scales == nullptr) return {};
   const Step step = spec.model.step(0);
   const bool mixes = !step.branches.front().read_stream() || spec.model.ends().parts_of_stream() > 1;
@@ -77,17 +77,17 @@ std::string block_refusal(const StackSpec& spec) {
 
 }  // namespace
 
-std::string prediction_refusal(const StackSpec& spec) {
-  for (std::string reason : {norm_refusal(spec), inside_refusal(spec), block_refusal(spec)}) {
+std::string prediction_unsupported(const StackSpec& spec) {
+  for (std::string reason : {norm_unsupported(spec), inside_unsupported(spec), block_unsupported(spec)}) {
     if (!reason.empty()) return reason;
   }
   return {};
 }
 
-std::string gradient_refusal(const StackSpec& spec) {
+std::string gradient_unsupported(const StackSpec& spec) {
   if (spec.scales != nullptr)
     return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
-  for (const std::string& reason : {loss_refusal(spec.model), final_norm_refusal(spec.model),
+  for (const std::string& reason : {loss_unsupported(spec.model), final_norm_unsupported(spec.model),
                                     few_normed_features(spec.model), few_features_of_branch(spec)}) {
     if (!reason.empty()) return reason;
   }

@@ -1,4 +1,4 @@
-#include "sim/base/whole_number.h"
+#include "sim/base/parse_integer.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-std::optional<std::int64_t> parse_whole_number(std::string_view word, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> parse_integer(std::string_view word, std::int64_t least, std::int64_t most) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   const bool is_number = error == std::errc() && end == word.data() + word.size();
@@ -14,7 +14,7 @@ std::optional<std::int64_t> parse_whole_number(std::string_view word, std::int64
   return value;
 }
 
-std::string whole_number_words(std::int64_t least, std::int64_t most) {
+std::string integer_words(std::int64_t least, std::int64_t most) {
   return fmt::format("a whole number from {} to {}", least, most);
 }
 

@@ -1,7 +1,7 @@
 """How far finite width takes measured gradients from the theory of infinite width: where the tolerated bias of verdicts
 for gradients comes from (docs/lab_notes/finite_width.md, "What verdicts on gradients allow").
 
-Usage: python gradient_allowance.py [--journal FILE] [--only TEXT] [--seeds 0.1], with the Python module (./lab python)
+Usage: python gradient_bias.py [--journal FILE] [--only TEXT] [--seeds 0.1], with the Python module (./lab python)
 
 For every stack of a grid it compares log_grad_sq of the stream at every depth and of every matrix of every layer, and
 the score path's share p in units of p(1 - p), with precise predictions:
@@ -186,7 +186,7 @@ def report(entries):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--journal", type=pathlib.Path, default=pathlib.Path("gradient_allowance.jsonl"))
+    parser.add_argument("--journal", type=pathlib.Path, default=pathlib.Path("gradient_bias.jsonl"))
     parser.add_argument("--only", default="", help="only families whose name has this text")
     parser.add_argument("--seeds", type=float, default=1.0, help="factor on the number of seeds")
     args = parser.parse_args()

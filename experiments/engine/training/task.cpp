@@ -1,4 +1,4 @@
-#include "experiments/engine/training/cell.h"
+#include "experiments/engine/training/task.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,17 +7,17 @@
 
 namespace periscope::training {
 
-void CellHistory::add(const StepOutcome& outcome) {
+void TrainingHistory::add(const StepOutcome& outcome) {
   loss.push_back(outcome.loss);
   grad_norm.push_back(outcome.grad_norm);
   last_layer_norm.push_back(outcome.last_layer_norm);
 }
 
-bool CellHistory::is_finite() const {
+bool TrainingHistory::is_finite() const {
   return loss.empty() || (std::isfinite(loss.back()) && std::isfinite(grad_norm.back()));
 }
 
-std::optional<int> divergence_step(const CellHistory& history) {
+std::optional<int> divergence_step(const TrainingHistory& history) {
   const std::vector<double>& loss = history.loss;
   for (std::size_t i = 0; i < loss.size(); ++i) {
     if (!std::isfinite(loss[i]) || !std::isfinite(history.grad_norm[i])) return static_cast<int>(i) + 1;
@@ -33,7 +33,7 @@ std::optional<int> divergence_step(const CellHistory& history) {
   return std::max(2, static_cast<int>(static_cast<std::ptrdiff_t>(loss.size()) - above) + 1);
 }
 
-double mean_of_last_tenth(const CellHistory& history, int steps) {
+double mean_of_last_tenth(const TrainingHistory& history, int steps) {
   const std::vector<double>& loss = history.loss;
   if (loss.size() < static_cast<std::size_t>(steps)) return std::numeric_limits<double>::quiet_NaN();
   const std::ptrdiff_t last = std::max(1, steps / 10);

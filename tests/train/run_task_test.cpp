@@ -1,4 +1,4 @@
-#include "experiments/engine/training/run_cell.h"
+#include "experiments/engine/training/run_task.h"
 
 #include <set>
 
@@ -14,22 +14,22 @@
 namespace periscope::testing {
 namespace {
 
-using training::CellHistory;
 using training::SavedStates;
-using training::TrainCell;
-using training::TrainedCell;
+using training::TrainingHistory;
+using training::TrainingResult;
+using training::TrainingTask;
 
-TrainCell small_cell(DType dtype) {
+TrainingTask small_cell(DType dtype) {
   TrainSpec train = few_steps(OptimizerKind::adamw);
   train.steps = 12;
   train.record_every = 4;
   train.record_sequences = 2;
-  return {.spec = trained_stack("peri"), .train = train, .seed = 3, .dtype = dtype, .name = "cell"};
+  return {.spec = trained_stack("peri"), .train = train, .seed = 3, .dtype = dtype, .name = "task"};
 }
 
-TrainedCell run(const Backend& ops, const TrainCell& cell, const SavedStates& states = {}) {
+TrainingResult run(const Backend& ops, const TrainingTask& task, const SavedStates& states = {}) {
   stacks::Progress progress;
-  return training::run_cell(ops, cell, synthetic_language(), states, progress);
+  return training::run_task(ops, task, synthetic_language(), states, progress);
 }
 
 /// Asks to stop at a question.
@@ -44,7 +44,7 @@ class Stopping final : public stacks::Progress {
   mutable int asked_ = 0;
 };
 
-void check_same_run(const Backend& ops, const TrainedCell& actual, const TrainedCell& expected) {
+void check_same_run(const Backend& ops, const TrainingResult& actual, const TrainingResult& expected) {
   check_same_bits("loss", actual.history.loss, expected.history.loss);
   check_same_bits("grad_norm", actual.history.grad_norm, expected.history.grad_norm);
   check_same_bits("last_layer_norm", actual.history.last_layer_norm, expected.history.last_layer_norm);
@@ -52,8 +52,8 @@ void check_same_run(const Backend& ops, const TrainedCell& actual, const Trained
   for (const auto& [step, values] : expected.history.records) {
     check_same_numbers("record", actual.history.records.at(step), values);
   }
-  const auto parameters = [&](const TrainedCell& cell) {
-    return parameters_of(ops, {.steps = 0, .parameters = cell.parameters, .optimizer = {}});
+  const auto parameters = [&](const TrainingResult& task) {
+    return parameters_of(ops, {.steps = 0, .parameters = task.parameters, .optimizer = {}});
   };
   check_same_numbers("parameters", parameters(actual), parameters(expected));
 }
@@ -75,8 +75,8 @@ TEST_CASE("kept states are of one corpus, one device and one program") {
 TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
-    const TrainCell cell = small_cell(target.dtype);
-    const TrainedCell whole = run(ops, cell);
+    const TrainingTask task = small_cell(target.dtype);
+    const TrainingResult whole = run(ops, task);
     CHECK(whole.history.loss.size() == 12);
     std::vector<int> recorded;
     for (const auto& [step, values] : whole.history.records) recorded.push_back(step);
@@ -87,7 +87,7 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
       REQUIRE(stops < 20);
       Stopping progress(2 + stops % 3);
       try {
-        const TrainedCell trained = training::run_cell(ops, cell, synthetic_language(), saved, progress);
+        const TrainingResult trained = training::run_task(ops, task, synthetic_language(), saved, progress);
         CHECK(progress.done() == 12);
         CHECK(stops >= 5);
         check_same_run(ops, trained, whole);
@@ -98,38 +98,38 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
     }
     // What is finished is read, not computed.
     Stopping never(0);
-    check_same_run(ops, training::run_cell(ops, cell, synthetic_language(), saved, never), whole);
+    check_same_run(ops, training::run_task(ops, task, synthetic_language(), saved, never), whole);
   }
 }
 
 TEST_CASE("a run does not depend on the number of threads, its records neither") {
   const Target& target = targets().front();
-  TrainCell cell = small_cell(target.dtype);
-  cell.spec.input.tokens = 64;
-  cell.train.batch = 32;
-  cell.train.steps = 3;
+  TrainingTask task = small_cell(target.dtype);
+  task.spec.input.tokens = 64;
+  task.train.batch = 32;
+  task.train.steps = 3;
   const auto result = [&](int count) {
     const Threads threads(count);
-    return run(*target.backend, cell);
+    return run(*target.backend, task);
   };
-  const TrainedCell one = result(1);
+  const TrainingResult one = result(1);
   for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
 }
 
-TrainCell diverging_cell() {
-  TrainCell cell = small_cell(DType::f64);
-  cell.spec = trained_stack("none");
-  cell.train.lr = 1e200;
-  cell.train.clip = 0.0;
-  cell.train.warmup = 0.0;
-  return cell;
+TrainingTask diverging_cell() {
+  TrainingTask task = small_cell(DType::f64);
+  task.spec = trained_stack("none");
+  task.train.lr = 1e200;
+  task.train.clip = 0.0;
+  task.train.warmup = 0.0;
+  return task;
 }
 
 TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
   const Target target = truth_target();
-  TrainCell cell = diverging_cell();
-  const TrainedCell trained = run(truth(), cell);
-  const CellHistory& history = trained.history;
+  TrainingTask task = diverging_cell();
+  const TrainingResult trained = run(truth(), task);
+  const TrainingHistory& history = trained.history;
   CHECK_FALSE(history.is_finite());
   CHECK(history.loss.size() < 12);
   CHECK(training::divergence_step(history) == static_cast<int>(history.loss.size()));
@@ -139,17 +139,17 @@ TEST_CASE("a run that is no longer finite ends there, with a record of no step b
 /// What a run's records got at its end, by step, and how often it was asked for.
 struct AtEnd {
   int asked = 0;
-  TrainedCell trained;
+  TrainingResult trained;
 
-  explicit AtEnd(const TrainCell& cell)
-      : trained(
-            run(truth(), cell,
-                {.folder = "",
-                 .identity = "",
-                 .at_end = [this](const TrainCell&, const ResidentWeights& weights, training::RecordedValues& values) {
-                   ++asked;
-                   values["at_end"] = {static_cast<double>(weights.parameters().size())};
-                 }})) {}
+  explicit AtEnd(const TrainingTask& task)
+      : trained(run(
+            truth(), task,
+            {.folder = "",
+             .identity = "",
+             .at_end = [this](const TrainingTask&, const ResidentWeights& weights, training::RecordedValues& values) {
+               ++asked;
+               values["at_end"] = {static_cast<double>(weights.parameters().size())};
+             }})) {}
   [[nodiscard]] std::vector<int> steps() const {
     std::vector<int> found;
     for (const auto& [step, values] : trained.history.records) {
@@ -164,11 +164,11 @@ TEST_CASE("what is to be known of the trained weights goes into the last record 
   CHECK(whole.asked == 1);
   CHECK(whole.steps() == std::vector{12});
   // Its last step is the one that is no longer finite, and is recorded: there is nothing to be known of such weights.
-  TrainCell cell = diverging_cell();
-  cell.train.steps = static_cast<int>(AtEnd(cell).trained.history.loss.size());
-  const AtEnd diverged(cell);
+  TrainingTask task = diverging_cell();
+  task.train.steps = static_cast<int>(AtEnd(task).trained.history.loss.size());
+  const AtEnd diverged(task);
   CHECK_FALSE(diverged.trained.history.is_finite());
-  CHECK(diverged.trained.history.records.rbegin()->first == cell.train.steps);
+  CHECK(diverged.trained.history.records.rbegin()->first == task.train.steps);
   CHECK(diverged.asked == 0);
   CHECK(diverged.steps().empty());
 }
@@ -184,7 +184,7 @@ TEST_CASE("the runs of stacks whose names have the same letters are named apart"
     config.variants.push_back(config.with_placement(placement));
   }
   std::set<std::string> names;
-  for (const TrainCell& cell : training::cells_of(config)) names.insert(cell.name);
+  for (const TrainingTask& task : training::tasks_of(config)) names.insert(task.name);
   CHECK(names.size() == 10);
   for (const char* name : {"xy-seed0", "xy-2-seed0", "stack-seed0"}) CHECK(names.contains(name));
 }

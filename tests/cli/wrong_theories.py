@@ -1,4 +1,4 @@
-"""A theory that is told something wrong, or has a mistake planted in it. Usage: confront.py BINARY"""
+"""A theory that is told something wrong, or has a mistake planted in it. Usage: wrong_theories.py BINARY"""
 
 import math
 import pathlib
@@ -32,7 +32,7 @@ class Confront(FolderTest):
             with self.subTest(settings=settings):
                 words = sets(*settings, "model.placement=pre", "run.seeds=16")
                 result, code = self.propagate("--backward", *words)
-                self.assertEqual(code, 0, result["worst_cell"])
+                self.assertEqual(code, 0, result["worst_test"])
                 self.assertNotEqual(result["verdict"], [["disagrees"]])
                 result, code = self.propagate("--backward", *words, "--theory-set", wrong)
                 self.assertEqual((code, result["verdict"]), (4, [["disagrees"]]))
@@ -64,7 +64,7 @@ class Confront(FolderTest):
         self.assertLess(apart["peri"][1], apart["pre"][1] - 0.1)
         words += ["--set", "model.placement=pre", "--set", "model.layers=6"]
         result, code = run_result("propagate", *words, "--quiet")
-        self.assertEqual(code, 0, result["worst_cell"])
+        self.assertEqual(code, 0, result["worst_test"])
         (stack,) = result.stacks()
         measured, predicted = (1 - stack[f"token_cosine_{kind}"][-1] for kind in ("measured", "predicted"))
         self.assertAlmostEqual(measured, predicted, delta=5 * stack["token_cosine_stderr"][-1])

@@ -13,15 +13,15 @@ namespace periscope {
 inline constexpr double roundings_of_a_pass = 100.0;
 
 /// For a statistic of one pass, relative to the size of its terms.
-[[nodiscard]] constexpr double pass_allowance(const NumberFormat& format) {
+[[nodiscard]] constexpr double forward_tolerance(const NumberFormat& format) {
   return roundings_of_a_pass * format.spacing_at_1();
 }
 
 /// For the logarithm of a gradient's norm, after a forward and a backward pass, with three times as many steps: 450 ε
 /// in fp64. In narrower formats about that of a pass is enough, since the other errors of a verdict are far larger.
-[[nodiscard]] constexpr double backward_allowance(const NumberFormat& format) {
+[[nodiscard]] constexpr double backward_tolerance(const NumberFormat& format) {
   if (format.precision == fp64.precision) return 1e-13;
-  return format.precision == fp32.precision ? 1e-5 : pass_allowance(format);
+  return format.precision == fp32.precision ? 1e-5 : forward_tolerance(format);
 }
 
 /// A quotient of a gradient and its bound is resolved if rounding is at most this share of it (f64; analysis in

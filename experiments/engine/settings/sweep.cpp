@@ -1,4 +1,4 @@
-#include "experiments/engine/settings/variants.h"
+#include "experiments/engine/settings/sweep.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
