@@ -257,16 +257,16 @@ void override_theory(Known known, const Lists& lists, Tree tree, const std::vect
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const StackSpec& stack = measured[i];
-    StackSpec& overridden = config.overridden[i];
+    StackSpec& assumed = config.overridden[i];
     // It may follow from init.std and init.truncation, which may be overridden for the matrices alone.
-    if (!overrides_input) overridden.input.second_moment = stack.input.second_moment;
-    require_same("model.layers", stack.model.layers, overridden.model.layers);
-    require_same("input.tokens", stack.input.tokens, overridden.input.tokens);
-    require_same("input.path", stack.input.path, overridden.input.path);
-    if (stack.input.kind != InputKind::gaussian) require_same("model.vocab", stack.model.vocab, overridden.model.vocab);
-    overridden.input.text = stack.input.text;
-    overridden.label = stack.label;
-    overridden.settings = stack.settings;
+    if (!overrides_input) assumed.input.second_moment = stack.input.second_moment;
+    require_same("model.layers", stack.model.layers, assumed.model.layers);
+    require_same("input.tokens", stack.input.tokens, assumed.input.tokens);
+    require_same("input.path", stack.input.path, assumed.input.path);
+    if (stack.input.kind != InputKind::gaussian) require_same("model.vocab", stack.model.vocab, assumed.model.vocab);
+    assumed.input.text = stack.input.text;
+    assumed.label = stack.label;
+    assumed.settings = stack.settings;
   }
   config.theory = overridden.front().theory;
   config.theory_settings = theory_settings;
