@@ -96,7 +96,7 @@ TEST_CASE("first steps: keys and values that heads share have the gradients of a
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
   FirstStepsOptions options = few();
-  options.chains = 512;
+  options.replicates = 512;
   const auto updates = [&](int kv_heads) {
     spec.model.kv_heads = kv_heads;
     return predict_first_steps(spec, input, options).steps[1].update;
@@ -124,7 +124,7 @@ TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
     input.optimizer.adam = false;  // whose updates are as small as these rates
     input.optimizer.weight_decay = 1e8;
     FirstStepsOptions options = few();
-    options.chains = 128;
+    options.replicates = 128;
     const FirstSteps decayed = predict_first_steps(spec, input, options);
     spec.init.std *= 0.81;
     spec.input.second_moment *= 0.81 * 0.81;
@@ -140,7 +140,7 @@ TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
 
 TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing follows the gradients") {
   FirstStepsOptions options = few();
-  options.chains = 256;
+  options.replicates = 256;
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), options);
   REQUIRE(p.steps.size() == 3);
   for (const StepReading& step : p.steps) {
@@ -228,7 +228,7 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm 
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
   FirstStepsOptions options = few();
-  options.chains = 64;
+  options.replicates = 64;
   const auto update = [&](QkNorm norm) {
     spec.model.qk_norm = norm;
     return predict_first_steps(spec, input, options).steps[1].update.at(Weight::k).value.front();

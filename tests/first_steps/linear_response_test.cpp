@@ -141,7 +141,7 @@ TEST_CASE("first steps: the stream's change does not depend on how many channels
   const auto change = [&](int neurons, int count) {
     FirstStepsOptions options = few();
     options.neurons = neurons;
-    options.chains = count;
+    options.replicates = count;
     const Curve all = predict_first_steps(spec, input, options).steps[1].change;
     return Mean{all.value.back(), all.standard_error.back()};
   };

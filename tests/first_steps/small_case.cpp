@@ -71,6 +71,8 @@ FirstStepsInput seen_input(OptimizerLaw optimizer) {
   return input;
 }
 
-FirstStepsOptions few() { return {.neurons = 64, .chains = 2, .seed = 3, .fault = StepFault::none, .on_share = {}}; }
+FirstStepsOptions few() {
+  return {.neurons = 64, .replicates = 2, .seed = 3, .fault = StepFault::none, .on_share = {}};
+}
 
 }  // namespace periscope::theory

@@ -117,7 +117,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   FirstSteps result;
   result.unsupported = first_steps_unsupported(spec);
   if (!result.unsupported.empty()) return result;
-  const auto chains = static_cast<std::size_t>(options.chains);
+  const auto chains = static_cast<std::size_t>(options.replicates);
   std::vector<std::vector<MovedReading>> readings(chains);
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(chains) * spec.model.steps() *
@@ -205,7 +205,7 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   // Logits of a batch and of the held-out tokens, gradients of all batches, the unembedding, and gradients of its
   // entries at every step.
   const double classes = m.vocab * (trained + 4.0 * (sizes.batch + sizes.held_out) + (sizes.steps + 5.0) * m.width);
-  const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
+  const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.replicates);
   return {
       .kernels = at_once * kernels, .samples = at_once * m.layers * (signals + entries), .classes = at_once * classes};
 }

@@ -55,8 +55,8 @@ static_assert(are_names_of<StepFault>(step_fault_names));
 [[nodiscard]] std::string_view meaning_of(StepFault fault);
 
 struct FirstStepsOptions {
-  int neurons = 512;  ///< most drawn rows of a matrix inside a module; all channels of the stream are drawn
-  int chains = 4;     ///< independent replicates, from whose spread standard errors come
+  int neurons = 512;   ///< most drawn rows of a matrix inside a module; all channels of the stream are drawn
+  int replicates = 4;  ///< independent replicates, from whose spread standard errors come
   std::uint64_t seed = 0;
   StepFault fault = StepFault::none;
   OnShare on_share = {};

@@ -10,7 +10,7 @@ namespace periscope::first_steps {
 /// [first_steps]: how T28 predicts, and what its verdict must be able to refuse.
 struct FirstStepsConfig : training::TrainConfig {
   int neurons = theory::FirstStepsOptions().neurons;
-  int chains = theory::FirstStepsOptions().chains;
+  int replicates = theory::FirstStepsOptions().replicates;
   theory::StepFault fault = theory::StepFault::none;
   bool predict_only = false;   ///< nothing is trained
   std::vector<double> rates;   ///< train.lr of stacks(), which go through it, the rates outermost; empty: train.lr

@@ -29,7 +29,7 @@ namespace {
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.replicates, config.run.seeds); }
 
 theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
-  return {.neurons = config.neurons, .chains = config.replicates, .seed = config.run.seed, .fault = config.fault};
+  return {.neurons = config.neurons, .replicates = config.replicates, .seed = config.run.seed, .fault = config.fault};
 }
 
 /// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
@@ -38,7 +38,7 @@ std::string compared_curves(const FirstStepsConfig& config, const StackSpec& spe
   constexpr int few_neurons = 32;
   theory::FirstStepsOptions options = prediction_options(config);
   options.neurons = std::min(options.neurons, few_neurons);
-  options.chains = 2;
+  options.replicates = 2;
   options.fault = fault;
   std::string all;
   const theory::FirstSteps prediction = theory::predict_first_steps(spec, input, options);
