@@ -147,11 +147,11 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
 }
 
 int exit_code_of(const std::function<ExitCode()>& body) {
-  if (stop_signalled()) return static_cast<int>(stopped());  // before anything has begun
+  if (stop_signal_received()) return static_cast<int>(stop_exit_code());  // before anything has begun
   try {
     return static_cast<int>(body());
   } catch (const stacks::Stopped&) {
-    return static_cast<int>(stopped());
+    return static_cast<int>(stop_exit_code());
   }
 }
 

@@ -11,38 +11,38 @@
 
 namespace periscope::app {
 
-/// The values of the flags that commands share.
+/// Values of the flags that commands share.
 struct CommonOptions {
-  study::Request asked;                 ///< what flags say of it
+  study::Request from_flags;            ///< request with the fields that flags set
   std::vector<std::string> variations;  ///< --vary
-  std::optional<std::string> csv;       ///< where the result goes as text, "-" for standard output
+  std::optional<std::string> csv;       ///< path of the CSV file, or "-" for standard output
   bool json = false;
   bool quiet = false;
   bool skip_finished = false;
 
-  /// Adds a command's own flags, the common ones but those in `without`, and --json and --quiet.
+  /// Adds the common flags except those in `without`, the command's own `flags`, --json and --quiet.
   void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
-  /// Adds the flags of a study, and --csv, --skip-finished and --theory-set where they act.
+  /// Adds the flags of a study, and --csv, --skip-finished and --theory-set if the study supports them.
   void add_to(CLI::App& command, const study::Study& study);
-  /// The request of `command`, in which the keys `acting` act (Request::acting).
+  /// Returns the request for `command`, in which only the keys `acting` have an effect (Request::acting).
   [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting) const;
 };
 
-/// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if it was stopped.
+/// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if a signal stopped it.
 int exit_code_of(const std::function<ExitCode()>& body);
 
-/// Adds a command that is no study, with `flags` and the common flags but those in `without`. Its body gets them and
-/// returns the exit code, which goes to `code`. Returns the command, for further flags.
+/// Adds a command that is not a study, with `flags` and the common flags except those in `without`. `body` receives
+/// the flags' values; its exit code is stored in `code`. Returns the command, so that callers can add flags.
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
                       const study::FlagNames& without, std::function<ExitCode(const CommonOptions&)> body,
                       const std::vector<study::FlagText>& flags = {});
 
-/// Leaves --json and --quiet alone, for commands that simulate nothing.
+/// Common flags that commands without a simulation omit; --json and --quiet remain.
 inline const study::FlagNames no_run{"config", "vary",  "seed",   "seeds", "threads",
                                      "device", "dtype", "memory", "out",   "force"};
 
-/// Returns a message about the first unknown command or flag: the nearest command; for a flag the commands that take
-/// it, or else the nearest flag. "" if all are known.
+/// Returns a message about the first unknown command or flag, or "" if all are known. It lists the commands that have
+/// the flag, or suggests a command or flag with a similar name.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace periscope::app

@@ -64,7 +64,7 @@ void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
   char spins[] = "GOMP_SPINCOUNT=1000";
   std::vector<char*> more(environment, environment + count);
   more.insert(more.end(), {policy, spins, nullptr});
-  if (!stop_signalled()) execve("/proc/self/exe", argv, more.data());  // continues if that fails
+  if (!stop_signal_received()) execve("/proc/self/exe", argv, more.data());  // continues if that fails
 }
 __attribute__((section(".preinit_array"), used)) void (*const started_again)(int, char**,
                                                                              char**) = start_with_brief_waits;

@@ -191,14 +191,14 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   try {
     const auto start = std::chrono::steady_clock::now();
     study::Outcome outcome = job.run(progress);
-    forget_stop_signal();
+    clear_stop_signal();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
     // Last: where the result cannot be written or shown, the same command has it without computing again.
     if (tasks != nullptr && !job.file.empty()) tasks->remove_all_but(finished_task(study, job));
     return code;
   } catch (const stacks::Stopped&) {
-    return stopped();
+    return stop_exit_code();
   } catch (...) {
     if (progress.is_resumable() && tasks != nullptr) {
       print_message(fmt::format("finished tasks are cached in {}; the same command resumes from them\n",

@@ -8,12 +8,12 @@
 
 namespace periscope::app {
 
-/// The command line that started this process, which results state; set by main.
+/// Command line of this process, stored in results; set by main.
 inline std::vector<std::string> command_line;
 
-/// Adds the command of a study, "gradients depth" below a command "gradients". A command that runs sets `code`, the
-/// process's exit code: SIGINT and SIGTERM stop it; with run.out finished tasks are cached in that folder, from which
-/// the same command resumes; they stay, and a message says where, if the run fails.
+/// Adds the command of a study; "gradients depth" becomes subcommand "depth" of "gradients". Running the command sets
+/// `code`, the exit code of the process. SIGINT and SIGTERM stop a run. With run.out, finished tasks are cached there,
+/// and the same command resumes from them. If a run fails, a message names the folder of the cached tasks.
 void add_study(CLI::App& app, int& code, const study::Study& study);
 
 }  // namespace periscope::app

@@ -5,22 +5,22 @@
 
 namespace periscope::app {
 
-/// Called once, before any file is opened. Puts something on those of the descriptors 0, 1 and 2 that are closed, so
-/// that no file gets one of them and then what is meant for people; reading 0 and writing to 1 and 2 fails as before. A
-/// pipe that nobody reads, and a file longer than allowed, become errors of the write instead of ending the process.
+/// Call once, before any file is opened. Opens /dev/null on each closed descriptor among 0, 1 and 2, so that no opened
+/// file receives messages by accident; using these descriptors still fails. Ignores SIGPIPE and SIGXFSZ, so that a
+/// closed pipe or a file-size limit is a write error instead of ending the process.
 void prepare_standard_streams();
 
-/// Writes to standard output, at once. Throws Error (run-time failure) if it does not take everything.
+/// Writes to standard output without buffering. Throws Error (run-time failure) if the write is incomplete.
 void print_result(std::string_view text);
 
-/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
-/// print_result does.
+/// Prints the result of --json: one object on one line of standard output. Replaces invalid UTF-8. Throws like
+/// print_result.
 void print_json(const nlohmann::ordered_json& json);
 
-/// Writes to standard error: progress, tables, messages. What it does not take is lost, and harms nothing.
+/// Writes progress, tables or messages to standard error. Ignores write errors.
 void print_message(std::string_view text) noexcept;
 
-/// True if standard error is a terminal and NO_COLOR is not set.
+/// Returns true if standard error is a terminal and NO_COLOR is not set.
 bool use_colour();
 
 }  // namespace periscope::app

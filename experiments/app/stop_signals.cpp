@@ -13,27 +13,26 @@
 namespace periscope::app {
 namespace {
 
-/// A stopped process is gone within a second, the removal of its temporary files included.
+/// Time from the first signal to the forced exit; with the removal of temporary files it stays below one second.
 constexpr suseconds_t microseconds_to_stop = 800'000;
 
 // Lock-free, so that a signal handler may use them.
-std::atomic<int> signal_that_came = 0;
-std::atomic<std::int64_t> came_at = 0;
-std::atomic<const std::string*> resumable = nullptr;
+std::atomic<int> received_signal = 0;
+std::atomic<std::int64_t> received_at = 0;  // milliseconds
+std::atomic<const std::string*> resume_note = nullptr;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::string*>::is_always_lock_free);
 
-std::atomic<int> answered = 0;  // what the process returns, once that is settled
+std::atomic<int> exit_code = 0;  // of the stopped process; 0 until it is determined
 
-/// Returns the exit code of a process that a signal stopped, and writes, once, the note that says where it can go on.
-/// Safe in a signal handler.
-int note_and_code() {
-  if (answered != 0) return answered;
-  const std::string* note = resumable;
-  answered = note == nullptr ? 128 + signal_that_came : static_cast<int>(ExitCode::stopped_early);
+/// Returns the exit code of a stopped process. The first call prints the note on where to resume. Async-signal-safe.
+int print_note_and_get_code() {
+  if (exit_code != 0) return exit_code;
+  const std::string* note = resume_note;
+  exit_code = note == nullptr ? 128 + received_signal : static_cast<int>(ExitCode::stopped_early);
   if (note != nullptr) {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, note->data(), note->size());
   }
-  return answered;
+  return exit_code;
 }
 
 std::int64_t milliseconds_now() {
@@ -43,31 +42,31 @@ std::int64_t milliseconds_now() {
 }
 
 /// Two signals within this time count as one, because a launcher may signal the process and then its group.
-constexpr std::int64_t same_request = 100;  // milliseconds
+constexpr std::int64_t duplicate_window = 100;  // milliseconds
 
-/// Safe in a signal handler.
+/// Async-signal-safe.
 [[noreturn]] void end_now() {
   remove_temporary_files();
-  _exit(note_and_code());
+  _exit(print_note_and_get_code());
 }
 
-/// Sends SIGALRM after so long; 0: never. Safe in a signal handler.
+/// Schedules SIGALRM; 0 cancels it. Async-signal-safe.
 void set_alarm(suseconds_t microseconds) {
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = microseconds}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-extern "C" void ask_to_stop(int number) {
+extern "C" void on_stop_signal(int number) {
   if (number == SIGALRM) {
-    if (signal_that_came != 0) end_now();
-    return;  // somebody else's alarm
+    if (received_signal != 0) end_now();
+    return;  // not scheduled by set_alarm
   }
-  if (signal_that_came != 0) {
-    if (milliseconds_now() - came_at < same_request) return;
+  if (received_signal != 0) {
+    if (milliseconds_now() - received_at < duplicate_window) return;
     end_now();
   }
-  came_at = milliseconds_now();
-  signal_that_came = number;
+  received_at = milliseconds_now();
+  received_signal = number;
   set_alarm(microseconds_to_stop);
 }
 
@@ -75,34 +74,36 @@ extern "C" void ask_to_stop(int number) {
 
 void install_stop_signals() {
   struct sigaction action {};
-  action.sa_handler = ask_to_stop;
+  action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGALRM}) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
-    // A shell starts background jobs with SIGINT ignored, and nohup commands with SIGHUP, which this leaves as it is.
+    // Signals that are already ignored stay ignored: SIGINT in background jobs of a shell, SIGHUP under nohup.
     if (before.sa_handler != SIG_IGN || number == SIGALRM) sigaction(number, &action, nullptr);
   }
 }
 
 #ifdef __ELF__
-/// Installed before any library or static object is initialised, which takes most of the time that a short command has.
+/// Runs before libraries and static objects are initialized, which takes most of the time of a short command.
 __attribute__((section(".preinit_array"), used)) void (*const installed_early)() = install_stop_signals;
 #endif
 
-bool stop_signalled() { return signal_that_came != 0; }
+bool stop_signal_received() { return received_signal != 0; }
 
-ExitCode stopped() { return stop_signalled() ? static_cast<ExitCode>(note_and_code()) : ExitCode::ok; }
+ExitCode stop_exit_code() {
+  return stop_signal_received() ? static_cast<ExitCode>(print_note_and_get_code()) : ExitCode::ok;
+}
 
-void forget_stop_signal() {
+void clear_stop_signal() {
   set_alarm(0);
-  signal_that_came = 0;
-  answered = 0;
+  received_signal = 0;
+  exit_code = 0;
 }
 
 void set_resumable(const std::string& note) {
-  if (resumable == nullptr) resumable = new std::string(note);  // never freed: the handler reads it on any thread
+  if (resume_note == nullptr) resume_note = new std::string(note);  // never freed: the handler reads it on any thread
 }
 
 }  // namespace periscope::app

@@ -4,24 +4,24 @@
 
 #include "sim/base/error.h"
 
-/// SIGHUP, SIGINT and SIGTERM. The first one asks the function that runs to stop; what does not end within a second,
-/// or sees a second signal a tenth of a second later or more, is ended, its temporary files removed. A stopped process
-/// returns 75, 129, 130 or 143; one that was complete before it was asked returns its own code.
+/// Handling of SIGHUP, SIGINT and SIGTERM. The first signal requests a stop. If the process is still running one second
+/// later, or receives another signal after at least 0.1 s, it removes its temporary files and exits. A stopped process
+/// returns 75, 129, 130 or 143. A process whose result was complete before the signal returns its own exit code.
 namespace periscope::app {
 
-/// Called at the start of main, and on ELF systems before that, when the process begins.
+/// Installs the handlers. Called at the start of main and, on ELF systems, already before static initialization.
 void install_stop_signals();
 
-/// True once a signal has come. For Progress.
-[[nodiscard]] bool stop_signalled();
+/// Returns true once a signal has been received.
+[[nodiscard]] bool stop_signal_received();
 
-/// 75 if the run is resumable, else 129, 130 or 143; `ok` if no signal has come. Prints the note of set_resumable.
-[[nodiscard]] ExitCode stopped();
+/// Returns 75 if the run is resumable, else 129, 130 or 143; `ok` without a signal. Prints the note of set_resumable.
+[[nodiscard]] ExitCode stop_exit_code();
 
-/// From now on a stopped process returns 75, and prints `note`, which says from where it is resumed.
+/// Makes a stopped process return 75 and print `note`, which names the folder to resume from.
 void set_resumable(const std::string& note);
 
-/// A result is complete: the signal that may have come stops nothing any more.
-void forget_stop_signal();
+/// Discards a received signal; called when the result is complete.
+void clear_stop_signal();
 
 }  // namespace periscope::app

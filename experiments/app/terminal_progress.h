@@ -6,12 +6,11 @@
 
 namespace periscope::app {
 
-/// Shows how far a run is on standard error: on a terminal one line that is redrawn; elsewhere plain lines, one about
-/// every tenth of the way and every few seconds. The remaining time is shown after the first computed task. A signal
-/// asks it to stop.
+/// Shows progress on standard error. On a terminal it redraws one line; otherwise it prints a line at every tenth of
+/// the work and every few seconds. The remaining time is shown after the first computed task. Signals stop the run.
 class TerminalProgress : public stacks::Progress {
  public:
-  /// Shows nothing if `quiet`.
+  /// Prints nothing if `quiet`.
   explicit TerminalProgress(bool quiet, const cache::Cache* cache = nullptr);
   ~TerminalProgress() override;
   TerminalProgress(const TerminalProgress&) = delete;
