@@ -33,7 +33,7 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
     } else if (!flag.positional) {  // a second word without a flag is an error
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
-    if (!flag.standard.empty()) option->default_str(flag.standard);
+    if (!flag.default_text.empty()) option->default_str(flag.default_text);
     if (flag.required) option->required();
   }
 }

@@ -186,7 +186,7 @@ namespace {
 
 int exit_code(int argc, char** argv) {
   try {
-    periscope::prepare_for_lack_of_memory();
+    periscope::install_out_of_memory_handler();
     periscope::app::prepare_standard_streams();
     periscope::app::install_stop_signals();
     periscope::app::keep_freed_memory();

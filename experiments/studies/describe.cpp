@@ -54,7 +54,7 @@ ordered_json studies_json() {
     for (const study::FlagText& flag : one.flags) {
       flags.push_back({{"name", flag.name},
                        {"meaning", flag.meaning},
-                       {"default", flag.standard},
+                       {"default", flag.default_text},
                        {"toggle", flag.toggle},
                        {"list", flag.list},
                        {"number", flag.number},

@@ -29,7 +29,7 @@ namespace {
 
 /// On the run's own thread: all that a result is, but for the caller's circumstances.
 void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
-  prepare_for_lack_of_memory();
+  install_out_of_memory_handler();
   result.job = result.study->resolve(request);
   const study::Job& job = *result.job;
   result.threads = study::threads_of(job.run_options);

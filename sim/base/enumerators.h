@@ -56,14 +56,14 @@ inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i..
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
 /// False for a compiler that spells enumerators differently, as nvcc does; a test checks gcc and clang.
-inline constexpr bool knows_enumerators =
+inline constexpr bool enumerators_supported =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();
 
 /// True if `names` has a name for every enumerator of E, none of them empty or the identifier of another enumerator.
 template <class E, std::size_t size>
 constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
-  if constexpr (knows_enumerators) {
+  if constexpr (enumerators_supported) {
     if (size != identifiers<E>.size()) return false;
     for (std::size_t i = 0; i < size; ++i) {
       if (names[i].empty()) return false;
@@ -78,7 +78,7 @@ constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
 /// True if `rows` has a row for every enumerator, in their order; the row's field `enumerator` holds the enumerator.
 template <class Rows, class Row, class E>
 constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
-  if constexpr (knows_enumerators) {
+  if constexpr (enumerators_supported) {
     if (rows.size() != identifiers<E>.size()) return false;
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

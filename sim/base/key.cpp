@@ -40,7 +40,7 @@ template <class T>
 void require_list(const Range& range, std::string_view section, std::string_view key, const std::vector<T>& values,
                   bool whole) {
   const std::string found = shortened(fmt::format("[{}]", fmt::join(values, ", ")));
-  const bool in_range = !values.empty() && std::ranges::all_of(values, [&](T v) { return range.holds(v); });
+  const bool in_range = !values.empty() && std::ranges::all_of(values, [&](T v) { return range.contains(v); });
   require(in_range, section, key, found, expected(range, whole, true));
   std::vector<T> sorted = values;
   std::ranges::sort(sorted);
@@ -50,17 +50,17 @@ void require_list(const Range& range, std::string_view section, std::string_view
 
 }  // namespace
 
-bool Range::holds(double value) const {
+bool Range::contains(double value) const {
   if (or_zero && value == 0.0) return true;
   return std::isfinite(value) && (open ? value > low && value < high : value >= low && value <= high);
 }
 
 void require_in(const Range& range, std::string_view section, std::string_view key, int value) {
-  require(range.holds(value), section, key, fmt::to_string(value), expected(range, true, false));
+  require(range.contains(value), section, key, fmt::to_string(value), expected(range, true, false));
 }
 
 void require_in(const Range& range, std::string_view section, std::string_view key, double value) {
-  require(range.holds(value), section, key, fmt::format("{:g}", value), expected(range, false, false));
+  require(range.contains(value), section, key, fmt::format("{:g}", value), expected(range, false, false));
 }
 
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<int>& value) {

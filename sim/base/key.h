@@ -22,7 +22,7 @@ struct Range {
   bool open = false;     ///< low and high are not in it themselves
   bool or_zero = false;  ///< 0 is, too, and means: automatic
 
-  [[nodiscard]] bool holds(double value) const;
+  [[nodiscard]] bool contains(double value) const;
 };
 constexpr Range at_least(double low) { return {.low = low}; }
 constexpr Range above(double low) { return {.low = low, .open = true}; }
@@ -59,9 +59,9 @@ struct Key {
   Range range = {};
   std::string_view unit = "1";  ///< of a number
   std::string_view meaning = "";
-  std::string_view standard = "";  ///< the default in words, where it depends on something
-  bool swept = false;              ///< takes a list, too: a run goes through it
-  bool tables = false;             ///< of a key that fills other fields: its value is a list of tables
+  std::string_view default_text = "";  ///< the default in words, where it depends on something
+  bool swept = false;                  ///< takes a list, too: a run goes through it
+  bool tables = false;                 ///< of a key that fills other fields: its value is a list of tables
   Effect effect = Effect::result;
 };
 

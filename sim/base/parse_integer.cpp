@@ -14,7 +14,7 @@ std::optional<std::int64_t> parse_integer(std::string_view word, std::int64_t le
   return value;
 }
 
-std::string integer_words(std::int64_t least, std::int64_t most) {
+std::string integer_range_text(std::int64_t least, std::int64_t most) {
   return fmt::format("a whole number from {} to {}", least, most);
 }
 

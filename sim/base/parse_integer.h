@@ -14,6 +14,6 @@ std::optional<std::int64_t> parse_integer(std::string_view word, std::int64_t le
                                           std::int64_t most = std::numeric_limits<int>::max());
 
 /// "a whole number from 1 to 10"
-std::string integer_words(std::int64_t least, std::int64_t most);
+std::string integer_range_text(std::int64_t least, std::int64_t most);
 
 }  // namespace periscope

@@ -5,7 +5,7 @@
 /// Ends a program that is compiled for instructions which this processor does not have, with a sentence instead of
 /// SIGILL. Runs before the initialisers of the program's static objects, which may use such instructions: they have the
 /// default priority, and those of shared libraries are compiled for any processor.
-/// PERISCOPE_NEEDED_LEVEL is the level, PERISCOPE_REFUSED the exit code.
+/// PERISCOPE_NEEDED_LEVEL is the level, PERISCOPE_EXIT_CODE the exit code.
 #define PERISCOPE_TEXT_OF(x) #x
 #define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)
 
@@ -19,7 +19,7 @@ constexpr char rejection[] =
 __attribute__((constructor(101))) void check_processor() {
   if (periscope::processor_level() >= PERISCOPE_NEEDED_LEVEL) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, rejection, sizeof rejection - 1);
-  _exit(PERISCOPE_REFUSED);
+  _exit(PERISCOPE_EXIT_CODE);
 }
 
 }  // namespace

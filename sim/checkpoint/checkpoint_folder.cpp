@@ -93,7 +93,7 @@ std::string config_file_of(const std::string& folder) {
                                  : other ? ", which alone are read, as save_pretrained of transformers writes them"
                                          : ""));
   }
-  if (has_entry(file)) return file;
+  if (entry_exists(file)) return file;
   if (const fs::path snapshot = snapshot_in(folder); !snapshot.empty()) {
     throw InputError(
         fmt::format("{}: a model's place in Hugging Face's cache; its files are in {}", folder, snapshot.string()));

@@ -104,7 +104,7 @@ std::optional<T> ConfigReader::read_or_none(std::string_view key, std::optional<
 }
 
 int ConfigReader::integer(std::string_view key, int most, int least) {
-  const std::string expected = integer_words(least, most);
+  const std::string expected = integer_range_text(least, most);
   const nlohmann::json& value = get(key, expected);
   const bool is_huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
   const auto number = value.is_number_integer() && !is_huge ? value.get<std::int64_t>() : std::int64_t{least} - 1;

@@ -104,15 +104,15 @@ TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
   }
   const std::string single = inside(folder, single_name);
   const std::string index = inside(folder, index_name);
-  if (!has_entry(single)) {
-    if (!has_entry(index)) {
+  if (!entry_exists(single)) {
+    if (!entry_exists(index)) {
       throw InputError(
           fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, weights_in(folder)));
     }
     open_shards(index);
     return;
   }
-  if (has_entry(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
+  if (entry_exists(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
   files_.emplace_back(single);
   for (const auto& [name, view] : files_.front().tensors()) holders_[name] = 0;
 }
@@ -131,7 +131,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
   for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
-    if (!has_entry(inside(folder_, shard))) missing.push_back(in_quotes(shard));
+    if (!entry_exists(inside(folder_, shard))) missing.push_back(in_quotes(shard));
   }
   if (!missing.empty()) {
     throw InputError(fmt::format("{}: {} of the {} files that {} names are missing, the first is {}", folder_,

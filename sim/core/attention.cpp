@@ -38,16 +38,17 @@ Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const 
   const Checks check(*this, op::Rope::facts, {{"x", x}});
   check_rope(check, "x", x, heads, sequences, frequencies);
   check.require(offset >= 0, "there cannot be {} tokens before the first", offset);
-  return into<op::Rope>(like(x), x, heads, sequences, frequencies, offset);
+  return run_into<op::Rope>(like(x), x, heads, sequences, frequencies, offset);
 }
 
 Tensor Backend::rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies) const {
   const Checks check(*this, op::RopeBackward::facts, {{"dy", dy}});
   check_rope(check, "dy", dy, heads, sequences, frequencies);
-  return into<op::RopeBackward>(like(dy), dy, heads, sequences, frequencies);
+  return run_into<op::RopeBackward>(like(dy), dy, heads, sequences, frequencies);
 }
 
-Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) const {
+AttentionOutput Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                   const AttentionShape& shape) const {
   const Checks check(*this, op::Attention::facts, {{"q", q}, {"k", k}, {"v", v}});
   check_heads(check, q, k, v, shape);
   const Index tokens = q.rows() / shape.sequences;
@@ -55,8 +56,8 @@ Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, c
   check.require(shape.offset >= 0 && shape.offset + tokens <= keys,
                 "{} queries after {} tokens need as many keys, found {} for q {}, k {}", tokens, shape.offset, keys,
                 shape_of(q), shape_of(k));
-  return into<op::Attention>(Attended{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())}, q, k,
-                             v, shape);
+  return run_into<op::Attention>(
+      AttentionOutput{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())}, q, k, v, shape);
 }
 
 AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
@@ -67,8 +68,8 @@ AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, 
                 "the gradients of keys need all queries, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
                 shape.offset);
   check.shape("dy", dy, q.rows(), q.cols());
-  return into<op::AttentionBackward>(AttentionGradient{.dq = like(q), .dk = like(k), .dv = like(v)}, q, k, v, dy,
-                                     shape);
+  return run_into<op::AttentionBackward>(AttentionGradient{.dq = like(q), .dk = like(k), .dv = like(v)}, q, k, v, dy,
+                                         shape);
 }
 
 }  // namespace periscope

@@ -5,7 +5,7 @@
 
 namespace periscope {
 
-Tensor Backend::allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const {
+Tensor Backend::allocate_checked(const OpFacts& op, Index rows, Index cols, DType dtype) const {
   const Checks check(*this, op, {});
   if (!supports(dtype)) {
     check.reject(fmt::format("the backend {} does not compute in {}", name(), name_of(dtype)));
@@ -17,11 +17,11 @@ Tensor Backend::allocated(const OpFacts& op, Index rows, Index cols, DType dtype
 Tensor Backend::reused_or_like(const Tensor& x) const { return TensorMemory::is_sole_owner(x) ? x : like(x); }
 
 Tensor Backend::constant(Index rows, Index cols, DType dtype, double value) const {
-  return into<op::Constant>(allocated(op::Constant::facts, rows, cols, dtype), value);
+  return run_into<op::Constant>(allocate_checked(op::Constant::facts, rows, cols, dtype), value);
 }
 
 Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const {
-  Tensor y = allocated(op::FromHost::facts, rows, cols, dtype);
+  Tensor y = allocate_checked(op::FromHost::facts, rows, cols, dtype);
   Checks(*this, op::FromHost::facts, {})
       .require(static_cast<Index>(values.size()) == y.size(), "{} needs {} values, found {}", Shape{rows, cols},
                y.size(), values.size());
@@ -30,7 +30,7 @@ Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const d
 }
 
 Tensor Backend::from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const {
-  return into<op::FromRows>(allocated(op::FromRows::facts, rows, cols, dtype), fill);
+  return run_into<op::FromRows>(allocate_checked(op::FromRows::facts, rows, cols, dtype), fill);
 }
 
 std::vector<double> Backend::to_host(const Tensor& x) const { return std::move(to_host({&x, 1}).front()); }
@@ -43,12 +43,12 @@ std::vector<std::vector<double>> Backend::to_host(std::span<const Tensor> tensor
 }
 
 Tensor Backend::normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const {
-  return into<op::Normal>(allocated(op::Normal::facts, rows, cols, dtype), key, stddev);
+  return run_into<op::Normal>(allocate_checked(op::Normal::facts, rows, cols, dtype), key, stddev);
 }
 
 Tensor Backend::cast(const Tensor& x, DType dtype) const {
   const Checks check(*this, op::Cast::facts, {{"x", x}});
-  return into<op::Cast>(allocated(op::Cast::facts, x.rows(), x.cols(), dtype), x);
+  return run_into<op::Cast>(allocate_checked(op::Cast::facts, x.rows(), x.cols(), dtype), x);
 }
 
 }  // namespace periscope

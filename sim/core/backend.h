@@ -17,7 +17,7 @@ namespace periscope {
 ///
 /// A Tensor passed by value may be overwritten with the result if the call is its only owner (a temporary, or after
 /// std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
-class Backend : public Runs<AllOps> {
+class Backend : public OpRunner<AllOps> {
  public:
   using Index = Tensor::Index;
   using FillRows = periscope::FillRows;
@@ -76,10 +76,10 @@ class Backend : public Runs<AllOps> {
 
   // -- factorisation ------------------------------------------------------------------------------
   /// x = lower · basis for x [N, n], by Gram and Schmidt's process in the order of the rows: row t of the basis is the
-  /// normalised part of x_t outside the span of the rows before it. A dependent row (dependent_share) has a zero row in
-  /// the basis and a zero column in lower; later rows keep their places. Accumulated in double: basis · basisᵀ is
-  /// diagonal with entries 1 and 0 to rounding, even for nearly dependent rows. A row that is not finite makes only its
-  /// own row of lower NaN.
+  /// normalised part of x_t outside the span of the rows before it. A dependent row (dependence_tolerance) has a zero
+  /// row in the basis and a zero column in lower; later rows keep their places. Accumulated in double: basis · basisᵀ
+  /// is diagonal with entries 1 and 0 to rounding, even for nearly dependent rows. A row that is not finite makes only
+  /// its own row of lower NaN.
   [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ class Backend : public Runs<AllOps> {
                                      std::span<const double> frequencies) const;
   /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
   /// itself if causal, and to the window. Keys and values that no query sees are not read.
-  [[nodiscard]] Attended attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const AttentionShape& shape) const;
+  [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                          const AttentionShape& shape) const;
   /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, under a soft cap times
   /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them. Only for
   /// all queries of the sequences: offset 0, K = T.
@@ -161,14 +161,14 @@ class Backend : public Runs<AllOps> {
  private:
   /// Runs an op with these arguments and an allocated output, which it returns.
   template <class Op, class Output, class... Arguments>
-  [[nodiscard]] Output into(Output output, const Arguments&... arguments) const {
+  [[nodiscard]] Output run_into(Output output, const Arguments&... arguments) const {
     run(Op{arguments..., output});
     return output;
   }
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
   /// x's own buffer if it is not shared, else a new one.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
-  [[nodiscard]] Tensor allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const;
+  [[nodiscard]] Tensor allocate_checked(const OpFacts& op, Index rows, Index cols, DType dtype) const;
 };
 
 }  // namespace periscope

@@ -34,7 +34,7 @@ void on_failed_allocation() {
 
 }  // namespace
 
-void prepare_for_lack_of_memory() {
+void install_out_of_memory_handler() {
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
   (void)host_pool();  // created here, not by the handler

@@ -38,7 +38,7 @@ Tensor Backend::norm(NormKind kind, const Tensor& x, const Tensor& gain, const T
     const Checks with_bias(*this, op::Norm::facts, {{"x", x}, {"gain", gain}, {"bias", bias}});
     with_bias.shape("bias", bias, 1, gain.cols());
   }
-  return into<op::Norm>(like(x), kind, x, gain, bias, alpha, eps);
+  return run_into<op::Norm>(like(x), kind, x, gain, bias, alpha, eps);
 }
 
 NormGradient Backend::norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,

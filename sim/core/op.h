@@ -17,7 +17,7 @@ enum class OutputType { requested, of_inputs, f64 };
 inline constexpr std::array<std::string_view, 3> output_type_names{"requested", "of inputs", "f64"};
 static_assert(are_names_of<OutputType>(output_type_names));
 
-/// The type in which an op accumulates its longest sum; in_dtype is computed_in(dtype).
+/// The type in which an op accumulates its longest sum; in_dtype is compute_dtype(dtype).
 enum class Accumulation { none, in_dtype, in_double };
 inline constexpr std::array<std::string_view, 3> accumulation_names{"none", "dtype", "double"};
 static_assert(are_names_of<Accumulation>(accumulation_names));
@@ -273,7 +273,7 @@ struct Attention {
                                  "softmax(z) v and max |z|, z = q.k/sqrt(e)", of_inputs, in_dtype};
   const Tensor &q, &k, &v;
   const AttentionShape& shape;
-  Attended& a;
+  AttentionOutput& a;
 };
 
 struct AttentionBackward {
@@ -341,16 +341,16 @@ inline constexpr auto op_table = facts_of(AllOps{});
 
 /// Declares run() for every op of a list.
 template <class List>
-class Runs;
+class OpRunner;
 template <>
-class Runs<OpList<>> : public Interface {
+class OpRunner<OpList<>> : public Interface {
  public:
   void run() const {}
 };
 template <class First, class... Rest>
-class Runs<OpList<First, Rest...>> : public Runs<OpList<Rest...>> {
+class OpRunner<OpList<First, Rest...>> : public OpRunner<OpList<Rest...>> {
  public:
-  using Runs<OpList<Rest...>>::run;
+  using OpRunner<OpList<Rest...>>::run;
   virtual void run(const First& op) const = 0;
 };
 

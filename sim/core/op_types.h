@@ -47,7 +47,7 @@ struct RowBasis {
 /// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length: a
 /// multiple of the unit round-off, so that rows that differ by the rounding of a deep stack count as equal, and
 /// omitting the rest is an error of that size.
-[[nodiscard]] constexpr double dependent_share(DType dtype) {
+[[nodiscard]] constexpr double dependence_tolerance(DType dtype) {
   const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
   return format_of(dtype).unit_roundoff() * times;
 }
@@ -78,7 +78,7 @@ struct NormGradient {
   Tensor dalpha = {};
 };
 
-struct Attended {
+struct AttentionOutput {
   Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
   Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
 };

@@ -86,7 +86,7 @@ Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const
     both.shape("dots_with", request.dots_with, x.rows(), x.cols());
   }
   const StatisticsLayout layout(x, request);
-  return into<op::Measure>(do_allocate(1, layout.size, DType::f64), x, request, layout);
+  return run_into<op::Measure>(do_allocate(1, layout.size, DType::f64), x, request, layout);
 }
 
 SignalStatistics Backend::statistics_of(const Tensor& x, const StatisticsRequest& request) const {

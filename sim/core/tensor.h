@@ -35,7 +35,7 @@ enum class DType { f64, f32, bf16, f16 };
   return {};
 }
 /// The type in which an op computes, sums included: f32 for narrow types, whose results are rounded when stored.
-[[nodiscard]] constexpr DType computed_in(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+[[nodiscard]] constexpr DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 /// The dtype with elements of type T. A class for narrow elements has it as a member `dtype`.
 template <class T>

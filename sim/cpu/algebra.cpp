@@ -58,7 +58,7 @@ void CpuBackend::run(const op::AddRow& o) const {
     const T* const x = elements<T>(o.x);
     T* const y = elements<T>(o.y);
     const ConstRow<T> row = chunk_of<T>(o.row, 0, cols);
-#pragma omp parallel for schedule(static) if (o.x.size() > cpu::worth_threads)
+#pragma omp parallel for schedule(static) if (o.x.size() > cpu::min_parallel_size)
     for (Index i = 0; i < o.x.size(); i += cols) Row<T>(y + i, cols) = ConstRow<T>(x + i, cols) + row;
   });
 }

@@ -61,8 +61,8 @@ void softmax_row(T* scores, Index first, Index end, Index keys) {
 template <class T, class See>
 void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
                 const See& see) {
-  gemm_here<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
-               pattern, b.stride);
+  serial_gemm<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
+                 pattern, b.stride);
   const T scale = static_cast<T>(shape.scale());
   const T cap = static_cast<T>(shape.scores.soft_cap);
   for (Index i = 0; i < b.count; ++i) {
@@ -101,7 +101,7 @@ void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens,
           Index offset) {
   const Index half = head_dim / 2;
   const Scratch<T> cosines(tokens * half), sines(tokens * half);
-#pragma omp parallel if (rows * heads * head_dim > worth_threads)
+#pragma omp parallel if (rows * heads * head_dim > min_parallel_size)
   {
 #pragma omp for schedule(static)
     for (Index t = 0; t < tokens; ++t) {
@@ -136,7 +136,7 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
   const Index keys = key_rows / shape.sequences;
   const Index units = static_cast<Index>(shape.sequences) * shape.heads;
   FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * keys > worth_threads)
+#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * keys > min_parallel_size)
   for (Index unit = 0; unit < units; ++unit) {
     failure.run([&] {
       const Index sequence = unit / shape.heads;
@@ -149,8 +149,8 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
         pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr), [&](Index t, const ConstRow<T>& seen) {
           scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
         });
-        gemm_here<T>(b.count, shape.head_dim, b.keys, {pattern.data(), b.stride}, h.value.from(b.first_key, 0),
-                     y + at.at + b.first * at.row, at.row);
+        serial_gemm<T>(b.count, shape.head_dim, b.keys, {pattern.data(), b.stride}, h.value.from(b.first_key, 0),
+                       y + at.at + b.first * at.row, at.row);
       });
     });
   }
@@ -174,7 +174,7 @@ void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, cons
   for_query_blocks(h.tokens, h.keys, shape, [&](const QueryBlock& b) {
     pattern_of(h, b, shape, pattern.data(), capped ? slope.data() : nullptr, [](Index, const ConstRow<T>&) {});
     const MatrixView<T> dout_here = dout.from(b.first, 0);
-    gemm_here<T>(b.count, b.keys, e, dout_here, h.value.from(b.first_key, 0).transposed(), dscores.data(), b.stride);
+    serial_gemm<T>(b.count, b.keys, e, dout_here, h.value.from(b.first_key, 0).transposed(), dscores.data(), b.stride);
     for (Index i = 0; i < b.count; ++i) {
       const ConstRow<T> weight(pattern.data() + i * b.stride, b.keys);
       Row<T> d(dscores.data() + i * b.stride, b.keys);
@@ -186,9 +186,9 @@ void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, cons
     const MatrixView<T> p{pattern.data(), b.stride};
     T* const dkey = g.dkey + b.first_key * g.key_row;
     T* const dvalue = g.dvalue + b.first_key * g.key_row;
-    gemm_here<T>(b.count, e, b.keys, dz, h.key.from(b.first_key, 0), g.dquery + b.first * g.query_row, g.query_row);
-    gemm_here<T>(b.keys, e, b.count, dz.transposed(), h.query.from(b.first, 0), dkey, g.key_row, Output::accumulate);
-    gemm_here<T>(b.keys, e, b.count, p.transposed(), dout_here, dvalue, g.key_row, Output::accumulate);
+    serial_gemm<T>(b.count, e, b.keys, dz, h.key.from(b.first_key, 0), g.dquery + b.first * g.query_row, g.query_row);
+    serial_gemm<T>(b.keys, e, b.count, dz.transposed(), h.query.from(b.first, 0), dkey, g.key_row, Output::accumulate);
+    serial_gemm<T>(b.keys, e, b.count, p.transposed(), dout_here, dvalue, g.key_row, Output::accumulate);
   });
 }
 
@@ -200,7 +200,7 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
   const Index units = static_cast<Index>(shape.sequences) * shape.kv_heads;
   const Index group = shape.heads / shape.kv_heads;
   FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * tokens > worth_threads)
+#pragma omp parallel for schedule(dynamic, 1) if (units * tokens * tokens > min_parallel_size)
   for (Index unit = 0; unit < units; ++unit) {
     failure.run([&] {
       const Index sequence = unit / shape.kv_heads;

@@ -22,7 +22,7 @@ template <class T>
 Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents) {
   Matrix scaled(rows, n);
   exponents.assign(static_cast<std::size_t>(rows), 0);
-#pragma omp parallel for schedule(static) if (rows * n > worth_threads)
+#pragma omp parallel for schedule(static) if (rows * n > min_parallel_size)
   for (Index t = 0; t < rows; ++t) {
     const ConstRow<T> row(x + t * n, n);
     const double largest = static_cast<double>(row.abs().template maxCoeff<Eigen::PropagateNaN>());
@@ -179,7 +179,7 @@ void row_basis(const T* x, Index rows, Index n, double share, T* lower, T* basis
 
 void CpuBackend::run(const op::RowBasis& o) const {
   cpu::with_type_of(o.x, [&]<class T>(T) {
-    cpu::row_basis(elements<T>(o.x), o.x.rows(), o.x.cols(), dependent_share(o.x.dtype()), elements<T>(o.b.lower),
+    cpu::row_basis(elements<T>(o.x), o.x.rows(), o.x.cols(), dependence_tolerance(o.x.dtype()), elements<T>(o.b.lower),
                    o.b.basis.empty() ? nullptr : elements<T>(o.b.basis));
   });
 }

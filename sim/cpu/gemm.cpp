@@ -199,8 +199,8 @@ void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>&
 }
 
 template <class T>
-void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
-               Output output) {
+void serial_gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
+                 Output output) {
   const LeftFactor<T> left(a, m, n, k);
   for (Index s = 0; s < left.slivers(); ++s) left.pack_sliver(s);
   const Scratch<T> block(std::min(widest_block, pieces(n, kernel::panel<T>) * kernel::panel<T>) *
@@ -217,8 +217,9 @@ template void gemm(Index, Index, Index, const MatrixView<float>&, const MatrixVi
 template void gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index, Part);
 template void gemm(Index, Index, Index, const MatrixView<float>&, const MakeBlock<float>&, float*, Index);
 template void gemm(Index, Index, Index, const MatrixView<double>&, const MakeBlock<double>&, double*, Index);
-template void gemm_here(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Output);
-template void gemm_here(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index,
-                        Output);
+template void serial_gemm(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index,
+                          Output);
+template void serial_gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index,
+                          Output);
 
 }  // namespace periscope::cpu

@@ -53,7 +53,7 @@ void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>&
 
 /// C = A B or C + A B on this thread alone.
 template <class T>
-void gemm_here(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
-               Output output = Output::overwrite);
+void serial_gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
+                 Output output = Output::overwrite);
 
 }  // namespace periscope::cpu

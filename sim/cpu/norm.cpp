@@ -41,7 +41,7 @@ PartMoments moments_of(const NormFormula& formula, const T* x, Index n, double e
 template <class T>
 void norm(const NormFormula& formula, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts,
           Index n) {
-#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+#pragma omp parallel for schedule(static) if (parts * n > min_parallel_size)
   for (Index part = 0; part < parts; ++part) {
     const T* const in = x + part * n;
     T* const out = y + part * n;
@@ -82,7 +82,7 @@ void norm_backward(const NormFormula& formula, const T* x, const T* gain, const 
                    T* dbias, Index parts, Index n) {
   const Index groups = (parts + group_size - 1) / group_size;
   const Scratch<double> sums(groups * 2 * n), terms(groups * 2 * n);
-#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+#pragma omp parallel for schedule(static) if (parts * n > min_parallel_size)
   for (Index group = 0; group < groups; ++group) {
     double* const hat = terms.data() + group * 2 * n;
     double* const g = hat + n;
@@ -127,7 +127,7 @@ void CpuBackend::run(const op::Norm& o) const {
     const Index parts = o.x.rows() * (o.x.cols() / n);
     if (formula.is_pointwise()) {
       const T factor = o.alpha.empty() ? T(1) : elements<T>(o.alpha)[0];
-      cpu::pointwise_norm(formula.bend, elements<T>(o.x), elements<T>(o.gain), shift, factor, elements<T>(o.y), parts,
+      cpu::pointwise_norm(formula.phi, elements<T>(o.x), elements<T>(o.gain), shift, factor, elements<T>(o.y), parts,
                           n);
     } else {
       cpu::norm(formula, elements<T>(o.x), elements<T>(o.gain), shift, o.eps, elements<T>(o.y), parts, n);
@@ -144,7 +144,7 @@ void CpuBackend::run(const op::NormBackward& o) const {
       const T factor = o.alpha.empty() ? T(1) : elements<T>(o.alpha)[0];
       const cpu::PointwiseGradient<T> to{elements<T>(o.g.dx), elements<T>(o.g.dgain), elements<T>(o.g.dbias),
                                          o.alpha.empty() ? nullptr : elements<T>(o.g.dalpha)};
-      cpu::pointwise_norm_backward(formula.bend, elements<T>(o.x), elements<T>(o.gain), factor, elements<T>(o.dy), to,
+      cpu::pointwise_norm_backward(formula.phi, elements<T>(o.x), elements<T>(o.gain), factor, elements<T>(o.dy), to,
                                    parts, n);
     } else {
       cpu::norm_backward(formula, elements<T>(o.x), elements<T>(o.gain), elements<T>(o.dy), o.eps, elements<T>(o.g.dx),

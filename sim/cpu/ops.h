@@ -68,7 +68,7 @@ using Row = Eigen::Map<Eigen::Array<T, 1, Eigen::Dynamic>>;
 
 /// An op on fewer elements runs on one thread: starting a team costs more, above all on a busy machine. Results
 /// do not depend on it.
-inline constexpr Index worth_threads = 4096;
+inline constexpr Index min_parallel_size = 4096;
 
 /// Calls body(first, count) for consecutive chunks of 0 … size−1, on all threads. The chunks are a function
 /// of the size alone.

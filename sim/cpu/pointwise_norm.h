@@ -16,23 +16,23 @@ inline constexpr Index bent_at_once = 1024;
 
 /// u becomes φ(u).
 template <class T>
-void bend(NormFormula::Bend kind, Row<T>& u) {
-  if (kind == NormFormula::Bend::tanh) u = u.tanh();
-  if (kind == NormFormula::Bend::erf) u = u.unaryExpr([](T v) { return std::erf(v); });
+void bend(NormFormula::Phi kind, Row<T>& u) {
+  if (kind == NormFormula::Phi::tanh) u = u.tanh();
+  if (kind == NormFormula::Phi::erf) u = u.unaryExpr([](T v) { return std::erf(v); });
 }
 
 /// u becomes φ'(u), given φ(u).
 template <class T>
-void bend_slope(NormFormula::Bend kind, const Row<T>& bent, Row<T>& u) {
-  if (kind == NormFormula::Bend::tanh) u = (T(1) - bent) * (T(1) + bent);
-  if (kind == NormFormula::Bend::erf) u = T(2) * std::numbers::inv_sqrtpi_v<T> * (-u.square()).exp();
-  if (kind == NormFormula::Bend::none) u.setOnes();
+void bend_slope(NormFormula::Phi kind, const Row<T>& bent, Row<T>& u) {
+  if (kind == NormFormula::Phi::tanh) u = (T(1) - bent) * (T(1) + bent);
+  if (kind == NormFormula::Phi::erf) u = T(2) * std::numbers::inv_sqrtpi_v<T> * (-u.square()).exp();
+  if (kind == NormFormula::Phi::none) u.setOnes();
 }
 
 template <class T>
-void pointwise_norm(NormFormula::Bend kind, const T* x, const T* gain, const T* bias, T alpha, T* y, Index parts,
+void pointwise_norm(NormFormula::Phi kind, const T* x, const T* gain, const T* bias, T alpha, T* y, Index parts,
                     Index n) {
-#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+#pragma omp parallel for schedule(static) if (parts * n > min_parallel_size)
   for (Index part = 0; part < parts; ++part) {
     alignas(64) T buffer[bent_at_once];
     for (Index i = 0; i < n; i += bent_at_once) {
@@ -56,13 +56,13 @@ struct PointwiseGradient {
 
 /// Parts are taken in groups, whose sums over parts are added up in their order.
 template <class T>
-void pointwise_norm_backward(NormFormula::Bend kind, const T* x, const T* gain, T alpha, const T* dy,
+void pointwise_norm_backward(NormFormula::Phi kind, const T* x, const T* gain, T alpha, const T* dy,
                              const PointwiseGradient<T>& to, Index parts, Index n) {
   constexpr Index group_size = 64;
   const Index groups = (parts + group_size - 1) / group_size;
   const Index stride = 2 * n + 1;  // dgain, dbias and dalpha of a group
   const Scratch<double> sums(groups * stride);
-#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+#pragma omp parallel for schedule(static) if (parts * n > min_parallel_size)
   for (Index group = 0; group < groups; ++group) {
     double* const gain_sum = sums.data() + group * stride;
     double* const bias_sum = gain_sum + n;

@@ -110,7 +110,7 @@ T ordered_magnitude(T v) {
 template <class T>
 void column_maxima(const T* x, Index rows, Index cols, double* maxima) {
   constexpr Index columns = 64;
-#pragma omp parallel for schedule(static) if (rows * cols > worth_threads)
+#pragma omp parallel for schedule(static) if (rows * cols > min_parallel_size)
   for (Index first = 0; first < cols; first += columns) {
     const Index end = std::min(cols, first + columns);
     std::fill(maxima + first, maxima + end, 0.0);
@@ -129,7 +129,7 @@ std::vector<Index> largest_places(const T* x, Index size, Index count) {
   constexpr Index piece = 64;
   const Index pieces = (size + piece - 1) / piece;
   std::vector<T> maxima(static_cast<std::size_t>(pieces));
-#pragma omp parallel for schedule(static) if (size > worth_threads)
+#pragma omp parallel for schedule(static) if (size > min_parallel_size)
   for (Index p = 0; p < pieces; ++p) {
     const ConstRow<T> part(x + p * piece, std::min(piece, size - p * piece));
     maxima[static_cast<std::size_t>(p)] = ordered_magnitude(part.abs().template maxCoeff<Eigen::PropagateNaN>());
@@ -198,7 +198,7 @@ void measure_all_rows(const T* x, const T* y, int sequences, const StatisticsLay
   std::vector<double> units(with_cosine ? static_cast<std::size_t>(chunks * layout.cols) : 0);
   double total = 0.0;
   for (Index group = 0; group < groups; ++group) {
-#pragma omp parallel for schedule(static) if (tokens * layout.cols > worth_threads)
+#pragma omp parallel for schedule(static) if (tokens * layout.cols > min_parallel_size)
     for (Index c = 0; c < chunks; ++c) {
       measure_rows(x, y, group * tokens + c * height, std::min(height, tokens - c * height), layout, out,
                    with_cosine ? units.data() + c * layout.cols : nullptr);

@@ -25,7 +25,7 @@ struct Products {
 template <class T>
 Products products_of(const T* a, const T* b, Index rows) {
   std::vector<Products> by_row(static_cast<std::size_t>(rows));
-#pragma omp parallel for schedule(static, 16) if (rows * rows > worth_threads)
+#pragma omp parallel for schedule(static, 16) if (rows * rows > min_parallel_size)
   for (Index i = 0; i < rows; ++i) {
     const auto u = ConstRow<T>(a + i * rows, i + 1).template cast<double>();
     const auto v = ConstRow<T>(b + i * rows, i + 1).template cast<double>();

@@ -5,7 +5,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
@@ -143,5 +143,5 @@ void CudaBackend::run(const op::SoftCapBackward& o) const {
   binary(execution_, o.x, o.dy, o.dx, SoftCapBackward{o.cap});
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -4,7 +4,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 struct AddScaled {
@@ -108,13 +108,13 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   const Index rows = o.dy.cols();
   const Index cols = o.x.cols();
   const std::shared_ptr<double> squares = execution_.take_array<double>(rows);
-  Tensor gradient = do_allocate(rows, cols, computed_in(o.x.dtype()));
+  Tensor gradient = do_allocate(rows, cols, compute_dtype(o.x.dtype()));
   matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, gradient);
   with_type(gradient.dtype(), [&]<class T>(T) {
     for_blocks(execution_, rows,
                MeasureRow<T>{data<T>(gradient), nullptr, rows, cols, nullptr, squares.get(), nullptr});
   });
-  for_blocks(execution_, 1, SumUp{squares.get(), rows, data<double>(o.square)});
+  for_blocks(execution_, 1, Sum{squares.get(), rows, data<double>(o.square)});
 }
 
 void CudaBackend::run(const op::Axpby& o) const { binary(execution_, o.x, o.y, o.z, AddScaled{o.a, o.b}); }
@@ -131,7 +131,7 @@ void CudaBackend::run(const op::AddRow& o) const {
 
 void CudaBackend::run(const op::ColumnSums& o) const {
   with_type(o.x.dtype(), [&]<class T>(T) {
-    reduce_columns(execution_, o.x.rows(), o.x.cols(), ElementInDouble<T>{data<T>(o.x), o.x.cols()}, AddUp{},
+    reduce_columns(execution_, o.x.rows(), o.x.cols(), ElementInDouble<T>{data<T>(o.x), o.x.cols()}, Add{},
                    data<T>(o.sums));
   });
 }
@@ -160,13 +160,13 @@ void CudaBackend::run(const op::ScatterAdd& o) const {
   for (std::size_t t = 0; t < o.ids.size(); ++t) {
     places[static_cast<std::size_t>(next[static_cast<std::size_t>(o.ids[t])]++)] = static_cast<int>(t);
   }
-  const std::shared_ptr<int> starts_there = execution_.uploaded(std::span<const int>(starts));
-  const std::shared_ptr<int> places_there = execution_.uploaded(std::span<const int>(places));
+  const std::shared_ptr<int> device_starts = execution_.uploaded(std::span<const int>(starts));
+  const std::shared_ptr<int> device_places = execution_.uploaded(std::span<const int>(places));
   with_type(o.dy.dtype(), [&]<class T>(T) {
     for_each(execution_, o.sums.size(),
-             ScatterAdd<T>{data<T>(o.dy), starts_there.get(), places_there.get(), data<T>(o.sums), o.dy.cols()});
+             ScatterAdd<T>{data<T>(o.dy), device_starts.get(), device_places.get(), data<T>(o.sums), o.dy.cols()});
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -5,7 +5,7 @@
 #include "sim/cuda/softmax.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// Attention in tiles of queries, of which only one tile's scores are in memory: a product for the scores, a kernel for
@@ -78,7 +78,7 @@ void for_tiles(const AttentionShape& shape, Index tokens, Index all_keys, Index 
 }
 
 /// Returns the number of scores that the largest tile needs.
-Index scores_of_a_tile(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
+Index max_tile_scores(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
   Index most = 0;
   for_tiles(shape, tokens, all_keys, scores_at_once,
             [&](Index, const ScoreTile& tile) { most = std::max(most, shape.kv_heads * tile.queries * tile.keys); });
@@ -133,7 +133,7 @@ template <class T>
 void attend(const Execution& execution, const AttentionOperands<T>& in, T* mixed, T* scores) {
   using C = Computed<T>;
   const Index at_once = execution.options().scores_at_once;
-  const Index size = scores_of_a_tile(in.shape, in.tokens, in.all_keys, at_once);
+  const Index size = max_tile_scores(in.shape, in.tokens, in.all_keys, at_once);
   const std::shared_ptr<C> dots = execution.take_array<C>(size);
   const std::shared_ptr<T> pattern = execution.take_array<T>(size);
   const TileProducts<T> products(execution, in.shape.kv_heads, in.e());
@@ -153,7 +153,7 @@ void attend_backward(const Execution& execution, const AttentionOperands<T>& in,
                      T* dv) {
   using C = Computed<T>;
   const Index at_once = execution.options().scores_at_once;
-  const Index size = scores_of_a_tile(in.shape, in.tokens, in.all_keys, at_once);
+  const Index size = max_tile_scores(in.shape, in.tokens, in.all_keys, at_once);
   const std::shared_ptr<C> dots = execution.take_array<C>(size);
   const std::shared_ptr<C> dpattern = execution.take_array<C>(size);
   const std::shared_ptr<T> pattern = execution.take_array<T>(size);
@@ -201,5 +201,5 @@ void CudaBackend::run(const op::AttentionBackward& o) const {
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -4,7 +4,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 template <class T>
@@ -97,5 +97,5 @@ void CudaBackend::run(const op::Cast& o) const {
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

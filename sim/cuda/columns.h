@@ -4,7 +4,7 @@
 
 /// Reductions over the rows of a matrix, every column by itself, in double.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Term of a sum over the rows of x.
 template <class T>
@@ -16,15 +16,15 @@ struct ElementInDouble {
   }
 };
 
-struct AddUp {
+struct Add {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
 };
-struct TakeLarger {
+struct Max {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
 };
 
 /// Rows that one thread combines, of one column.
-inline constexpr Index rows_of_a_piece = 64;
+inline constexpr Index piece_rows = 64;
 
 /// partial[piece, j] over the rows of a piece, from 0.
 template <class Term, class Combine>
@@ -35,8 +35,8 @@ struct ReducePieces {
   double* partial;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Index j = i % cols;
-    const Index first = i / cols * rows_of_a_piece;
-    const Index end = first + rows_of_a_piece < rows ? first + rows_of_a_piece : rows;
+    const Index first = i / cols * piece_rows;
+    const Index end = first + piece_rows < rows ? first + piece_rows : rows;
     double value = 0.0;
     for (Index row = first; row < end; ++row) value = combine(value, term(row, j));
     partial[i] = value;
@@ -60,11 +60,11 @@ struct CombinePieces {
 template <class T, class Term, class Combine>
 void reduce_columns(const Execution& execution, Index rows, Index cols, const Term& term, const Combine& combine,
                     T* out) {
-  const Index pieces = (rows + rows_of_a_piece - 1) / rows_of_a_piece;
+  const Index pieces = (rows + piece_rows - 1) / piece_rows;
   const std::shared_ptr<double> partial = execution.take_array<double>(pieces * cols);
   for_each(execution, pieces * cols, ReducePieces<Term, Combine>{term, combine, rows, cols, partial.get()});
   for_each(execution, cols, CombinePieces<T, Combine>{partial.get(), combine, pieces, cols, out});
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -11,7 +11,7 @@
 
 /// The four kinds of element, and how one is read and stored.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 using Index = Tensor::Index;
 
@@ -108,5 +108,5 @@ void with_type(DType dtype, const Body& body) {
   }
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -4,7 +4,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// y_i = f(x_i), computed wide and rounded once. f(Computed<T>) is host-and-device.
 template <class T, class F>
@@ -45,5 +45,5 @@ struct Convert {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<To>(static_cast<double>(widen(x[i]))); }
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -9,7 +9,7 @@
 #include "sim/cuda/options.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// A row-major matrix in device memory with rows `stride` elements apart; in a batch the next is `step` elements later.
 template <class Pointer>
@@ -86,5 +86,5 @@ class Execution {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -6,7 +6,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// Rows in double [rows, n] in device memory, and what is known of them.
@@ -32,7 +32,7 @@ class Rows {
     const std::shared_ptr<int> verdict = execution_.take_array<int>(2);
     execution_.cholesky(lower_.get(), rows_, verdict.get() + 1);
     for_blocks(execution_, 1,
-               JudgeFactor{lower_.get(), lengths_.get(), verdict.get() + 1, least_square, rows_, verdict.get()});
+               CheckFactor{lower_.get(), lengths_.get(), verdict.get() + 1, least_square, rows_, verdict.get()});
     const DevicePart part{verdict.get(), sizeof(int)};
     int good = 0;
     std::memcpy(&good, execution_.download({&part, 1}).data(), sizeof good);
@@ -89,7 +89,7 @@ class Rows {
 // dependent. Whether they are has to be known on the host, which waits for it.
 void CudaBackend::run(const op::RowBasis& o) const {
   const Index rows = o.x.rows();
-  const double share = dependent_share(o.x.dtype());
+  const double share = dependence_tolerance(o.x.dtype());
   constexpr double far_from_dependent = 0x1p-20;
   const Rows work(execution_, rows, o.x.cols());
   const std::shared_ptr<int> exponents = execution_.take_array<int>(rows);
@@ -105,5 +105,5 @@ void CudaBackend::run(const op::RowBasis& o) const {
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -6,7 +6,7 @@
 
 /// Kernels of row_basis, on rows in double.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Stands for the exponent of a row that is not finite.
 inline constexpr int not_finite = 1 << 30;
@@ -66,7 +66,7 @@ struct AddCoefficients {
 /// becomes zero if less than `share` of its length in `lengths` is left.
 struct FinishPanel {
   static constexpr int rows_at_once = 32;
-  static constexpr int threads_of_a_row = Block::size / rows_at_once;
+  static constexpr int threads_per_row = Block::size / rows_at_once;
   struct Shared {
     double sums[Block::size];
     double along[rows_at_once];
@@ -93,10 +93,10 @@ struct FinishPanel {
     for (Index i = begin; i < end; i += rows_at_once) {
       const Index some = end - i < rows_at_once ? end - i : rows_at_once;
       block.threads([&](int thread) {
-        const Index other = thread / threads_of_a_row;
+        const Index other = thread / threads_per_row;
         double sum = 0.0;
         if (other < some) {
-          for (Index j = thread % threads_of_a_row; j < n; j += threads_of_a_row) {
+          for (Index j = thread % threads_per_row; j < n; j += threads_per_row) {
             sum += row[j] * basis[(i + other) * n + j];
           }
         }
@@ -105,7 +105,7 @@ struct FinishPanel {
       block.threads([&](int thread) {
         if (thread >= some) return;
         double sum = 0.0;
-        for (int part = 0; part < threads_of_a_row; ++part) sum += shared.sums[thread * threads_of_a_row + part];
+        for (int part = 0; part < threads_per_row; ++part) sum += shared.sums[thread * threads_per_row + part];
         shared.along[thread] = sum;
         lower[t * rows + i + thread] += sum;
       });
@@ -140,7 +140,7 @@ struct FinishPanel {
 
 /// Judges whether Cholesky's factor of the Gram matrix of rows will do: it exists, and of every row's square at least
 /// `least_square` is outside the span of the rows before it.
-struct JudgeFactor {
+struct CheckFactor {
   struct Shared {
     int failures[Block::size];
   };
@@ -178,5 +178,5 @@ struct WriteLower {
   }
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -4,8 +4,8 @@
 /// threads, to test the same code without a GPU. Each has its own namespace, since a program may hold both.
 #ifdef __CUDACC__
 #define PERISCOPE_HOST_DEVICE __host__ __device__
-#define PERISCOPE_CUDA_WAY on_device
+#define PERISCOPE_CUDA_TARGET on_device
 #else
 #define PERISCOPE_HOST_DEVICE
-#define PERISCOPE_CUDA_WAY on_host
+#define PERISCOPE_CUDA_TARGET on_host
 #endif

@@ -11,7 +11,7 @@
 /// Kernels are written and started here. A kernel is a struct with its arguments and a call operator that is
 /// PERISCOPE_HOST_DEVICE; it is copied to the device.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// The threads of one block, which work together. Code between calls of `threads` is run by every thread of a GPU's
 /// block, and once on the host: it must not write to memory.
@@ -101,15 +101,15 @@ void for_blocks(const Execution& execution, Index blocks, const Body& body) {
 
 template <class Body>
 void for_each(const Execution& /*execution*/, Index count, const Body& body) {
-  constexpr Index worth_threads = 4096;
-#pragma omp parallel for schedule(static) if (count > worth_threads)
+  constexpr Index min_parallel_size = 4096;
+#pragma omp parallel for schedule(static) if (count > min_parallel_size)
   for (Index i = 0; i < count; ++i) body(i);
 }
 
 template <class Body>
 void for_blocks(const Execution& /*execution*/, Index blocks, const Body& body) {
-  constexpr Index worth_threads = 16;
-#pragma omp parallel for schedule(static) if (blocks > worth_threads)
+  constexpr Index min_parallel_size = 16;
+#pragma omp parallel for schedule(static) if (blocks > min_parallel_size)
   for (Index b = 0; b < blocks; ++b) {
     typename Body::Shared shared;
     body(Block{}, shared, b);
@@ -118,5 +118,5 @@ void for_blocks(const Execution& /*execution*/, Index blocks, const Body& body) 
 
 #endif
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

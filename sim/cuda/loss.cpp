@@ -7,7 +7,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// The maximum and the sum that the softmax of a row needs, in double.
@@ -83,15 +83,15 @@ struct TokenLoss {
 void CudaBackend::run(const op::CrossEntropy& o) const {
   const Index rows = o.logits.rows();
   const auto labelled = static_cast<double>(rows - std::ranges::count(o.labels, no_label));
-  const std::shared_ptr<int> labels_there = execution_.uploaded(o.labels);
+  const std::shared_ptr<int> device_labels = execution_.uploaded(o.labels);
   const std::shared_ptr<double> losses = execution_.take_array<double>(rows + 1);
   double* const total = losses.get() + rows;
   with_type(o.logits.dtype(), [&]<class T>(T) {
     for_blocks(execution_, rows,
-               CrossEntropyRow<T>{data<T>(o.logits), labels_there.get(), labelled, losses.get(), data<T>(o.out.dlogits),
-                                  o.logits.cols()});
+               CrossEntropyRow<T>{data<T>(o.logits), device_labels.get(), labelled, losses.get(),
+                                  data<T>(o.out.dlogits), o.logits.cols()});
   });
-  for_blocks(execution_, 1, SumUp{losses.get(), rows, total});
+  for_blocks(execution_, 1, Sum{losses.get(), rows, total});
   const DevicePart part{total, sizeof(double)};
   const std::vector<std::byte> bytes = execution_.download({&part, 1});
   double sum = 0.0;
@@ -100,12 +100,12 @@ void CudaBackend::run(const op::CrossEntropy& o) const {
 }
 
 void CudaBackend::run(const op::TokenLosses& o) const {
-  const std::shared_ptr<int> labels_there = execution_.uploaded(o.labels);
+  const std::shared_ptr<int> device_labels = execution_.uploaded(o.labels);
   with_type(o.logits.dtype(), [&]<class T>(T) {
     for_blocks(execution_, o.logits.rows(),
-               TokenLoss<T>{data<T>(o.logits), labels_there.get(), data<double>(o.losses), o.logits.cols()});
+               TokenLoss<T>{data<T>(o.logits), device_labels.get(), data<double>(o.losses), o.logits.cols()});
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -7,7 +7,7 @@
 
 /// Statistics of rows, one block of threads each, in double.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// |x|; NaN counts as infinite, so that it is reported first.
 PERISCOPE_HOST_DEVICE inline double ordered_magnitude(double x) { return std::isnan(x) ? HUGE_VAL : std::abs(x); }
@@ -130,7 +130,7 @@ struct MeanCosine {
 };
 
 /// The sum of `count` numbers.
-struct SumUp {
+struct Sum {
   using Shared = SumShared;
   const double* values;
   Index count;
@@ -143,5 +143,5 @@ struct SumUp {
   }
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -5,7 +5,7 @@
 #include "sim/cuda/pointwise_norm.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// What a part loses (its mean, or 0) and 1/s, eps included (0 for a part that is all zero).
@@ -109,7 +109,7 @@ void CudaBackend::run(const op::Norm& o) const {
     const T* factor = o.alpha.empty() ? nullptr : data<T>(o.alpha);
     if (formula.is_pointwise()) {
       for_each(execution_, o.x.size(),
-               PointwiseNorm<T>{formula.bend, data<T>(o.x), data<T>(o.gain), shift, factor, data<T>(o.y), n});
+               PointwiseNorm<T>{formula.phi, data<T>(o.x), data<T>(o.gain), shift, factor, data<T>(o.y), n});
     } else {
       for_blocks(execution_, o.x.size() / n,
                  Norm<T>{formula, data<T>(o.x), data<T>(o.gain), shift, o.eps, data<T>(o.y), n});
@@ -124,10 +124,10 @@ void CudaBackend::run(const op::NormBackward& o) const {
   if (formula.is_pointwise()) {
     with_type(o.x.dtype(), [&]<class T>(T) {
       const T* factor = o.alpha.empty() ? nullptr : data<T>(o.alpha);
-      const PointwiseTerms<T> terms{formula.bend, data<T>(o.x), data<T>(o.gain), factor, data<T>(o.dy), n};
+      const PointwiseTerms<T> terms{formula.phi, data<T>(o.x), data<T>(o.gain), factor, data<T>(o.dy), n};
       for_each(execution_, o.x.size(), PointwiseNormBackward<T>{terms, data<T>(o.g.dx)});
-      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, AddUp{}, data<T>(o.g.dgain));
-      reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
+      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, Add{}, data<T>(o.g.dgain));
+      reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, Add{}, data<T>(o.g.dbias));
       if (!o.alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(o.g.dalpha));
     });
     return;
@@ -137,11 +137,11 @@ void CudaBackend::run(const op::NormBackward& o) const {
     for_blocks(execution_, parts,
                NormBackward<T>{formula, data<T>(o.x), data<T>(o.gain), data<T>(o.dy), o.eps, data<T>(o.g.dx),
                                moments.get(), n});
-    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, AddUp{},
+    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, Add{},
                    data<T>(o.g.dgain));
-    reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
+    reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, Add{}, data<T>(o.g.dbias));
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -4,7 +4,7 @@
 #include "sim/random/unit_normal.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// Numbers 4i … 4i+3 of a stream.
@@ -32,5 +32,5 @@ void CudaBackend::run(const op::Normal& o) const {
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

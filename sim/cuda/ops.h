@@ -9,7 +9,7 @@
 #include "sim/cuda/execution.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// The elements of a tensor, in device memory.
 template <class T>
@@ -77,8 +77,8 @@ class CudaBackend final : public ComposedBackend {
   Execution execution_;
   mutable std::mutex mutex_;
   mutable std::vector<double> frequencies_;
-  mutable std::shared_ptr<double> frequencies_there_;
+  mutable std::shared_ptr<double> device_frequencies_;
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -5,12 +5,12 @@
 
 /// Norms of which every entry is a function of one entry (formulas: Backend::norm).
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Entry i of a signal whose parts have n features; alpha null: 1.
 template <class T>
 struct PointwiseNorm {
-  NormFormula::Bend bend;
+  NormFormula::Phi phi;
   const T* x;
   const T* gain;
   const T* bias;
@@ -20,7 +20,7 @@ struct PointwiseNorm {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     using C = Computed<T>;
     const C factor = alpha == nullptr ? C(1) : widen(alpha[0]);
-    const C scaled = widen(gain[i % n]) * bent<C>(bend, factor * widen(x[i]));
+    const C scaled = widen(gain[i % n]) * phi_of<C>(phi, factor * widen(x[i]));
     y[i] = narrow<T>(bias == nullptr ? scaled : scaled + widen(bias[i % n]));
   }
 };
@@ -28,7 +28,7 @@ struct PointwiseNorm {
 /// The gradients' terms in double: g·φ' of an entry with g = gain·dy, and dy·φ.
 template <class T>
 struct PointwiseTerms {
-  NormFormula::Bend bend;
+  NormFormula::Phi phi;
   const T* x;
   const T* gain;
   const T* alpha;
@@ -41,10 +41,10 @@ struct PointwiseTerms {
   }
   PERISCOPE_HOST_DEVICE double slope(Index i) const {
     const double g = static_cast<double>(widen(gain[i % n])) * static_cast<double>(widen(dy[i]));
-    return g * bent_slope(bend, inner(i));
+    return g * phi_slope(phi, inner(i));
   }
-  PERISCOPE_HOST_DEVICE double bent_times_dy(Index i) const {
-    return static_cast<double>(widen(dy[i])) * bent(bend, inner(i));
+  PERISCOPE_HOST_DEVICE double phi_times_dy(Index i) const {
+    return static_cast<double>(widen(dy[i])) * phi_of(phi, inner(i));
   }
 };
 
@@ -62,7 +62,7 @@ struct PointwiseNormBackward {
 template <class T>
 struct PointwiseGainTerm {
   PointwiseTerms<T> terms;
-  PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const { return terms.bent_times_dy(part * terms.n + i); }
+  PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const { return terms.phi_times_dy(part * terms.n + i); }
 };
 
 /// x∘g∘φ'(αx), of which dalpha is the sum over everything.
@@ -79,9 +79,9 @@ struct AlphaTerm {
 template <class T>
 void alpha_gradient(const Execution& execution, const PointwiseTerms<T>& terms, Index parts, T* dalpha) {
   const std::shared_ptr<double> of_features = execution.take_array<double>(terms.n);
-  reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, AddUp{}, of_features.get());
-  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{of_features.get(), 1}, AddUp{}, dalpha);
+  reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, Add{}, of_features.get());
+  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{of_features.get(), 1}, Add{}, dalpha);
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

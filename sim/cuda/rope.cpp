@@ -4,7 +4,7 @@
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// One pair of every head of a row. The angle is computed in double: positions are large, frequencies small.
@@ -44,11 +44,11 @@ void turn(const Execution& execution, const Tensor& x, int heads, int sequences,
 
 std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const double> frequencies) const {
   const std::scoped_lock lock(mutex_);
-  if (frequencies_there_ == nullptr || !std::ranges::equal(frequencies, frequencies_)) {
+  if (device_frequencies_ == nullptr || !std::ranges::equal(frequencies, frequencies_)) {
     frequencies_.assign(frequencies.begin(), frequencies.end());
-    frequencies_there_ = execution_.uploaded(frequencies);
+    device_frequencies_ = execution_.uploaded(frequencies);
   }
-  return frequencies_there_;
+  return device_frequencies_;
 }
 
 void CudaBackend::run(const op::Rope& o) const {
@@ -63,5 +63,5 @@ void CudaBackend::run(const op::RopeBackward& o) const {
             [&]<class T>(T) { turn<T>(execution_, o.dy, o.heads, o.sequences, there.get(), 0, -1.0, o.dx); });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -7,7 +7,7 @@
 /// The k largest magnitudes of a tensor: the k-th is found digit by digit, in four or eight counting passes; then those
 /// above it are collected. Counts are integers, so that the order of threads does not matter.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// |x| as a whole number in the same order, in the bits of what T is computed in. NaN counts as infinite.
 template <class T>
@@ -20,7 +20,7 @@ PERISCOPE_HOST_DEVICE OrderedBits<T> ordered_bits(T x) {
 }
 
 /// Elements that one block counts or collects.
-inline constexpr Index elements_of_a_chunk = 8192;
+inline constexpr Index chunk_elements = 8192;
 inline constexpr int digit_bits = 8;
 inline constexpr int digits = 1 << digit_bits;
 
@@ -53,8 +53,8 @@ struct CountDigits {
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
     static_assert(digits == Block::size);
     using Bits = OrderedBits<T>;
-    const Index first = chunk * elements_of_a_chunk;
-    const Index end = first + elements_of_a_chunk < size ? first + elements_of_a_chunk : size;
+    const Index first = chunk * chunk_elements;
+    const Index end = first + chunk_elements < size ? first + chunk_elements : size;
     const Bits known = shift + digit_bits >= static_cast<int>(8 * sizeof(Bits))
                            ? Bits(0)
                            : static_cast<Bits>(~Bits(0) << static_cast<unsigned>(shift + digit_bits));
@@ -111,7 +111,7 @@ template <class T>
 [[nodiscard]] std::shared_ptr<Search<OrderedBits<T>>> find_largest(const Execution& execution, const T* x, Index size,
                                                                    Index rank) {
   using Bits = OrderedBits<T>;
-  const Index chunks = (size + elements_of_a_chunk - 1) / elements_of_a_chunk;
+  const Index chunks = (size + chunk_elements - 1) / chunk_elements;
   const std::shared_ptr<Search<Bits>> search = execution.take_array<Search<Bits>>(1);
   const std::shared_ptr<int> counts = execution.take_array<int>(chunks * digits);
   for_each(execution, 1, BeginSearch<Bits>{search.get(), rank});
@@ -138,8 +138,8 @@ struct CountLargest {
   const Search<OrderedBits<T>>* search;
   ChunkCount* counts;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
-    const Index first = chunk * elements_of_a_chunk;
-    const Index count = first + elements_of_a_chunk < size ? elements_of_a_chunk : size - first;
+    const Index first = chunk * chunk_elements;
+    const Index count = first + chunk_elements < size ? chunk_elements : size - first;
     const ChunkCount all = block.reduce(
         shared.counts, count, ChunkCount{0, 0},
         [&](ChunkCount& c, Index i) {
@@ -188,8 +188,8 @@ struct Collect {
     const bool any_larger = last ? next.larger < larger : before[chunk + 1].larger > next.larger;
     const bool any_equal = next.equal < search->remaining && (last || before[chunk + 1].equal > next.equal);
     if (!any_larger && !any_equal) return;
-    const Index first = chunk * elements_of_a_chunk;
-    const Index end = first + elements_of_a_chunk < size ? first + elements_of_a_chunk : size;
+    const Index first = chunk * chunk_elements;
+    const Index end = first + chunk_elements < size ? first + chunk_elements : size;
     for (Index i = first; i < end; ++i) {
       const OrderedBits<T> bits = ordered_bits(x[i]);
       if (bits > search->prefix) places[next.larger++] = i;
@@ -238,5 +238,5 @@ struct WriteMedian {
   }
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

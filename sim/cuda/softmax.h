@@ -7,7 +7,7 @@
 
 /// The rows of attention's scores, one block of threads each.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Queries from first_query on against keys from first_key on, for one query head of every key/value head. Scores are
 /// [kv_heads, queries, keys].
@@ -141,5 +141,5 @@ struct SoftmaxBackward {
   }
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -5,7 +5,7 @@
 #include "sim/cuda/select.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// squares by row.
@@ -16,7 +16,7 @@ void write_cosine(const Execution& execution, const T* x, const double* squares,
   const std::shared_ptr<double> sums = execution.take_array<double>(sequences * cols);
   for (Index s = 0; s < sequences; ++s) {
     const UnitRowTerm<T> term{x + s * tokens * cols, squares + s * tokens, cols};
-    reduce_columns(execution, tokens, cols, term, AddUp{}, sums.get() + s * cols);
+    reduce_columns(execution, tokens, cols, term, Add{}, sums.get() + s * cols);
   }
   for_blocks(execution, 1, MeanCosine{sums.get(), sequences, tokens, cols, out});
 }
@@ -28,7 +28,7 @@ void write_largest(const Execution& execution, const T* x, Index size, const Sta
   const Index k = std::max(magnitudes, entries);
   if (k == 0) return;
   const auto search = find_largest(execution, x, size, k);
-  const Index chunks = (size + elements_of_a_chunk - 1) / elements_of_a_chunk;
+  const Index chunks = (size + chunk_elements - 1) / chunk_elements;
   const std::shared_ptr<ChunkCount> counts = execution.take_array<ChunkCount>(chunks);
   const std::shared_ptr<Index> places = execution.take_array<Index>(k);
   for_blocks(execution, chunks, CountLargest<T>{x, size, search.get(), counts.get()});
@@ -63,7 +63,7 @@ void CudaBackend::run(const op::Measure& o) const {
                    out + o.layout.cosine);
     }
     if (o.layout.columns >= 0) {
-      reduce_columns(execution_, o.x.rows(), o.x.cols(), MagnitudeTerm<T>{in, o.x.cols()}, TakeLarger{},
+      reduce_columns(execution_, o.x.rows(), o.x.cols(), MagnitudeTerm<T>{in, o.x.cols()}, Max{},
                      out + o.layout.columns);
     }
     write_largest(execution_, in, o.x.size(), o.layout, out);
@@ -75,5 +75,5 @@ void CudaBackend::run(const op::Measure& o) const {
   });
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

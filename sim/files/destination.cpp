@@ -54,7 +54,7 @@ std::string_view kind_of_file(mode_t mode) {
   return S_ISCHR(mode) ? "a character device" : "a socket";
 }
 
-bool has_entry(const std::string& path) {
+bool entry_exists(const std::string& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
@@ -104,7 +104,7 @@ std::string replaceable_file(const std::string& path) {
                                 is_known ? kind_of_file(status.st_mode) : "an open descriptor"));
 }
 
-bool leads_to(const std::string& path, int descriptor) {
+bool refers_to(const std::string& path, int descriptor) {
   struct stat open {};
   struct stat named {};
   if (::fstat(descriptor, &open) != 0 || ::stat(path.c_str(), &named) != 0) return false;

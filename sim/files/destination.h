@@ -14,7 +14,7 @@ namespace periscope {
 [[nodiscard]] std::string_view kind_of_file(mode_t mode);
 
 /// True if something has that name, even a broken link.
-[[nodiscard]] bool has_entry(const std::string& path);
+[[nodiscard]] bool entry_exists(const std::string& path);
 
 /// "cannot write PATH: " and the system's message for `error`, a value of errno. To be thrown.
 [[nodiscard]] Error cannot_write(const std::string& path, int error);
@@ -35,7 +35,7 @@ struct Destination {
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
 /// True if the path still leads to the open regular file: another process may have removed or replaced it.
-[[nodiscard]] bool leads_to(const std::string& path, int descriptor);
+[[nodiscard]] bool refers_to(const std::string& path, int descriptor);
 
 /// Creates the folder and its parents, and syncs their names. Throws ConfigError if something else has the name, also a
 /// dangling symbolic link; Error (run-time failure) naming `path`, the file to be written, if the system refuses.

@@ -45,12 +45,12 @@ bool is_temporary_name(std::string_view name, std::string_view beginning) {
   return name.substr(beginning.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-void remove_left_overs(const std::string& target) {
+void remove_abandoned_files(const std::string& target) {
   std::error_code ignored;
   const std::string beginning = beginning_of(target);
   for (fs::directory_iterator entry(folder_of(target), ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
-    if (is_temporary_name(entry->path().filename().string(), beginning)) remove_if_left(entry->path().string());
+    if (is_temporary_name(entry->path().filename().string(), beginning)) remove_if_abandoned(entry->path().string());
   }
 }
 
@@ -90,7 +90,7 @@ void remove_temporary_files() noexcept {
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(replaceable_file(path_)) {
   create_folders(folder_of(target_), path_);
-  remove_left_overs(target_);
+  remove_abandoned_files(target_);
   create();
   struct stat before {};
   if (::stat(target_.c_str(), &before) == 0) {
@@ -116,7 +116,7 @@ void OutputFile::create() {
     // Between these two lines another writer may have taken the file for one that was left, and removed it. Where there
     // are no locks (errno is not EWOULDBLOCK) nobody removes anything.
     const bool is_locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (is_locked && leads_to(temporary_, descriptor_)) return;
+    if (is_locked && refers_to(temporary_, descriptor_)) return;
     ::close(descriptor_);
     descriptor_ = -1;
   }
@@ -164,11 +164,11 @@ void OutputFile::commit() {
   sync_folder(folder_of(target_));
 }
 
-void remove_if_left(const std::string& path) {
+void remove_if_abandoned(const std::string& path) {
   // A living writer holds its lock.
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor)) ::unlink(path.c_str());
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && refers_to(path, descriptor)) ::unlink(path.c_str());
   ::close(descriptor);
 }
 

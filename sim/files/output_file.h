@@ -63,7 +63,7 @@ class OutputFile {
 };
 
 /// Removes a temporary file whose writer is dead.
-void remove_if_left(const std::string& path);
+void remove_if_abandoned(const std::string& path);
 
 /// Writes all bytes to a descriptor, waiting as needed. Returns 0 or errno.
 [[nodiscard]] int write_all(int descriptor, std::string_view bytes) noexcept;

@@ -20,7 +20,7 @@ int open_folder(const std::string& folder) {
 }  // namespace
 
 FolderLock::FolderLock(std::string folder)
-    : folder_(std::move(folder)), made_(!has_entry(folder_)), descriptor_(open_folder(folder_)) {
+    : folder_(std::move(folder)), made_(!entry_exists(folder_)), descriptor_(open_folder(folder_)) {
   if (descriptor_ < 0) {
     const int error = errno;
     release();
@@ -44,7 +44,7 @@ OutputFolder::OutputFolder(std::string folder, const std::vector<std::string>& n
     : lock_(std::move(folder)) {
   for (const std::string& name : names) {
     const std::string path = lock_.folder() + "/" + name;
-    if (!overwrite && has_entry(path)) {
+    if (!overwrite && entry_exists(path)) {
       throw ConfigError(fmt::format("{}: is there already; expected another folder, or --force to overwrite", path));
     }
   }

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 
 namespace periscope {
 namespace {
@@ -81,8 +81,8 @@ struct Pattern {
 double mean_entropy(const Pattern& pattern) {
   const Index heads = pattern.shape.heads;
   std::vector<std::pair<double, Index>> by_head(static_cast<std::size_t>(heads * pattern.shape.sequences));
-  in_parallel(static_cast<Index>(by_head.size()),
-              [&](Index i) { by_head[static_cast<std::size_t>(i)] = pattern.entropies(i / heads, i % heads); });
+  parallel_for(static_cast<Index>(by_head.size()),
+               [&](Index i) { by_head[static_cast<std::size_t>(i)] = pattern.entropies(i / heads, i % heads); });
   double sum = 0.0;
   Index count = 0;
   for (const auto& [entropies, tokens] : by_head) {

@@ -18,8 +18,8 @@ double mean_of(const std::vector<double>& values) {
 }  // namespace
 
 double growth_rounding(double unit_roundoff, Tensor::Index width) {
-  const double stored = roundings(3.0, unit_roundoff);
-  return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
+  const double stored = rounding_bound(3.0, unit_roundoff);
+  return 2.0 * stored + stored * stored + 4.0 * rounding_bound(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
 }
 
 Probe::Probe(const StackContext& context, bool growth)

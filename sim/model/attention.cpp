@@ -121,7 +121,7 @@ GateGradient gated_heads_backward(SublayerPass& p, const Tensor& dgated) {
 }
 
 /// Attention to the keys and values of this pass and of earlier tokens.
-Attended attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const Tensor& v) {
+AttentionOutput attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const Tensor& v) {
   const StackContext& c = p.context();
   if (c.cache == nullptr) return c.ops.attention(q, k, v, shape_of(p));
   const KeysAndValues& all = c.cache->extend(c.ops, layer_of(p), k, v);
@@ -137,7 +137,7 @@ Tensor attention_forward(SublayerPass& p, const Tensor& a_out) {
   const Tensor gate = gate_forward(p, a_out);
   const Tensor q = p.emit(Signal::q, heads_forward(p, query_heads(p), q_projected));
   const Tensor k = p.emit(Signal::k, heads_forward(p, key_heads(p), k_projected));
-  const Attended attended = attend(p, q, k, v);
+  const AttentionOutput attended = attend(p, q, k, v);
   p.emit(Signal::scores, attended.scores);
   Tensor y = gated_heads_forward(p, p.emit(Signal::mixed, attended.mixed), gate);
   if (p.context().model.inner_norm_at(p.sublayer())) y = p.emit(Signal::inner, p.norm(Weight::inner_norm, y));

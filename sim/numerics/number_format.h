@@ -44,7 +44,7 @@ inline constexpr std::array<NumberFormat, 5> number_formats{fp32, NumberFormat{"
 
 /// γ_n = n·u/(1 − n·u): relative error of n roundings in a row, each of at most u (a unit round-off). A sum of n terms,
 /// in any order, is within γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and §4.2).
-[[nodiscard]] constexpr double roundings(double n, double u) { return n * u / (1.0 - n * u); }
+[[nodiscard]] constexpr double rounding_bound(double n, double u) { return n * u / (1.0 - n * u); }
 
 /// The arithmetic in which a stack runs (T24).
 enum class Arithmetic {

@@ -17,16 +17,16 @@ class Rounding {
  public:
   /// Says what a number beyond the largest finite one becomes.
   enum class Overflow {
-    as_stored,  ///< as above
+    by_format,  ///< as above
     infinite,   ///< infinity, also in E4M3
     saturate,   ///< the largest finite number with its sign, as the OCP specification's saturating conversion; of
                 ///< infinity too
   };
-  explicit Rounding(const NumberFormat& format, Overflow overflow = Overflow::as_stored)
+  explicit Rounding(const NumberFormat& format, Overflow overflow = Overflow::by_format)
       : is_double_(format.precision == 53),
         largest_(format.largest),
         overflow_(overflow == Overflow::saturate ? format.largest
-                  : format.name == "fp8_e4m3" && overflow == Overflow::as_stored
+                  : format.name == "fp8_e4m3" && overflow == Overflow::by_format
                       ? std::numeric_limits<double>::quiet_NaN()
                       : std::numeric_limits<double>::infinity()),
         shift_(static_cast<std::uint64_t>(53 - format.precision)),

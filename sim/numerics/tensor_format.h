@@ -56,7 +56,7 @@ inline constexpr int block_length = 32;
 struct Quantization {
   TensorFormat format;
   ScaleOver scale = ScaleOver::nothing;  ///< of an integer format not `nothing`
-  Rounding::Overflow overflow = Rounding::Overflow::as_stored;
+  Rounding::Overflow overflow = Rounding::Overflow::by_format;
   bool stochastic = false;
 
   /// True if every number of binary32 stays as it is.

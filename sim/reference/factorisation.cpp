@@ -54,7 +54,7 @@ void ReferenceBackend::run(const op::RowBasis& o) const {
     take_out(row, basis, t, of_row);
     take_out(row, basis, t, of_row);
     const double left = length_of(row);
-    if (left > dependent_share(o.x.dtype()) * length) {
+    if (left > dependence_tolerance(o.x.dtype()) * length) {
       of_row[t] = left;
       for (Index j = 0; j < n; ++j)
         basis[static_cast<std::size_t>(t * n + j)] = row[static_cast<std::size_t>(j)] / left;

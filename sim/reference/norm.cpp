@@ -54,22 +54,22 @@ void norm_part_backward(const NormFormula& formula, const double* x, const doubl
 }
 
 /// The same of a pointwise norm.
-void pointwise_part(NormFormula::Bend bend, const double* x, const double* gain, const double* bias, double alpha,
+void pointwise_part(NormFormula::Phi phi, const double* x, const double* gain, const double* bias, double alpha,
                     double* y, Index n) {
   for (Index i = 0; i < n; ++i) {
-    y[i] = gain[i] * bent(bend, alpha * x[i]);
+    y[i] = gain[i] * phi_of(phi, alpha * x[i]);
     if (bias != nullptr) y[i] += bias[i];
   }
 }
 
 /// Writes dx, adds to dgain, dbias and dalpha.
-void pointwise_part_backward(NormFormula::Bend bend, const double* x, const double* gain, double alpha,
-                             const double* dy, double* dx, double* dgain, double* dbias, double& dalpha, Index n) {
+void pointwise_part_backward(NormFormula::Phi phi, const double* x, const double* gain, double alpha, const double* dy,
+                             double* dx, double* dgain, double* dbias, double& dalpha, Index n) {
   for (Index i = 0; i < n; ++i) {
-    const double slope = bent_slope(bend, alpha * x[i]) * gain[i] * dy[i];
+    const double slope = phi_slope(phi, alpha * x[i]) * gain[i] * dy[i];
     dx[i] = alpha * slope;
     dalpha += x[i] * slope;
-    dgain[i] += dy[i] * bent(bend, alpha * x[i]);
+    dgain[i] += dy[i] * phi_of(phi, alpha * x[i]);
     dbias[i] += dy[i];
   }
 }
@@ -84,7 +84,7 @@ void ReferenceBackend::run(const op::Norm& o) const {
   const double* shift = o.bias.empty() ? nullptr : elements<double>(o.bias);
   for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part(formula.bend, elements<double>(o.x) + part, elements<double>(o.gain), shift, number_of(o.alpha),
+      pointwise_part(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), shift, number_of(o.alpha),
                      elements<double>(o.y) + part, o.gain.cols());
       continue;
     }
@@ -100,7 +100,7 @@ void ReferenceBackend::run(const op::NormBackward& o) const {
   std::fill_n(elements<double>(o.g.dbias), o.gain.size(), 0.0);
   for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part_backward(formula.bend, elements<double>(o.x) + part, elements<double>(o.gain), number_of(o.alpha),
+      pointwise_part_backward(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), number_of(o.alpha),
                               elements<double>(o.dy) + part, elements<double>(o.g.dx) + part,
                               elements<double>(o.g.dgain), elements<double>(o.g.dbias), dalpha, o.gain.cols());
       continue;

@@ -23,15 +23,15 @@ enum class NormKind {
 struct NormFormula {
   /// s² = ε + mean of (x − m)², or + their sum; or there is none, and x̂ = φ(αx).
   enum class Divisor { root_mean_square, length, one };
-  enum class Bend { none, tanh, erf };
+  enum class Phi { none, tanh, erf };
 
   bool subtracts_mean = false;  ///< m = mean of x; else 0
   Divisor divisor = Divisor::root_mean_square;
-  Bend bend = Bend::none;  ///< φ; for `none` x̂ = x
+  Phi phi = Phi::none;  ///< φ; for `none` x̂ = x
 
   [[nodiscard]] constexpr bool is_pointwise() const { return divisor == Divisor::one; }
   /// False for combinations that no backend computes.
-  [[nodiscard]] constexpr bool is_computed() const { return is_pointwise() ? !subtracts_mean : bend == Bend::none; }
+  [[nodiscard]] constexpr bool is_computed() const { return is_pointwise() ? !subtracts_mean : phi == Phi::none; }
   /// What the sum of squares of a part of n features is divided by.
   [[nodiscard]] constexpr double count(double n) const { return divisor == Divisor::length ? 1.0 : n; }
 };
@@ -45,7 +45,7 @@ struct NormFacts {
   bool has_bias = false;  ///< it has a learned b; others add none
 
   /// α is a learned number of every norm.
-  [[nodiscard]] constexpr bool has_alpha() const { return formula.bend != NormFormula::Bend::none; }
+  [[nodiscard]] constexpr bool has_alpha() const { return formula.phi != NormFormula::Phi::none; }
 };
 
 inline constexpr std::array norm_table{
@@ -58,12 +58,12 @@ inline constexpr std::array norm_table{
     NormFacts{.kind = NormKind::dyt,
               .name = "dyt",
               .title = "DyT",
-              .formula = {.divisor = NormFormula::Divisor::one, .bend = NormFormula::Bend::tanh},
+              .formula = {.divisor = NormFormula::Divisor::one, .phi = NormFormula::Phi::tanh},
               .has_bias = true},
     NormFacts{.kind = NormKind::derf,
               .name = "derf",
               .title = "Derf",
-              .formula = {.divisor = NormFormula::Divisor::one, .bend = NormFormula::Bend::erf},
+              .formula = {.divisor = NormFormula::Divisor::one, .phi = NormFormula::Phi::erf},
               .has_bias = true},
     NormFacts{
         .kind = NormKind::l2, .name = "l2", .title = "L2 norm", .formula = {.divisor = NormFormula::Divisor::length}},

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
@@ -55,7 +55,7 @@ double sum_of_squares(const Backend& ops, const Tensor& x) {
 /// of a small stack is not worth a team of threads.
 template <class F>
 void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
-  in_parallel(count, f, ops.device() == Device::host);
+  parallel_for(count, f, ops.device() == Device::host);
 }
 
 double parameter_bytes(const StackSpec& spec, DType dtype) {
@@ -120,7 +120,7 @@ Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
     const auto pass_one = [&](int i) {
       outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * beside + i) * sequences);
     };
-    in_parallel(beside, pass_one, beside > 1);
+    parallel_for(beside, pass_one, beside > 1);
     for (const PartOutcome& outcome : outcomes) sum.loss += outcome.loss;
     for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
       Tensor& total = sum.gradients[i];

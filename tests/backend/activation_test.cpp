@@ -28,7 +28,7 @@ void check_activation(const Target& target, Activation kind, const Twin& x, cons
   const std::vector<double> factor = truth().to_host(up.truth);
   const std::vector<double> product = truth().to_host(truth().gated(kind, x.truth, up.truth));
   for (std::size_t i = 0; i < at.size(); ++i) {
-    allowed[i] = allowed[i] * std::abs(factor[i]) + roundings_of_both(1, target.dtype) * std::abs(product[i]);
+    allowed[i] = allowed[i] * std::abs(factor[i]) + rounding_bound_of_both(1, target.dtype) * std::abs(product[i]);
   }
   check_close(what + " gated", target.backend->to_host(target.backend->gated(kind, x.here, up.here)), product, allowed);
 }

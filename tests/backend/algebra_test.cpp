@@ -111,7 +111,7 @@ TEST_CASE("add_row and soft_cap") {
         const Tensor capped = truth().soft_cap(1.5, x.truth);
         check_close(target.name() + " soft_cap", target.backend->to_host(target.backend->soft_cap(1.5, x.here)),
                     truth().to_host(capped),
-                    scaled(roundings_of_both(12, target.dtype), truth().to_host(magnitude(capped))));
+                    scaled(rounding_bound_of_both(12, target.dtype), truth().to_host(magnitude(capped))));
       }
     }
   }

@@ -61,15 +61,15 @@ void check_attention(const Target& target, const AttentionShape& shape, Index to
   const Tensor bound = truth().attention(q.truth, k.truth, magnitude(v.truth), shape).mixed;
   const double error =
       attention_error(shape.head_dim, static_cast<double>(tokens), logit_magnitude(q, k, shape), target.dtype);
-  const Attended here = target.backend->attention(q.here, k.here, v.here, shape);
-  const Attended there = truth().attention(q.truth, k.truth, v.truth, shape);
+  const AttentionOutput here = target.backend->attention(q.here, k.here, v.here, shape);
+  const AttentionOutput there = truth().attention(q.truth, k.truth, v.truth, shape);
   check_close(target.name() + " attention", target.backend->to_host(here.mixed), truth().to_host(there.mixed),
               scaled(error, truth().to_host(bound)));
   CHECK(here.scores.cols() == shape.heads);
   // a sum of products, the scale, and where there is a soft cap its quotient, tangent and product
-  check_close(
-      target.name() + " scores", target.backend->to_host(here.scores), truth().to_host(there.scores),
-      (dot_error(shape.head_dim, target.dtype) + roundings_of_both(14, target.dtype)) * logit_magnitude(q, k, shape));
+  check_close(target.name() + " scores", target.backend->to_host(here.scores), truth().to_host(there.scores),
+              (dot_error(shape.head_dim, target.dtype) + rounding_bound_of_both(14, target.dtype)) *
+                  logit_magnitude(q, k, shape));
 }
 
 TEST_CASE("attention: causal and not, equal and grouped heads, several sequences, odd sizes") {
@@ -138,7 +138,7 @@ TEST_CASE("attention: equal logits of any size average the values") {
       const Twin v = twin_of(target, 3, 1, std::vector<double>{1.0, 2.0, 6.0});
       check_close(target.name(),
                   target.backend->to_host(target.backend->attention(q.here, k.here, v.here, {1, 1, 1, 1, true}).mixed),
-                  std::vector<double>{1.0, 1.5, 3.0}, 6.0 * roundings(8, target.dtype));
+                  std::vector<double>{1.0, 1.5, 3.0}, 6.0 * rounding_bound(8, target.dtype));
     }
   }
 }
@@ -187,11 +187,11 @@ void check_later_queries(const Target& target, AttentionShape shape, Index token
   const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 21);
   const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 22);
   const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 23);
-  const Attended all = ops.attention(q.here, k.here, v.here, shape);
+  const AttentionOutput all = ops.attention(q.here, k.here, v.here, shape);
   const auto later = [&](const Tensor& x) { return last_tokens(ops, x, shape.sequences, offset); };
   const AttentionShape whole = shape;
   shape.offset = offset;
-  const Attended some = ops.attention(later(q.here), k.here, v.here, shape);
+  const AttentionOutput some = ops.attention(later(q.here), k.here, v.here, shape);
   const bool same_bits = ops.name() == "cpu" || ops.name() == "reference";
   const double size = logit_magnitude(q, k, shape);
   const double error =
@@ -200,9 +200,10 @@ void check_later_queries(const Target& target, AttentionShape shape, Index token
                                    shape.sequences, offset);
   check_close(target.name() + " later queries", ops.to_host(some.mixed), ops.to_host(later(all.mixed)),
               scaled(error, truth().to_host(bound)));
-  check_close(
-      target.name() + " their scores", ops.to_host(some.scores), ops.to_host(later(all.scores)),
-      same_bits ? 0.0 : (2.0 * dot_error(shape.head_dim, target.dtype) + roundings_of_both(14, target.dtype)) * size);
+  check_close(target.name() + " their scores", ops.to_host(some.scores), ops.to_host(later(all.scores)),
+              same_bits
+                  ? 0.0
+                  : (2.0 * dot_error(shape.head_dim, target.dtype) + rounding_bound_of_both(14, target.dtype)) * size);
 }
 
 TEST_CASE("attention of later queries is that of all queries: offsets, windows, caps, groups, sequences, blocks") {
@@ -233,8 +234,8 @@ TEST_CASE("attention does not read keys and values after the last query's token"
     const Twin k = normal_twin(target, 10, 4, 22);
     const Twin v = normal_twin(target, 10, 4, 23);
     const auto with_room = [&](const Tensor& x) { return ops.replace_rows(ops.constant(16, 4, x.dtype(), NAN), 0, x); };
-    const Attended tight = ops.attention(q.here, k.here, v.here, shape);
-    const Attended roomy = ops.attention(q.here, with_room(k.here), with_room(v.here), shape);
+    const AttentionOutput tight = ops.attention(q.here, k.here, v.here, shape);
+    const AttentionOutput roomy = ops.attention(q.here, with_room(k.here), with_room(v.here), shape);
     check_same_bits(target.name(), ops.to_host(roomy.mixed), ops.to_host(tight.mixed));
     check_same_bits(target.name(), ops.to_host(roomy.scores), ops.to_host(tight.scores));
   }
@@ -286,7 +287,8 @@ TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens se
     CHECK(scores({2, 1, 1, 1, true, {.scale = 0.5, .window = 1}}) == std::vector<double>{1, 2, 6, 0, 0, 4});
     CHECK(scores({2, 1, 1, 1, true, {.soft_cap = 1e-3}}) == std::vector<double>{1e-3, 1e-3, 1e-3, 0, 0, 1e-3});
     const Twin spoilt = twin_of(target, 3, 1, std::vector<double>{NAN, -4, 8});
-    const Attended causal = target.backend->attention(q.here, spoilt.here, k.here, {2, 1, 1, 1, true, {.window = 2}});
+    const AttentionOutput causal =
+        target.backend->attention(q.here, spoilt.here, k.here, {2, 1, 1, 1, true, {.window = 2}});
     CHECK(std::isnan(target.backend->to_host(causal.scores)[0]));
     CHECK(std::isnan(target.backend->to_host(causal.scores)[2]));
     CHECK(target.backend->to_host(causal.scores)[5] == 8.0);

@@ -295,13 +295,13 @@ TEST_CASE("activate_backward and gated_backward, into both tails") {
       Values allowed(inputs.size()), allowed_gate(inputs.size()), allowed_up(inputs.size());
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const double magnitude = slope_magnitude(kind, at[i]) * std::abs(slope[i]);
-        allowed[i] = slope_error(kind, at[i], magnitude, target.dtype) + roundings(1, target.dtype) * magnitude;
+        allowed[i] = slope_error(kind, at[i], magnitude, target.dtype) + rounding_bound(1, target.dtype) * magnitude;
         allowed_gate[i] =
             slope_error(kind, at[i], magnitude, target.dtype) * std::abs(factor[i]) +
-            roundings_of_both(3, target.dtype) * std::abs(factor[i] * slope[i]) * slope_magnitude(kind, at[i]);
+            rounding_bound_of_both(3, target.dtype) * std::abs(factor[i] * slope[i]) * slope_magnitude(kind, at[i]);
         const double y = truth().to_host(truth().activate(kind, x.truth))[i];
         allowed_up[i] =
-            (activation_error(kind, at[i], y, target.dtype) + roundings_of_both(2, target.dtype) * std::abs(y)) *
+            (activation_error(kind, at[i], y, target.dtype) + rounding_bound_of_both(2, target.dtype) * std::abs(y)) *
             std::abs(slope[i]);
       }
       const std::string what = target.name() + " activation " + std::to_string(static_cast<int>(kind));
@@ -325,11 +325,11 @@ TEST_CASE("column_sums and soft_cap_backward at odd sizes") {
         const Twin x = normal_twin(target, rows, cols, 35, 2.0);
         const Twin dy = normal_twin(target, rows, cols, 36);
         check_within(target, "column_sums", target.backend->column_sums(x.here), truth().column_sums(x.truth),
-                     roundings_of_both(static_cast<double>(rows), DType::f64) + roundings(2, target.dtype),
+                     rounding_bound_of_both(static_cast<double>(rows), DType::f64) + rounding_bound(2, target.dtype),
                      truth().to_host(truth().column_sums(magnitude(x.truth))));
         // 1 − tanh² cancels: its rounding has the size of 1
         check_within(target, "soft_cap_backward", target.backend->soft_cap_backward(1.5, x.here, dy.here),
-                     truth().soft_cap_backward(1.5, x.truth, dy.truth), roundings_of_both(16, target.dtype),
+                     truth().soft_cap_backward(1.5, x.truth, dy.truth), rounding_bound_of_both(16, target.dtype),
                      truth().to_host(magnitude(dy.truth)));
       }
     }
@@ -342,9 +342,9 @@ TEST_CASE("cross_entropy: rows without a label take no part") {
     const std::vector<int> some{3, no_label, 7, no_label, no_label};
     const CrossEntropy actual = target.backend->cross_entropy(logits.here, some);
     const CrossEntropy expected = truth().cross_entropy(logits.truth, some);
-    CHECK(std::abs(actual.loss - expected.loss) <= roundings_of_both(100, DType::f64) * expected.loss);
+    CHECK(std::abs(actual.loss - expected.loss) <= rounding_bound_of_both(100, DType::f64) * expected.loss);
     check_close(target.name() + " dlogits", target.backend->to_host(actual.dlogits), truth().to_host(expected.dlogits),
-                roundings_of_both(100, target.dtype));
+                rounding_bound_of_both(100, target.dtype));
     const std::vector<int> none(5, no_label);
     CHECK(target.backend->cross_entropy(logits.here, none).loss == 0.0);
     for (const double d : target.backend->to_host(target.backend->cross_entropy(logits.here, none).dlogits)) {
@@ -376,8 +376,8 @@ TEST_CASE("cross_entropy: flat and sharp logits at odd sizes") {
           }
           for (double& s : size) s += smallest_normal(target.dtype) / relative;  // below it, digits are lost
           check_within(target, "dlogits", actual.dlogits, expected.dlogits, relative, size);
-          const double loss_allowed =
-              2.0 * roundings(static_cast<double>(classes + rows) + 16, DType::f64) * (spread + expected.loss + 1.0);
+          const double loss_allowed = 2.0 * rounding_bound(static_cast<double>(classes + rows) + 16, DType::f64) *
+                                      (spread + expected.loss + 1.0);
           check_close(target.name() + " loss", Values{actual.loss}, Values{expected.loss}, loss_allowed);
         }
       }

@@ -24,8 +24,8 @@ std::vector<Target> all_targets() {
 /// Of an op whose longest sum has n terms, relative to the largest entry of its result, which is at least a
 /// `condition`-th of the sum of its terms' magnitudes; results are rounded to dtype up to three times on the way.
 double allowed(double n, double condition, DType dtype) {
-  const DType computed = computed_in(dtype);
-  return condition * (roundings_of_both(n + 24, computed) + (computed == dtype ? 0.0 : roundings(3, dtype)));
+  const DType computed = compute_dtype(dtype);
+  return condition * (rounding_bound_of_both(n + 24, computed) + (computed == dtype ? 0.0 : rounding_bound(3, dtype)));
 }
 
 /// Compares what `run(backend, x, y, w)` gives on the target and on the reference; w is [33, cols].
@@ -104,8 +104,8 @@ TEST_CASE("sizes: attention of as many tokens, in one tile and in several") {
           check_close_to_scale(target.name() + " " + what, target.backend->to_host(here), truth_ops.to_host(there),
                                error);
         };
-        const Attended here = target.backend->attention(q.here, k.here, v.here, shape);
-        const Attended there = truth_ops.attention(q.truth, k.truth, v.truth, shape);
+        const AttentionOutput here = target.backend->attention(q.here, k.here, v.here, shape);
+        const AttentionOutput there = truth_ops.attention(q.truth, k.truth, v.truth, shape);
         check("mixed", here.mixed, there.mixed);
         check("scores", here.scores, there.scores);
         const AttentionGradient g = target.backend->attention_backward(q.here, k.here, v.here, q.here, shape);

@@ -47,7 +47,7 @@ struct Factors {
 /// dependent row is left out.
 void check_factors(const Target& target, const Factors& f) {
   const double u = unit_roundoff(target.dtype);
-  const double sums = roundings(static_cast<double>(f.n + f.rows), DType::f64) *
+  const double sums = rounding_bound(static_cast<double>(f.n + f.rows), DType::f64) *
                       (target.dtype == DType::f64 ? 4.0 * std::sqrt(static_cast<double>(f.rows)) : 0x1p20);
   double orthonormal = 0.0;
   double whole = 0.0;
@@ -71,7 +71,7 @@ void check_factors(const Target& target, const Factors& f) {
   }
   CAPTURE(target.name());
   CHECK(orthonormal <= 2.0 * u + u * u + sums);
-  CHECK(whole <= dependent_share(target.dtype) + 2.0 * std::sqrt(static_cast<double>(f.rows)) * u + sums);
+  CHECK(whole <= dependence_tolerance(target.dtype) + 2.0 * std::sqrt(static_cast<double>(f.rows)) * u + sums);
 }
 
 int dependent_rows(const Factors& f) {
@@ -97,7 +97,7 @@ TEST_CASE("row_basis: the factors are those of x, for any shape") {
 TEST_CASE("row_basis: numbers worked out by hand") {
   for (const Target& target : targets_and_truth()) {
     const Factors f(target, twin_of(target, 3, 2, std::vector<double>{3.0, 4.0, 10.0, 5.0, -1.0, 1.0}).here);
-    const double allowed = roundings_of_both(8.0, target.dtype) * 10.0;
+    const double allowed = rounding_bound_of_both(8.0, target.dtype) * 10.0;
     // The second row is 10 along (3, 4)/5 and 5 along (4, −3)/5; the third is in the span of the two.
     check_close("lower", f.lower, std::vector<double>{5.0, 0.0, 0.0, 10.0, 5.0, 0.0, 0.2, -1.4, 0.0}, allowed);
     check_close("basis", f.basis, std::vector<double>{0.6, 0.8, 0.8, -0.6, 0.0, 0.0}, allowed);
@@ -138,7 +138,7 @@ Tensor near_rows(const Target& target, double distance) {
 
 TEST_CASE("row_basis: nearly equal rows are told apart down to the stated share, and their basis stays orthonormal") {
   for (const Target& target : targets_and_truth()) {
-    const double share = dependent_share(target.dtype);
+    const double share = dependence_tolerance(target.dtype);
     for (const double distance : {0.5 * share, 0.9 * share, 1.1 * share, 2.0 * share, 1e-3, 0.1}) {
       CAPTURE(distance / share);
       const Factors f(target, near_rows(target, distance));
@@ -151,7 +151,7 @@ TEST_CASE("row_basis: nearly equal rows are told apart down to the stated share,
 TEST_CASE("row_basis: the small rest of a row that is nearly another one has no part along rows far before the two") {
   for (const Target& target : targets_and_truth()) {
     std::vector<double> values = truth().to_host(normal_twin(target, 45, 90, 10).truth);
-    const double distance = 100.0 * dependent_share(target.dtype);
+    const double distance = 100.0 * dependence_tolerance(target.dtype);
     for (std::size_t j = 0; j < 90; ++j) values[44 * 90 + j] = values[43 * 90 + j] + distance * values[44 * 90 + j];
     const Factors f(target, twin_of(target, 45, 90, values).here);
     check_factors(target, f);
@@ -167,7 +167,7 @@ TEST_CASE("row_basis: a row does not depend on those after it, and lower not on 
     for (int t = 0; t < 50; ++t) first[static_cast<std::size_t>(t)] = t;
     const Factors all(target, x);
     const Factors some(target, ops.gather(x, first));
-    const double allowed = roundings_of_both(4.0 * 130.0, DType::f64) + 4.0 * unit_roundoff(target.dtype);
+    const double allowed = rounding_bound_of_both(4.0 * 130.0, DType::f64) + 4.0 * unit_roundoff(target.dtype);
     for (Index t = 0; t < 50; ++t) {
       for (Index i = 0; i <= t; ++i) {
         REQUIRE(std::abs(all.lower_at(t, i) - some.lower_at(t, i)) <= allowed * all.length(t));
@@ -203,7 +203,7 @@ TEST_CASE("row_basis: a row that is not finite spoils its own row of lower and n
     for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       const Factors f(target, twin_of(target, 3, 3, std::vector<double>{3, 4, 0, 1, bad, 1, 6, 8, 2}).here);
       for (Index i = 0; i <= 1; ++i) CHECK(std::isnan(f.lower_at(1, i)));
-      const double allowed = roundings_of_both(8.0, target.dtype) * 10.0;
+      const double allowed = rounding_bound_of_both(8.0, target.dtype) * 10.0;
       check_close("row 0", std::vector<double>(f.lower.begin(), f.lower.begin() + 3),
                   std::vector<double>{5.0, 0.0, 0.0}, allowed);
       check_close("row 2", std::vector<double>(f.lower.begin() + 6, f.lower.end()), std::vector<double>{10.0, 0.0, 2.0},

@@ -66,10 +66,10 @@ void check_products(bool a_by_rows, bool b_by_rows) {
         std::vector<T> c(static_cast<std::size_t>(m * stride), T(-7));
         std::vector<T> here = c;
         cpu::gemm<T>(m, n, k, a, b, c.data(), stride);
-        cpu::gemm_here<T>(m, n, k, a, b, here.data(), stride);
+        cpu::serial_gemm<T>(m, n, k, a, b, here.data(), stride);
         CHECK(c == here);
         std::vector<T> twice = here;
-        cpu::gemm_here<T>(m, n, k, a, b, twice.data(), stride, cpu::Output::accumulate);
+        cpu::serial_gemm<T>(m, n, k, a, b, twice.data(), stride, cpu::Output::accumulate);
         bool right_everywhere = true;
         bool untouched = true;
         bool added = true;
@@ -85,7 +85,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
             right_everywhere = right_everywhere && std::abs(value - sum) <= error;
             const auto more = static_cast<double>(twice[static_cast<std::size_t>(i * stride + j)]);
             // as many roundings, of sums up to twice as large
-            added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + roundings(1, dtype_of<T>) * 2.0 * size;
+            added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + rounding_bound(1, dtype_of<T>) * 2.0 * size;
           }
         }
         CHECK(right_everywhere);
@@ -230,7 +230,7 @@ TEST_CASE("linear_weight_square keeps gradients whose squares leave the range of
     const double found = target.backend->to_host(square).front() / size / size;
     // The square of f64's gradients is subnormal and has fewer digits.
     const double left = target.dtype == DType::f64 ? 1e-6 : 0.0;
-    CHECK(std::abs(found / expected - 1.0) < left + roundings_of_both(64.0, target.dtype) * 16.0);
+    CHECK(std::abs(found / expected - 1.0) < left + rounding_bound_of_both(64.0, target.dtype) * 16.0);
   }
 }
 

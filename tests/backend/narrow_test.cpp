@@ -141,7 +141,7 @@ TEST_CASE("narrow dtypes: the square of a gradient whose entries the dtype canno
     const Values actual = target.backend->to_host(target.backend->linear_weight_square(dy.here, x.here));
     const Values expected = truth().to_host(truth().linear_weight_square(dy.truth, x.truth));
     // all terms have one sign: a sum of 33 products in f32, squared
-    check_close(target.name(), actual, expected, 2.0 * roundings_of_both(34, DType::f32) * expected[0]);
+    check_close(target.name(), actual, expected, 2.0 * rounding_bound_of_both(34, DType::f32) * expected[0]);
   }
 }
 

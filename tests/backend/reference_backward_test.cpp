@@ -36,7 +36,7 @@ void check_op(const std::string& what, const std::function<Tensor(const Tensor&)
                             },
                         .point = truth().to_host(x),
                         .gradient = truth().to_host(dx),
-                        .loss_error = roundings(200, DType::f64) * std::sqrt(dot(dy, dy))});
+                        .loss_error = rounding_bound(200, DType::f64) * std::sqrt(dot(dy, dy))});
 }
 
 TEST_CASE("linear: input and weight") {
@@ -173,7 +173,7 @@ TEST_CASE("cross-entropy: the gradient is that of the loss, whose value is worke
   check_gradient("dlogits", {.loss = loss,
                              .point = truth().to_host(logits),
                              .gradient = truth().to_host(out.dlogits),
-                             .loss_error = roundings(40, DType::f64)});
+                             .loss_error = rounding_bound(40, DType::f64)});
   // p = (1/4, 3/4): −log(3/4); equal logits: log 2
   const Tensor two = truth().from_host(2, 2, DType::f64, Values{0.0, std::log(3.0), 5.0, 5.0});
   const CrossEntropy by_hand = truth().cross_entropy(two, std::vector<int>{1, 0});

@@ -22,7 +22,7 @@ void check_moments(const Target& target, const Twin& x) {
   std::vector<double> mean, second, variance, kurtosis;
   for (std::size_t t = 0; t < e[Statistic::mean].size(); ++t) {
     mean.push_back(mean_error(n, magnitudes[Statistic::mean][t]));
-    second.push_back(2.0 * roundings(n + 2, DType::f64) * e[Statistic::second_moment][t]);
+    second.push_back(2.0 * rounding_bound(n + 2, DType::f64) * e[Statistic::second_moment][t]);
     variance.push_back(variance_error(n, e[Statistic::variance][t], magnitudes[Statistic::mean][t]));
     kurtosis.push_back(
         kurtosis_error(n, e[Statistic::kurtosis][t], e[Statistic::variance][t], magnitudes[Statistic::mean][t]));

@@ -18,7 +18,7 @@ struct ColourRow {
 using Names = std::array<std::string_view, 3>;
 
 TEST_CASE("enumerators: their identifiers, from 0 on, as gcc and clang spell them") {
-  CHECK(knows_enumerators);
+  CHECK(enumerators_supported);
   REQUIRE(identifiers<Colour>.size() == 3);
   CHECK(identifiers<Colour>[0] == "red");
   CHECK(identifiers<Colour>[1] == "light_green");

@@ -11,18 +11,18 @@ namespace {
 TEST_CASE("a closed range holds its ends, an open one does not; none holds NaN or an infinity") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(at_least(2.0).holds(2.0));
-  CHECK_FALSE(at_least(2.0).holds(1.999));
-  CHECK_FALSE(above(2.0).holds(2.0));
-  CHECK(above(2.0).holds(2.001));
-  CHECK(from_to(0.0, 1.0).holds(0.0));
-  CHECK(from_to(0.0, 1.0).holds(1.0));
-  CHECK_FALSE(from_to(0.0, 1.0).holds(1.001));
-  CHECK_FALSE(between(0.0, 1.0).holds(0.0));
-  CHECK_FALSE(between(0.0, 1.0).holds(1.0));
-  CHECK(between(0.0, 1.0).holds(0.5));
+  CHECK(at_least(2.0).contains(2.0));
+  CHECK_FALSE(at_least(2.0).contains(1.999));
+  CHECK_FALSE(above(2.0).contains(2.0));
+  CHECK(above(2.0).contains(2.001));
+  CHECK(from_to(0.0, 1.0).contains(0.0));
+  CHECK(from_to(0.0, 1.0).contains(1.0));
+  CHECK_FALSE(from_to(0.0, 1.0).contains(1.001));
+  CHECK_FALSE(between(0.0, 1.0).contains(0.0));
+  CHECK_FALSE(between(0.0, 1.0).contains(1.0));
+  CHECK(between(0.0, 1.0).contains(0.5));
   for (const Range& range : {Range{}, at_least(2.0), above(2.0), from_to(0.0, 1.0), between(0.0, 1.0)}) {
-    for (const double value : {infinity, -infinity, nan}) CHECK_FALSE(range.holds(value));
+    for (const double value : {infinity, -infinity, nan}) CHECK_FALSE(range.contains(value));
   }
 }
 
@@ -39,10 +39,10 @@ TEST_CASE("a limit that a range does not hold is called above or below, one that
 
 TEST_CASE("0 for automatic is in a range that does not reach it, and nothing else is") {
   constexpr Range range{.low = 4.0, .or_zero = true};
-  CHECK(range.holds(0.0));
-  CHECK(range.holds(4.0));
-  CHECK_FALSE(range.holds(1.0));
-  CHECK_FALSE(range.holds(-1.0));
+  CHECK(range.contains(0.0));
+  CHECK(range.contains(4.0));
+  CHECK_FALSE(range.contains(1.0));
+  CHECK_FALSE(range.contains(-1.0));
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST_CASE("inner numbers are watched: partial sums, squares, raw scores") {
   const Tensor q = row({300.0, 300.0});
   const AttentionShape shape{
       .heads = 1, .kv_heads = 1, .head_dim = 2, .sequences = 1, .causal = true, .scores = {.scale = 1e-4}};
-  const Attended attended = ops->attention(q, q, q, shape);
+  const AttentionOutput attended = ops->attention(q, q, q, shape);
   CHECK(seen.of(Inner::dot).front() == HUGE_VAL);
   CHECK(seen.of(Inner::score) == truth().to_host(attended.scores));
   CHECK(std::isnan(truth().to_host(attended.mixed)[0]));  // ∞ − ∞ inside the softmax

@@ -50,16 +50,16 @@ void Ops::norm(NormKind kind, const double* x, const double* gain, const double*
 
 void Ops::pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha,
                          double* y, Index n, NormPeaks& peaks) const {
-  const NormFormula::Bend bend = formula_of(kind).bend;
+  const NormFormula::Phi phi = formula_of(kind).phi;
   const bool store = emulation_.norm == NormForm::stored_then_gain;
   const auto step = [&](double value) { return store ? stored_(value) : accumulated_(value); };
   for (Index i = 0; i < n; ++i) {
     const auto at = static_cast<std::size_t>(i);
     double value = x[i];
-    if (bend != NormFormula::Bend::none) {
+    if (phi != NormFormula::Phi::none) {
       value = step(alpha * value);
       raise(peaks.bend_input[at], value);
-      value = step(bent(bend, value));
+      value = step(phi_of(phi, value));
       raise(peaks.normalised[at], value);
     }
     value = step(gain[i] * value);

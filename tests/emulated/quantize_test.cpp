@@ -27,7 +27,7 @@ constexpr StreamKey key{5, 2, Stream{77}};
 Quantization quantization(std::string_view format, ScaleOver scale, bool stochastic = false) {
   return {.format = *find_tensor_format(format),
           .scale = scale,
-          .overflow = Rounding::Overflow::as_stored,
+          .overflow = Rounding::Overflow::by_format,
           .stochastic = stochastic};
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("sums in f32 by the quick product, stored once: the emulated op's numb
         truth().to_host(truth().linear(truth().from_host(6, 90, DType::f64, x_sizes), sizes));
     int apart = 0;
     for (std::size_t i = 0; i < stepwise.size(); ++i) {
-      const double slack = 2.0 * roundings(90, fp32.unit_roundoff()) * magnitudes[i];
+      const double slack = 2.0 * rounding_bound(90, fp32.unit_roundoff()) * magnitudes[i];
       const bool possible = stepwise[i] >= round(sums[i] - slack) && stepwise[i] <= round(sums[i] + slack);
       CHECK(possible);
       apart += stepwise[i] != round(sums[i]);

@@ -107,7 +107,7 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
     const Passed actual = pass(ops, weights, problem, target.dtype);
     const Passed expected = pass(ops, ResidentWeights(problem.spec, weights), problem, target.dtype);
     const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
-    const double one = stack_error(0, n, target.dtype) + (dependent ? dependent_share(target.dtype) : 0.0);
+    const double one = stack_error(0, n, target.dtype) + (dependent ? dependence_tolerance(target.dtype) : 0.0);
     const std::string where = target.name() + " " + what + ", ";
     REQUIRE(actual.forward.size() == expected.forward.size());
     REQUIRE(actual.back.size() == expected.back.size());
@@ -179,7 +179,8 @@ TEST_CASE("matrix-free: forward and backward are adjoint") {
         const double size = std::sqrt(inner(y, y) * inner(dy, dy));
         // Where the rows span all of the space, W is known after the forward pass, and every row of dX too.
         CHECK(std::abs(inner(y, dy) - inner(x, dx)) <=
-              (stack_error(0, 2.0 * (in + out + rows), target.dtype) + 2.0 * dependent_share(target.dtype)) * size);
+              (stack_error(0, 2.0 * (in + out + rows), target.dtype) + 2.0 * dependence_tolerance(target.dtype)) *
+                  size);
       }
     }
   }

@@ -30,9 +30,9 @@ TEST_CASE("a dtype's format is that of its C++ type") {
 }
 
 TEST_CASE("roundings in a row, by hand: 1/(1 - 1/4) - 1, and not below n u") {
-  CHECK(roundings(1.0, 0.25) == 1.0 / 3.0);
-  CHECK(roundings(2.0, 0.125) == 1.0 / 3.0);
-  CHECK(roundings(100.0, fp32.unit_roundoff()) > 100.0 * fp32.unit_roundoff());
+  CHECK(rounding_bound(1.0, 0.25) == 1.0 / 3.0);
+  CHECK(rounding_bound(2.0, 0.125) == 1.0 / 3.0);
+  CHECK(rounding_bound(100.0, fp32.unit_roundoff()) > 100.0 * fp32.unit_roundoff());
 }
 
 TEST_CASE("mixed arithmetic accumulates in fp32, or in the format if that is wider") {

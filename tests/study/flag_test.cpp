@@ -70,11 +70,11 @@ TEST_CASE("a command line learns of every flag what it takes") {
   const std::vector<study::FlagText> texts = study::flag_texts(flags);
   REQUIRE(texts.size() == flags.size());
   CHECK(texts[0].toggle);
-  CHECK(texts[1].standard == "3");
-  CHECK(texts[2].standard == "1.5");
+  CHECK(texts[1].default_text == "3");
+  CHECK(texts[2].default_text == "1.5");
   CHECK(texts[4].list);
   CHECK(texts[5].number);
-  CHECK(texts[5].standard.empty());
+  CHECK(texts[5].default_text.empty());
 }
 
 }  // namespace

@@ -84,9 +84,9 @@ TEST_CASE("tolerances tell a rounding from a planted error") {
     CHECK(residual(Values{sum + ulp}, Values{11.0}, allowed).worst < 1.0);
     CHECK(residual(Values{sum - terms[0]}, Values{11.0}, allowed).worst > 1000.0);
   }
-  CHECK(roundings(1, DType::f64) > 0x1p-53);
-  CHECK(roundings(1, DType::f32) > 0x1p-24);
-  CHECK(roundings(1, DType::f32) < 0x1p-23);
+  CHECK(rounding_bound(1, DType::f64) > 0x1p-53);
+  CHECK(rounding_bound(1, DType::f32) > 0x1p-24);
+  CHECK(rounding_bound(1, DType::f32) < 0x1p-23);
 }
 
 TEST_CASE("targets: the CPU in both dtypes at every level that it has, the truth never") {

@@ -8,14 +8,14 @@ namespace periscope::testing {
 /// norm_backward's dx relative to (|g| + mean|g| + X·mean(|g|X))/s with X = (|x| + mean|x|)/s, and dgain relative to
 /// Σ|dy|X: everything is accumulated in f64 and rounded once. `n` counts features, or features and parts.
 constexpr double norm_backward_error(double n, DType dtype) {
-  return roundings(2, dtype) + 8.0 * roundings(n + 8, DType::f64);
+  return rounding_bound(2, dtype) + 8.0 * rounding_bound(n + 8, DType::f64);
 }
 
 /// attention_backward relative to the sums of magnitudes behind each entry: the pattern's error enters dz twice
 /// (as a factor and in the mean slope), and then come the three dot products.
 inline double attention_backward_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
   return 3.0 * attention_error(head_dim, tokens, logit_magnitude, dtype) +
-         roundings_of_both(2.0 * head_dim + 3.0 * tokens + 16, dtype);
+         rounding_bound_of_both(2.0 * head_dim + 3.0 * tokens + 16, dtype);
 }
 
 /// φ'(x)·dy, relative to `magnitude` = (Φ(x) + |x|Φ'(x))|dy| for GELU and σ(x)(1 + |x|σ(−x))|dy| for SiLU. exp(−x²/2)
@@ -24,17 +24,17 @@ inline double slope_error(Activation kind, double x, double magnitude, DType dty
   if (kind == Activation::relu) return 0.0;
   if (kind == Activation::gelu_tanh) {
     const double u = 1.6 * std::abs(x) * (1.0 + 0.05 * x * x);
-    return roundings_of_both(16.0 + 6.0 * std::min(u, 800.0), dtype) * magnitude +
+    return rounding_bound_of_both(16.0 + 6.0 * std::min(u, 800.0), dtype) * magnitude +
            (1.0 + x * x * (1.0 + x * x)) * smallest_normal(dtype);
   }
   const double tail = kind == Activation::gelu ? std::min(std::abs(x), 40.0) : 0.0;
-  return roundings_of_both(12.0 + 4.0 * tail * tail, dtype) * magnitude + (1.0 + x * x) * smallest_normal(dtype);
+  return rounding_bound_of_both(12.0 + 4.0 * tail * tail, dtype) * magnitude + (1.0 + x * x) * smallest_normal(dtype);
 }
 
 /// dlogits of N rows relative to (p + onehot)/N: computed in f64, rounded once. `spread` is the largest difference
 /// of two logits of a row, whose rounding the exponential turns into a relative error.
 constexpr double cross_entropy_error(double classes, double spread, DType dtype) {
-  return roundings(2, dtype) + 2.0 * roundings(classes + 2.0 * spread + 16, DType::f64);
+  return rounding_bound(2, dtype) + 2.0 * rounding_bound(classes + 2.0 * spread + 16, DType::f64);
 }
 
 }  // namespace periscope::testing

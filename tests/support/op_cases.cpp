@@ -198,7 +198,7 @@ std::vector<OpCase> make_cases() {
        "[rope_backward] dy [67, 516] does not fall into 5 heads of equal, even width"},
       {op::Attention::facts,
        [](In in) -> OpResult {
-         const Attended a = in.ops.attention(in.x, in.kv, in.kv, shape);
+         const AttentionOutput a = in.ops.attention(in.x, in.kv, in.kv, shape);
          return {{a.mixed, a.scores}};
        },
        attention_terms, 1, [](In in) { (void)in.ops.attention(in.x, in.x, in.kv, shape); },
@@ -278,15 +278,15 @@ double allowed_error(const OpCase& op_case, DType dtype) {
   constexpr double few = 24.0;  // of the op's own formula, and of the result
   const OpFacts& row = op_case.op;
   const bool in_dtype = row.accumulation == Accumulation::in_dtype || op_case.terms < few;
-  const DType computed = computed_in(dtype);
-  const double error = in_dtype ? roundings_of_both(op_case.terms + few, computed)
-                                : roundings(few, row.output == OutputType::f64 ? DType::f64 : computed) +
-                                      2.0 * roundings(op_case.terms + few, DType::f64);
+  const DType computed = compute_dtype(dtype);
+  const double error = in_dtype ? rounding_bound_of_both(op_case.terms + few, computed)
+                                : rounding_bound(few, row.output == OutputType::f64 ? DType::f64 : computed) +
+                                      2.0 * rounding_bound(op_case.terms + few, DType::f64);
   // What an op stores in a narrow dtype on its way, as attention's pattern and the slopes of its scores, and the
   // result.
   constexpr double stored = 4.0;
   const bool narrow = computed != dtype && row.output != OutputType::f64;
-  return op_case.condition * (error + (narrow ? roundings(stored, dtype) : 0.0));
+  return op_case.condition * (error + (narrow ? rounding_bound(stored, dtype) : 0.0));
 }
 
 }  // namespace periscope::testing

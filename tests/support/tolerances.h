@@ -20,33 +20,37 @@ constexpr double smallest_normal(DType dtype) {
 }
 
 /// γ_n of a dtype.
-constexpr double roundings(double n, DType dtype) { return periscope::roundings(n, unit_roundoff(dtype)); }
+constexpr double rounding_bound(double n, DType dtype) { return periscope::rounding_bound(n, unit_roundoff(dtype)); }
 
 /// Adds the truth's own error to `roundings`: the reference computes in f64.
-constexpr double roundings_of_both(double n, DType dtype) { return roundings(n, dtype) + roundings(n, DType::f64); }
+constexpr double rounding_bound_of_both(double n, DType dtype) {
+  return rounding_bound(n, dtype) + rounding_bound(n, DType::f64);
+}
 
 /// A dot product of n terms, relative to Σ|x||w|.
-constexpr double dot_error(double n, DType dtype) { return roundings_of_both(n, dtype); }
+constexpr double dot_error(double n, DType dtype) { return rounding_bound_of_both(n, dtype); }
 
 /// a·x + b·y relative to |a x| + |b y|: two coefficients rounded to dtype, two products, one sum.
-constexpr double axpby_error(DType dtype) { return roundings_of_both(3, dtype); }
+constexpr double axpby_error(DType dtype) { return rounding_bound_of_both(3, dtype); }
 
 /// A norm over n features, relative to |gain|·(|x| + mean|x|)/rms + |bias|. Moments are accumulated in f64
 /// (a rule of the house), so n enters with f64's round-off only; the result is rounded, scaled, shifted.
-constexpr double norm_error(double n, DType dtype) { return roundings(3, dtype) + 2.0 * roundings(n + 8, DType::f64); }
+constexpr double norm_error(double n, DType dtype) {
+  return rounding_bound(3, dtype) + 2.0 * rounding_bound(n + 8, DType::f64);
+}
 
 /// A rotated pair relative to |a| + |b|: cosine rounded to dtype, product, sum; the angle is position times
 /// a power, four roundings relative to itself, that is, to the position.
 constexpr double rope_error(double position, DType dtype) {
-  return roundings(3, dtype) + 2.0 * roundings(4.0 + 4.0 * position, DType::f64);
+  return rounding_bound(3, dtype) + 2.0 * rounding_bound(4.0 + 4.0 * position, DType::f64);
 }
 
 /// Attention relative to Σ_s A_ts|v_s|, for logits that are sums of head_dim terms of total magnitude
 /// `logit_magnitude`. A logit's error δ moves a weight by e^{±2δ} (itself and the sum); then come the
 /// exponential (4 ulp at most), the sum over tokens, the quotient, and the sum over values.
 inline double attention_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
-  const double logit = roundings_of_both(head_dim + 4, dtype) * logit_magnitude;
-  return std::expm1(4.0 * logit) + roundings_of_both(2.0 * tokens + 8, dtype);
+  const double logit = rounding_bound_of_both(head_dim + 4, dtype) * logit_magnitude;
+  return std::expm1(4.0 * logit) + rounding_bound_of_both(2.0 * tokens + 8, dtype);
 }
 
 /// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the complementary error function's
@@ -57,32 +61,34 @@ inline double activation_error(Activation kind, double x, double y, DType dtype)
   if (kind == Activation::relu) return 0.0;
   if (kind == Activation::gelu_tanh) {
     const double u = 1.6 * std::abs(x) * (1.0 + 0.05 * x * x);
-    return roundings_of_both(8.0 + 6.0 * std::min(u, 800.0), dtype) * std::abs(y) +
+    return rounding_bound_of_both(8.0 + 6.0 * std::min(u, 800.0), dtype) * std::abs(y) +
            std::abs(x) * smallest_normal(dtype);
   }
   const double tail = kind == Activation::gelu ? std::clamp(-x, 0.0, 40.0) : 0.0;
-  return roundings_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
+  return rounding_bound_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
 }
 
 /// Row statistics are in f64 for every dtype. `mean_error` is the mean's own error, which a two-pass
 /// variance feels only squared: a one-pass formula does not pass.
-inline double mean_error(double n, double mean_magnitude) { return 2.0 * roundings(n, DType::f64) * mean_magnitude; }
+inline double mean_error(double n, double mean_magnitude) {
+  return 2.0 * rounding_bound(n, DType::f64) * mean_magnitude;
+}
 inline double variance_error(double n, double variance, double mean_magnitude) {
   const double shift = mean_error(n, mean_magnitude);
-  return 2.0 * roundings(n + 8, DType::f64) * variance + 2.0 * shift * shift;
+  return 2.0 * rounding_bound(n + 8, DType::f64) * variance + 2.0 * shift * shift;
 }
 /// m₄/m₂²: first order in the mean's error, |∂κ/∂mean| = 4|m₃|/m₂² ≤ 4√κ/σ ≤ 4κ/σ.
 inline double kurtosis_error(double n, double kurtosis, double variance, double mean_magnitude) {
   const double shift = mean_error(n, mean_magnitude) / std::sqrt(variance);
-  return kurtosis * (2.0 * roundings(4.0 * n + 16, DType::f64) + 4.0 * shift);
+  return kurtosis * (2.0 * rounding_bound(4.0 * n + 16, DType::f64) + 4.0 * shift);
 }
 /// (‖Σ x/‖x‖‖² − T)/(T(T−1)), absolute: a number up to T² with n + T roundings, over T².
-constexpr double cosine_error(double n, double tokens) { return 8.0 * roundings(n + tokens + 8, DType::f64); }
+constexpr double cosine_error(double n, double tokens) { return 8.0 * rounding_bound(n + tokens + 8, DType::f64); }
 
 /// Signals of a stack, relative to the largest entry of the signal. A sublayer adds the roundings of its
 /// longest sums (n terms, four in a row), and multiplies the errors that come in by at most `gain`.
 inline double stack_error(int sublayers, double n, DType dtype, double gain = 2.0) {
-  return roundings_of_both(4.0 * n + 32.0, dtype) * std::pow(gain, sublayers);
+  return rounding_bound_of_both(4.0 * n + 32.0, dtype) * std::pow(gain, sublayers);
 }
 
 }  // namespace periscope::testing

@@ -25,7 +25,7 @@ void check_product(const Sample& found, const Sample& a, const Sample& b, bool l
   const Matrix size = a.cwiseAbs().cast<double>() * b.cwiseAbs().cast<double>();
   REQUIRE(found.rows() == exact.rows());
   REQUIRE(found.cols() == exact.cols());
-  const double share = testing::roundings(static_cast<double>(a.cols()), DType::f32);
+  const double share = testing::rounding_bound(static_cast<double>(a.cols()), DType::f32);
   double worst = 0.0;
   for (Index j = 0; j < exact.cols(); ++j) {
     for (Index i = lower_only ? j : 0; i < exact.rows(); ++i) {

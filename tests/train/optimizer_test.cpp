@@ -58,7 +58,7 @@ Numbers by_hand(const TrainSpec& train, Numbers p, const std::vector<Numbers>& g
 
 /// A bound of the rounding of the updates of numbers up to `largest`: some twenty roundings each, of the number,
 /// and of an update that is a quotient of sums of terms of the gradients' size.
-double allowed(DType dtype, double largest) { return roundings(20.0 * updates, dtype) * (largest + 3.0); }
+double allowed(DType dtype, double largest) { return rounding_bound(20.0 * updates, dtype) * (largest + 3.0); }
 
 void check_parameter(const Target& target, const TrainSpec& train, const ParameterId& id) {
   const bool is_matrix = id.part == ParameterId::Part::matrix;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "theory/certify/outward.h"
 
 namespace periscope::theory {
@@ -47,7 +47,7 @@ void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
     const Index cols = i * block + rows;
     fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
   };
-  in_parallel(blocks, fill_block, y.size() * terms > (1 << 22));
+  parallel_for(blocks, fill_block, y.size() * terms > (1 << 22));
   y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
 }
 
@@ -83,7 +83,7 @@ RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
     const Index rows = std::min(block, a.rows() - i * block);
     y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
   };
-  in_parallel(blocks, fill, a.rows() * b.rows() * a.cols() > (1 << 22));
+  parallel_for(blocks, fill, a.rows() * b.rows() * a.cols() > (1 << 22));
   return y;
 }
 

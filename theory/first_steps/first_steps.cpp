@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "theory/first_steps/moved_stack.h"
 
 namespace periscope::theory {
@@ -122,7 +122,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(chains) * spec.model.steps() *
                static_cast<double>(input.optimizer.rates.size() + 1));
-  in_parallel(chains, [&](std::size_t c) {
+  parallel_for(chains, [&](std::size_t c) {
     const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
     const ChainDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
     readings[c] =

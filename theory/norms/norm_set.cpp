@@ -10,7 +10,7 @@ namespace periscope::theory {
 namespace {
 
 /// |α|·m, rounded up; 0 for α = 0, whatever m is.
-double bend_input(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
+double phi_input(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
 
 /// What x̂ reaches above and below 0, for a feature's interval and an α of either sign.
 struct BentReach {
@@ -26,29 +26,29 @@ BentReach bent_reach(double low, double high, double alpha, const Magnitude& mag
 
 }  // namespace
 
-double bent_magnitude(NormFormula::Bend bend, double u) {
+double phi_magnitude(NormFormula::Phi phi, double u) {
   // 16 times what one operation loses is more than the library's functions are off by.
   const auto above = [](double v) { return std::min(v + 16.0 * (rounding(0) * v + underflow(0)), 1.0); };
-  switch (bend) {
-    case NormFormula::Bend::tanh: return std::isnan(u) ? 1.0 : above(std::tanh(u));
-    case NormFormula::Bend::erf: return std::isnan(u) ? 1.0 : above(std::erf(u));
-    case NormFormula::Bend::none: break;
+  switch (phi) {
+    case NormFormula::Phi::tanh: return std::isnan(u) ? 1.0 : above(std::tanh(u));
+    case NormFormula::Phi::erf: return std::isnan(u) ? 1.0 : above(std::erf(u));
+    case NormFormula::Phi::none: break;
   }
   return std::isnan(u) ? infinity : u;
 }
 
-double largest_slope(NormFormula::Bend bend) {
-  return bend == NormFormula::Bend::erf ? 2.0 * std::numbers::inv_sqrtpi * (1.0 + rounding(0)) : 1.0;
+double largest_slope(NormFormula::Phi phi) {
+  return phi == NormFormula::Phi::erf ? 2.0 * std::numbers::inv_sqrtpi * (1.0 + rounding(0)) : 1.0;
 }
 
 BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
-  const NormFormula::Bend bend = formula_of(norm.kind).bend;
+  const NormFormula::Phi phi = formula_of(norm.kind).phi;
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
   Vector hat(x.size());
   for (Index k = 0; k < x.size(); ++k) {
     const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha,
-                                       [&](double m) { return bent_magnitude(bend, bend_input(norm.alpha, m)); });
+                                       [&](double m) { return phi_magnitude(phi, phi_input(norm.alpha, m)); });
     hat[k] = std::max(reach.up, reach.down);
     const double gain = norm.gain[k];
     const double above = gain >= 0.0 ? gain * reach.up : -gain * reach.down;
@@ -58,7 +58,7 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
     y.low[k] = gain == 0.0 ? bias[k] : bias[k] - below - slack;
     y.high[k] = gain == 0.0 ? bias[k] : bias[k] + above + slack;
   }
-  const double radius = std::min(norm_of(hat), outward(bend_input(norm.alpha, x.norm()) * largest_slope(bend)));
+  const double radius = std::min(norm_of(hat), outward(phi_input(norm.alpha, x.norm()) * largest_slope(phi)));
   if (std::isfinite(radius)) {
     y.ellipsoid = ellipsoid_around(bias, norm.gain * (radius * (1.0 + rounding(0))));
     y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
@@ -71,17 +71,17 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
 // may pass 1. Gain and bias as after the other norms.
 BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::pointwise_normalised(x, norm);
-  const NormFormula::Bend bend = formula_of(norm.kind).bend;
-  const bool bends = bend != NormFormula::Bend::none;
+  const NormFormula::Phi phi = formula_of(norm.kind).phi;
+  const bool bends = phi != NormFormula::Phi::none;
   const double wide = std::max(u_, sum_u_);
   const double tiny = eta_ + sum_eta_;
   const auto entered = [&](double m) {
-    return bends ? outward(bend_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
+    return bends ? outward(phi_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
   };
   const auto bent = [&](double m) {
     const double entering = entered(m);
     if (!bends) return entering;
-    return outward(bent_magnitude(bend, entering) * (1.0 + 8.0 * wide) + tiny);
+    return outward(phi_magnitude(phi, entering) * (1.0 + 8.0 * wide) + tiny);
   };
   const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + rounding(16));
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
@@ -107,8 +107,8 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
     y.high[k] = bias[k] + gained(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
   }
   const double root = std::sqrt(static_cast<double>(x.size()));
-  const double of_ball = outward((bend_input(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
-                                     largest_slope(bend) * (1.0 + 8.0 * wide) +
+  const double of_ball = outward((phi_input(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
+                                     largest_slope(phi) * (1.0 + 8.0 * wide) +
                                  tiny * root);
   const double radius = std::min(norm_of(hat), of_ball);
   if (std::isfinite(radius)) y.ellipsoid = Ellipsoid{bias, norm.gain * (radius * growth), floor, false};

@@ -7,10 +7,10 @@
 namespace periscope::theory {
 
 /// φ(u) ≥ 0 for u ≥ 0, rounded up; at most 1 where φ is bounded by it.
-double bent_magnitude(NormFormula::Bend bend, double u);
+double phi_magnitude(NormFormula::Phi phi, double u);
 
 /// The largest slope of φ: |φ(u)| ≤ largest_slope·|u|.
-double largest_slope(NormFormula::Bend bend);
+double largest_slope(NormFormula::Phi phi);
 
 /// T2 of a pointwise norm. The result also lies in the ellipsoid b + γ∘v, ‖v‖ ≤ slope·|α|·‖x‖.
 BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "theory/norms/norm_law.h"
 #include "theory/predict/pattern_level.h"
 #include "theory/width/gram_chain.h"
@@ -99,7 +99,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());
   for (int first = 0; first < replicates; first += replicates_at_once) {
     const int end = std::min(first + replicates_at_once, replicates);
-    in_parallel(end - first, [&](int i) {
+    parallel_for(end - first, [&](int i) {
       readings[static_cast<std::size_t>(i)] =
           gram_chain(spec, sequences[static_cast<std::size_t>((first + i) / per_block)],
                      {.seed = options.seed,

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 
@@ -160,7 +160,7 @@ void PatternLevel::grow(int chains) {
   std::vector<Profile> profiles(static_cast<std::size_t>(batch));
   while (chains_ < chains) {
     const int end = std::min(chains, chains_ + batch);
-    in_parallel(end - chains_, [&](int c) { profiles[static_cast<std::size_t>(c)] = chain(chains_ + c); });
+    parallel_for(end - chains_, [&](int c) { profiles[static_cast<std::size_t>(c)] = chain(chains_ + c); });
     for (int c = chains_; c < end; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
     chains_ = end;
   }

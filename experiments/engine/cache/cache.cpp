@@ -97,7 +97,7 @@ void Cache::remove_all_but(const std::string& kept) const {
     if (entry->path().filename() == kept) continue;
     std::error_code absent;  // another process may have removed it
     if (entry->path().extension() == ".tmp") {
-      remove_if_left(entry->path());
+      remove_if_abandoned(entry->path());
     } else {
       fs::remove(entry->path(), absent);
     }

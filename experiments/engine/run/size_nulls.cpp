@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "experiments/engine/run/cost.h"
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 #include "sim/random/normal.h"
@@ -104,7 +104,7 @@ NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSourc
         null.kept ? log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences)
                   : log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
   };
-  in_parallel(draws, draw, is_small_pass(spec.model, static_cast<int>(ids.size()), false));
+  parallel_for(draws, draw, is_small_pass(spec.model, static_cast<int>(ids.size()), false));
   return all;
 }
 

@@ -64,7 +64,7 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
     const auto id = parse_integer(word, least, vocab - 1);
     if (!id) {
       fail(fmt::format("entry {} is {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
-                       integer_words(least, vocab - 1)));
+                       integer_range_text(least, vocab - 1)));
     }
     ids.push_back(static_cast<int>(*id));
     text = trimmed(text.substr(word.size()));

@@ -31,10 +31,10 @@ constexpr Key<RunOptions> run_keys[] = {
 };
 
 constexpr Key<TheoryOptions> theory_keys[] = {
-    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns); where it is given, whatever that costs", .standard = "0.01"},
-    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that costs", .standard = "0.03"},
+    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns); where it is given, whatever that costs", .default_text = "0.01"},
+    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that costs", .default_text = "0.03"},
     {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, no-score-path, query-gradient, depth-constant"},
-    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .standard = "by command"},
+    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .default_text = "by command"},
     {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "replicates of T25's chain; 0: 4 to 16 a seed, as far as they cost no more than the measurement, or seconds"},
 };
 

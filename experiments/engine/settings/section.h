@@ -114,7 +114,7 @@ AnySection any_section(const Section<S>& section) {
     }
     any.keys.push_back(
         {{"name", fmt::format("{}.{}", section.name, key.name)},
-         {"default", key.standard.empty() ? toml_text(value) : std::string(key.standard)},
+         {"default", key.default_text.empty() ? toml_text(value) : std::string(key.default_text)},
          {"unit", value.is_number() ? key.unit : ""},
          {"meaning", key.meaning.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : std::string(key.meaning)},
          {"type", type_of(key)},

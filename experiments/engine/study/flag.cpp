@@ -16,14 +16,14 @@ std::int64_t flag_details::integer(const std::string& flag, const std::string& w
   const auto least = static_cast<std::int64_t>(std::max(range.low, -2147483647.0));
   if (range.high < static_cast<double>(most)) most = static_cast<std::int64_t>(range.high);
   if (const auto number = parse_integer(word, least, most)) return *number;
-  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), integer_words(least, most)));
+  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), integer_range_text(least, most)));
 }
 
 double flag_details::number(const std::string& flag, const std::string& word, const Range& range) {
   double value = 0.0;
   const char* const end = word.data() + word.size();
   const auto [rest, error] = std::from_chars(word.data(), end, value);
-  if (error == std::errc() && rest == end && range.holds(value)) return value;
+  if (error == std::errc() && rest == end && range.contains(value)) return value;
   std::string wanted = "a number";
   if (std::isfinite(range.low)) wanted += fmt::format("{} {:g}", range.open ? " above" : " from", range.low);
   if (std::isfinite(range.high)) wanted += fmt::format(" up to {:g}", range.high);

@@ -25,9 +25,9 @@ using FlagValues = std::map<std::string, std::vector<std::string>>;
 struct FlagText {
   std::string name;  ///< "max-tokens"
   std::string meaning;
-  std::string standard = {};  ///< the default, of a number that has one
-  bool toggle = false;        ///< takes no word
-  bool list = false;          ///< takes several words, separated by commas or by repeating the flag
+  std::string default_text = {};  ///< the default, of a number that has one
+  bool toggle = false;            ///< takes no word
+  bool list = false;              ///< takes several words, separated by commas or by repeating the flag
   bool number = false;
   bool positional = false;
   bool required = false;
@@ -80,7 +80,7 @@ struct Flag : FlagText {
     list = std::is_same_v<T, std::vector<std::string>>;
     number = !toggle && !list && !std::is_same_v<T, std::string>;
     if constexpr (std::is_arithmetic_v<T>) {
-      if (number) standard = fmt::format("{:.15g}", static_cast<double>(F().*field));
+      if (number) default_text = fmt::format("{:.15g}", static_cast<double>(F().*field));
     }
   }
 };

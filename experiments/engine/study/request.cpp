@@ -113,7 +113,7 @@ std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
        [](RunOptions& run, const auto& words) { run.memory = bytes_of(words.back()); }},
       {"out", &RunOptions::out, "Folder for result files; FOLDER/cache has finished tasks until they are written"}};
   std::erase_if(flags, [&](const auto& flag) { return without.contains(flag.name); });
-  for (auto& flag : flags) flag.standard.clear();  // the configuration may have another
+  for (auto& flag : flags) flag.default_text.clear();  // the configuration may have another
   return flags;
 }
 

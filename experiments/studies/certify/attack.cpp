@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -221,7 +221,7 @@ AttackResult attack(const StackContext& c, const theory::Certificate& certificat
     const auto restart = static_cast<std::uint32_t>(i);
     found[i] = domain.tokens ? search(c, place, options, restart) : climb(c, place, domain.largest, options, restart);
   };
-  in_parallel(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= most_entries);
+  parallel_for(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= most_entries);
   for (const AttackResult& one : found) domain.tokens ? seen.add(c, one.ids) : seen.add(c, one.input);
   const auto reached = [](const AttackResult& one) { return std::max(0.0, one.reached); };  // 0 for NaN
   AttackResult best = *std::ranges::max_element(found, {}, reached);

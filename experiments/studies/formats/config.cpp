@@ -15,7 +15,7 @@ namespace {
 // clang-format off
 constexpr Key<FormatsConfig> keys[] = {
     {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4: a run in each, beside one in f64"},
-    {.name = "covers", .field = &FormatsConfig::covers, .meaning = "what the format holds: stream, norms, modules, inputs (of matrices), weights", .standard = "all; inputs, weights of 8 bits or fewer"},
+    {.name = "covers", .field = &FormatsConfig::covers, .meaning = "what the format holds: stream, norms, modules, inputs (of matrices), weights", .default_text = "all; inputs, weights of 8 bits or fewer"},
     {.name = "rest", .field = &FormatsConfig::rest, .meaning = "what holds the other tensors: fp32, bf16, fp16"},
     {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): what shares a scale in formats of 8 bits or fewer; of FP8 inputs and weights alone"},
     {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
@@ -90,7 +90,7 @@ Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std
     const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
     holding.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
                         .scale = scaled ? config.scale : ScaleOver::nothing,
-                        .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::as_stored,
+                        .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::by_format,
                         .stochastic = config.stochastic};
   }
   if (config.accumulates_in_format && !format.is_integer() && format.floating.precision < 24) {

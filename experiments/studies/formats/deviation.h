@@ -30,7 +30,7 @@ inline constexpr std::array<MeasureFacts, 8> measure_facts{
      {"overflow", "1", "share of entries that are not finite"},
      {"second_moment_drift", "1", "mean of x^2 over that in f64, minus 1, seed by seed"},
      {"variance_drift", "1", "the same of the variance"}}};
-static_assert(!knows_enumerators || measure_facts.size() == identifiers<Measure>.size());
+static_assert(!enumerators_supported || measure_facts.size() == identifiers<Measure>.size());
 
 /// A signal, or its gradient (Pass::backward).
 struct Site {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "experiments/studies/verify/draw.h"
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 
 namespace periscope::verify {
 namespace {
@@ -105,7 +105,7 @@ void climb(const Attack& attack, BoundCase& c) {
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
   std::vector<BoundCase> ends(static_cast<std::size_t>(starts));
   std::vector<double> reached(ends.size(), 0.0);
-  in_parallel(ends.size(), [&](std::size_t i) {
+  parallel_for(ends.size(), [&](std::size_t i) {
     ends[i] = random_start(attack, seed, static_cast<std::uint32_t>(i));
     climb(attack, ends[i]);
     const double value = ratio_of(attack, ends[i]);

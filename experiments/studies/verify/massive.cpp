@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "experiments/studies/verify/draw.h"
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "sim/numerics/larger.h"
 
 namespace periscope::verify {
@@ -46,7 +46,7 @@ MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool
   const std::vector<double> factors = massive_factors();
   std::vector<double> ceiling(massive_stacks);
   std::vector gradient(factors.size(), ceiling), bound = gradient;  // [factor][stack]
-  in_parallel(ceiling.size(), [&](std::size_t s) {
+  parallel_for(ceiling.size(), [&](std::size_t s) {
     const BoundCase stack = massive_stack(rule, final_norm, seed, static_cast<std::uint32_t>(s));
     ceiling[s] = massive_ceiling(stack);
     for (std::size_t k = 0; k < factors.size(); ++k) {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "sim/base/in_parallel.h"
+#include "sim/base/parallel_for.h"
 #include "sim/numerics/larger.h"
 
 namespace periscope::verify {
@@ -58,7 +58,7 @@ std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Pr
     const auto first = static_cast<std::uint32_t>(begin);
     const auto count = static_cast<std::uint32_t>(std::min(chunk, config.cases - begin));
     std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // width and outcomes
-    in_parallel(count, [&](std::uint32_t i) {
+    parallel_for(count, [&](std::uint32_t i) {
       const BoundCase c = generate_case(config.seed, first + i);
       cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};
     });

@@ -22,8 +22,8 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   model.finish();
   for (const Key<ModelSpec>& key : model_section.keys) {
     const auto* size = std::get_if<int ModelSpec::*>(&key.field);
-    if (size == nullptr || key.range.holds(m.**size)) continue;
-    model.fail(key.name, integer_words(static_cast<int>(key.range.low), static_cast<int>(key.range.high)));
+    if (size == nullptr || key.range.contains(m.**size)) continue;
+    model.fail(key.name, integer_range_text(static_cast<int>(key.range.low), static_cast<int>(key.range.high)));
   }
   m.unembedding = m.unembedding && names.contains("unembedding.weight");
   const StackSpec tokens = token_stack(m);

@@ -4,7 +4,7 @@
 #include "sim/cuda/launch.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 void fail(const std::string& sentence) { throw Error(ExitCode::runtime_failure, "device = \"cuda\": " + sentence); }
 
@@ -36,5 +36,5 @@ void check(cublasStatus_t status, const std::string& what) {
 
 void check_launch() { check(cudaGetLastError(), "a kernel's launch"); }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -9,7 +9,7 @@
 
 /// Failures of CUDA as run-time failures (exit code 1), with what to do about them.
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Throws Error with `what` in the sentence unless `status` is success.
 void check(cudaError_t status, const char* what);
@@ -17,5 +17,5 @@ void check(cublasStatus_t status, const std::string& what);
 
 [[noreturn]] void fail(const std::string& sentence);
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -7,12 +7,12 @@
 #include <limits>
 #include <mutex>
 
+#include "sim/cuda/on_device/cholesky_solver.h"
 #include "sim/cuda/on_device/errors.h"
-#include "sim/cuda/on_device/factors.h"
 #include "sim/cuda/on_device/products.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 /// The stream of one execution. Buffers hold it too, since they may live longer.
@@ -76,12 +76,12 @@ struct Execution::State {
   std::mutex mutex;  // of what follows
   PinnedMemory to_device;
   PinnedMemory to_host;
-  std::unique_ptr<Factors> factors;  // made when it is needed: its libraries take a while
+  std::unique_ptr<CholeskySolver> solver;  // made when it is needed: its libraries take a while
 
-  Factors& factorisations() {
+  CholeskySolver& cholesky_solver() {
     const std::scoped_lock lock(mutex);
-    if (factors == nullptr) factors = std::make_unique<Factors>(stream->get());
-    return *factors;
+    if (solver == nullptr) solver = std::make_unique<CholeskySolver>(stream->get());
+    return *solver;
   }
 };
 
@@ -169,15 +169,15 @@ void Execution::product(const Product& p) const {
 }
 
 void Execution::cholesky(double* gram, Index n, int* info) const {
-  Factors& factors = state_->factorisations();
-  const int size = factors.work_size(gram, n);
+  CholeskySolver& solver = state_->cholesky_solver();
+  const int size = solver.work_size(gram, n);
   const std::shared_ptr<double> work = take_array<double>(size);
-  factors.cholesky(gram, n, work.get(), size, info);
+  solver.cholesky(gram, n, work.get(), size, info);
 }
 
 void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
-  state_->factorisations().solve_lower(lower, n, x, cols);
+  state_->cholesky_solver().solve_lower(lower, n, x, cols);
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

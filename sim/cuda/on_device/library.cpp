@@ -5,7 +5,7 @@
 #include "sim/cuda/on_device/errors.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 Library::Library(const std::string& name) : name_(name) {
   handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -22,5 +22,5 @@ void* Library::address(const char* name) const {
   return found;
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

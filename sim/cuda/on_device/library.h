@@ -5,7 +5,7 @@
 #include "sim/cuda/host_device.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// A shared library that is opened when it is needed, so that the program starts at once, and on machines that do not
 /// have it. It stays open until the process ends.
@@ -27,5 +27,5 @@ class Library {
   void* handle_ = nullptr;
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

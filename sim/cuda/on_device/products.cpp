@@ -10,7 +10,7 @@
 #define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;  // what cuBLAS's manual advises for Hopper
@@ -173,5 +173,5 @@ void Products::run(const Product& p) {
       "a matrix product");
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

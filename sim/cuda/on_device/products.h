@@ -11,7 +11,7 @@
 #include "sim/cuda/on_device/library.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Matrix products by cuBLASLt.
 class Products {
@@ -53,5 +53,5 @@ class Products {
   std::map<Key, cublasLtMatmulAlgo_t> algorithms_;  // a choice takes longer than a small product
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

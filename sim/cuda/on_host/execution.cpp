@@ -10,7 +10,7 @@
 #include "sim/numerics/rounding.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 template <class C>
@@ -73,10 +73,10 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
 void Execution::product(const Product& p) const {
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
-    constexpr Index worth_threads = 100000;
+    constexpr Index min_parallel_size = 100000;
     const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
     FirstException failure;
-#pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > worth_threads)
+#pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > min_parallel_size)
     for (Index place = 0; place < p.count; ++place) {
       failure.run([&] {
         const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(p.a, place, p.k, p.m, in_tf32).transpose())
@@ -107,7 +107,7 @@ void Execution::solve_lower(const double* lower, Index n, double* x, Index cols)
   factor.triangularView<Eigen::Lower>().solveInPlace(Eigen::Map<Matrix<double>>(x, n, cols));
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda
 
 namespace periscope {

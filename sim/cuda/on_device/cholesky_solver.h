@@ -10,15 +10,15 @@
 #include "sim/cuda/on_device/library.h"
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 
 /// Cholesky's factor by cuSOLVER, and triangular systems by cuBLAS, in double.
-class Factors {
+class CholeskySolver {
  public:
-  explicit Factors(cudaStream_t stream);
-  Factors(const Factors&) = delete;
-  Factors& operator=(const Factors&) = delete;
-  ~Factors();
+  explicit CholeskySolver(cudaStream_t stream);
+  CholeskySolver(const CholeskySolver&) = delete;
+  CholeskySolver& operator=(const CholeskySolver&) = delete;
+  ~CholeskySolver();
 
   /// Returns the number of doubles of working memory that `cholesky` needs.
   [[nodiscard]] int work_size(double* gram, Index n);
@@ -43,5 +43,5 @@ class Factors {
   cusolverDnHandle_t solver_handle_ = nullptr;
 };
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

@@ -1,4 +1,4 @@
-#include "sim/cuda/on_device/factors.h"
+#include "sim/cuda/on_device/cholesky_solver.h"
 
 #include "sim/cuda/on_device/errors.h"
 
@@ -6,7 +6,7 @@
 #define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)
 
 namespace periscope::cuda {
-inline namespace PERISCOPE_CUDA_WAY {
+inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 void check_solver(cusolverStatus_t status, const char* what) {
@@ -15,7 +15,7 @@ void check_solver(cusolverStatus_t status, const char* what) {
 
 }  // namespace
 
-Factors::Factors(cudaStream_t stream)
+CholeskySolver::CholeskySolver(cudaStream_t stream)
     : blas_("libcublas.so." PERISCOPE_TEXT(CUBLAS_VER_MAJOR)),
       solver_("libcusolver.so." PERISCOPE_TEXT(CUSOLVER_VER_MAJOR)) {
   blas_.find(create_blas_, "cublasCreate_v2");
@@ -33,13 +33,13 @@ Factors::Factors(cudaStream_t stream)
   check_solver(set_solver_stream_(solver_handle_, stream), "cuSOLVER's start");
 }
 
-Factors::~Factors() {
+CholeskySolver::~CholeskySolver() {
   (void)destroy_solver_(solver_handle_);
   (void)destroy_blas_(blas_handle_);
 }
 
 // Both libraries count by columns: what is the lower half by rows is the upper one to them.
-int Factors::work_size(double* gram, Index n) {
+int CholeskySolver::work_size(double* gram, Index n) {
   const std::scoped_lock lock(mutex_);
   int size = 0;
   check_solver(
@@ -48,7 +48,7 @@ int Factors::work_size(double* gram, Index n) {
   return size;
 }
 
-void Factors::cholesky(double* gram, Index n, double* work, int size, int* info) {
+void CholeskySolver::cholesky(double* gram, Index n, double* work, int size, int* info) {
   const std::scoped_lock lock(mutex_);
   check_solver(
       factor_(solver_handle_, CUBLAS_FILL_MODE_UPPER, static_cast<int>(n), gram, static_cast<int>(n), work, size, info),
@@ -56,7 +56,7 @@ void Factors::cholesky(double* gram, Index n, double* work, int size, int* info)
 }
 
 // lower·y = x by rows is, by columns, yᵀ·lowerᵀ = xᵀ with lowerᵀ an upper triangle: [cols, n] from the right.
-void Factors::solve_lower(const double* lower, Index n, double* x, Index cols) {
+void CholeskySolver::solve_lower(const double* lower, Index n, double* x, Index cols) {
   const std::scoped_lock lock(mutex_);
   const double one = 1.0;
   check(
@@ -65,5 +65,5 @@ void Factors::solve_lower(const double* lower, Index n, double* x, Index cols) {
       "a triangular system");
 }
 
-}  // namespace PERISCOPE_CUDA_WAY
+}  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

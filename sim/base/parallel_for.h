@@ -6,7 +6,7 @@ namespace periscope {
 
 /// Calls body(i) for every i < count, on all threads unless `parallel` is false, and throws the first exception.
 template <class Index, class Body>
-void in_parallel(Index count, const Body& body, bool parallel = true) {
+void parallel_for(Index count, const Body& body, bool parallel = true) {
   FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1) if (parallel)
   for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
