@@ -13,16 +13,16 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr int recipe_width = 1024;  ///< width for which recipes are listed
+constexpr int recipe_width = 1024;  ///< width at which recipe values are listed
 
-/// "0.0004", or "0.0004*width" of a family that scales its embedding by the width's root.
+/// Returns "0.0004", or "0.0004*width" for a family that scales its embedding by √width.
 std::string second_moment_text(const Family& family) {
   const double at_one = recipe_of(family, recipe_width).second_moment;
   const double at_two = recipe_of(family, 2 * recipe_width).second_moment;
   return at_one == at_two ? fmt::format("{:.4g}", at_one) : fmt::format("{:.4g}*width", at_one / recipe_width);
 }
 
-/// Returns the values that a recipe sets, as texts.
+/// Returns the values that a recipe sets, as strings.
 ordered_json recipe_values(const Family& family) {
   const Recipe recipe = recipe_of(family, recipe_width);
   const ordered_json model = config::section_json(model_section, recipe.model);

@@ -2,22 +2,24 @@
 
 #include <nlohmann/json.hpp>
 
-/// What the program offers, for lists, for the reference and for the Python module. Each is the same on every machine.
+/// JSON descriptions of the program's interface, for `periscope list`, the reference and the Python module. They do not
+/// depend on the machine.
 namespace periscope {
 
-/// Every section of a configuration file, with its keys.
+/// Returns every section of a configuration file with its keys.
 nlohmann::ordered_json sections_json();
 
-/// Every study: its question, flags, sections and the keys that act.
+/// Returns every study: its question, flags, sections and the keys that affect it.
 nlohmann::ordered_json studies_json();
 
-/// Every kind of result, by its name: its version, and its columns with dimensions, units and meaning.
+/// Returns, by kind of result, the schema version and the columns with dimensions, units and meaning.
 nlohmann::ordered_json results_json();
 
-/// The named placements: name, norms, scales, final_norm, used_by.
+/// Returns the named placements: name, norms, scales, final_norm, used_by.
 nlohmann::ordered_json placements_json();
 
-/// For every model.recipe, the values that it sets, and the properties of its family that no key describes.
+/// Returns, for every model.recipe, the values that it sets and the properties of its model family that no key
+/// controls.
 nlohmann::ordered_json recipes_json();
 
 }  // namespace periscope

@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-std::vector<study::Study> all_studies();  // of the generated file
+std::vector<study::Study> all_studies();  // defined in the generated all_studies.cpp
 
 std::span<const study::Study> studies() {
   static const std::vector<study::Study> all = all_studies();

@@ -7,11 +7,11 @@
 
 namespace periscope {
 
-/// Every study, in the order of lists. The folders that they are in are listed in experiments/CMakeLists.txt.
+/// Returns all studies in display order. experiments/CMakeLists.txt lists their folders.
 std::span<const study::Study> studies();
 
-/// Every section of a configuration file, in the order of lists: those that all studies have, then the studies' own; a
-/// section within another behind it.
+/// Returns all sections of a configuration file in display order: the common sections, then those of the studies. A
+/// nested section follows its parent.
 std::span<const config::AnySection> sections();
 
 }  // namespace periscope

@@ -23,7 +23,7 @@ Curve within(const Values& values, double unit) { return {values, Values(values.
 
 Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
 
-/// One layer whose stream, cosine and loss change with the steps; the theory is right and has no stated error.
+/// One layer whose stream, cosine and loss change with the steps; the theory is right and has no tolerated error.
 StackSteps right() {
   StackSteps stack;
   stack.spec.model.layers = 1;
@@ -98,12 +98,12 @@ TEST_CASE("first steps: what the theory states as its error is no rejection, and
   StackSteps stack = right();
   stack.prediction.steps[3].change.value[2] += 0.15;  // of a change of 3: 5 %
   CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
-  stack.stated = {.change = 0.1, .cosine = 0.0};
+  stack.tolerated = {.change = 0.1, .cosine = 0.0};
   const StackSteps allowed = judged(stack);
   CHECK(allowed.verdict.rejected == 0);
   CHECK(allowed.verdict.verdict == Verdict::inconclusive);
   CHECK(judge::power_of(allowed.verdict.tests, "change").worst > 0.2);
-  stack.stated = {.change = 0.0, .cosine = 0.1};
+  stack.tolerated = {.change = 0.0, .cosine = 0.1};
   stack.prediction.steps[3].change.value[2] -= 0.15;
   const StackSteps cosine = judged(stack);
   CHECK(cosine.verdict.verdict == Verdict::inconclusive);

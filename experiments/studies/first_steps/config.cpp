@@ -13,24 +13,24 @@ namespace {
 
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
-    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "largest number of rows of a matrix inside a module (of heads, or of hidden channels of an MLP) that a chain of the prediction (T28) draws; smaller matrices are drawn whole"},
+    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "rows per matrix inside a module (heads, or hidden channels of an MLP) that a replicate of the prediction (T28) samples; smaller matrices are drawn whole"},
     {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction; their spread gives its standard errors. Each uses the batches of one seed: at least run.seeds, and by default as many, unless first_steps.predict_only"},
-    {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
-    {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
-    {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
-    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "the same of the cosine of branch and stream, absolute"},
-    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "the same of the mean square of an entry of (W - W_0) h of one matrix, relative"},
-    {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "the same of the loss on the held-out windows, relative to its predicted change"},
+    {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate mistake in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
+    {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "predict only: no training, no verdict"},
+    {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
+    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the cosine of branch and stream, absolute"},
+    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the mean square of an entry of (W - W_0) h of one matrix, relative"},
+    {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the loss on the held-out windows, relative to its predicted change"},
 };
 // clang-format on
 
 using Default = std::pair<std::string_view, std::string_view>;
 constexpr Default defaults[] = {
     {"input.tokens", "32"}, {"train.batch", "4"}, {"train.steps", "5"}, {"train.lr", "4e-5"}};
-/// Sizes of the stack if [model] sets nothing but placements.
+/// Sizes of the stack if [model] sets only placements.
 constexpr Default default_sizes[] = {{"model.layers", "4"}, {"model.width", "384"}, {"model.heads", "6"}};
 
-/// Adds the defaults of keys that are not set. If train.lr is a list, returns it and sets train.lr to its first rate.
+/// Adds defaults for keys that are not set. If train.lr is a list, returns it and sets train.lr to its first value.
 std::vector<double> set_defaults(study::Request& request) {
   const config::Tree tree = config::read_tree(request.file, request.all_settings());
   for (const auto& [key, value] : defaults) {
@@ -50,7 +50,7 @@ std::vector<double> set_defaults(study::Request& request) {
   return rates;
 }
 
-/// The stacks at every rate, the rates outermost.
+/// Returns the stacks at every rate; the rate is the outer index.
 std::vector<StackSpec> at_rates(const std::vector<StackSpec>& stacks, const std::vector<double>& rates) {
   std::vector<StackSpec> all;
   for (const double rate : rates) {
@@ -83,21 +83,21 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   FirstStepsConfig config;
   static_cast<training::TrainConfig&>(config) = training::train_config(request, corpus);
   if (config.theory.fault != theory::Fault::none) {
-    throw ConfigError("theory.fault: expected none, as that is a mistake in T2-T11; first_steps.fault is one in T28");
+    throw ConfigError(
+        "theory.fault: expected none: it changes the theory at initialisation (T2-T11); set first_steps.fault instead");
   }
-  for (StackSpec& overridden : config.overridden)
-    overridden.input.kind = InputKind::tokens;  // as of those that are trained
+  for (StackSpec& overridden : config.overridden) overridden.input.kind = InputKind::tokens;  // as in training
   for (const StackSpec& overridden : config.overridden) {
     if (overridden.model.vocab >= config.base.model.vocab) continue;
     throw ConfigError(
-        fmt::format("--theory-set model.vocab = {}: expected at least {} as measured, as the batches have "
-                    "tokens below that",
+        fmt::format("--theory-set model.vocab = {}: expected at least the measured stack's model.vocab = {}, "
+                    "whose token ids the batches contain",
                     overridden.model.vocab, config.base.model.vocab));
   }
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;
   config::read_section(config::TomlReader(config.tree), first_steps_section, config);
   if (!config.train.frozen.empty()) {
-    throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
+    throw ConfigError("train.frozen: expected none, as first steps are predicted for training all weights");
   }
   if (config.is_set("train.record_every") && config.train.record_every != 1) {
     throw ConfigError(
@@ -108,7 +108,7 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   if (!config.is_set("first_steps.replicates")) config.replicates = std::max(config.replicates, seeds);
   if (config.replicates < seeds) {
     throw ConfigError(fmt::format(
-        "first_steps.replicates = {}: expected at least run.seeds = {}, as a chain knows the batches of one "
+        "first_steps.replicates = {}: expected at least run.seeds = {}, as a replicate uses the batches of one "
         "seed; raise it, or lower run.seeds",
         config.replicates, seeds));
   }

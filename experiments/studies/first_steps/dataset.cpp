@@ -16,14 +16,14 @@ using dataset::Type;
 const std::string on_stack = "placement";
 const std::string on_step = "placement step";
 
-/// What was measured, and its prediction.
+/// A measured value and its prediction.
 template <class T>
 struct Both {
   T measured, predicted;
 };
 using Step = Both<const theory::StepReading&>;
 
-/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr; `of` returns the curve of either side.
+/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr; `of` selects the curve.
 template <class S, class Of>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
               const std::string& meaning, Of of) {
@@ -36,7 +36,7 @@ void add_both(Table<S>& table, const std::string& name, const std::string& dimen
              [of](const S& s) { return &std::invoke(of, s.predicted); });
 }
 
-/// The updates of every matrix, over the layers.
+/// Returns the updates over the layers, by index of the matrix.
 std::map<std::size_t, Both<Curve>> updates_of(const Step& step) {
   std::map<std::size_t, Both<Curve>> all;
   for (const auto& [weight, curve] : step.measured.update) all[dataset::weight_index(weight)].measured = curve;
@@ -62,7 +62,7 @@ Table<Step> step_table() {
               [](const Step& s) { return &s.predicted.coherent; });
   Table<Both<Curve>> update;
   add_both(update, "update", on_step + " weight layer", "1",
-           "mean square of an entry of (W - W_0) h, h what the matrix reads", std::identity());
+           "mean square of an entry of (W - W_0) h, h being the matrix's input", std::identity());
   table.rows_at("weight", update, updates_of);
   return table;
 }
@@ -81,16 +81,16 @@ Table<StackSteps> stack_table() {
   using S = StackSteps;
   Table<S> table;
   table
-      .part(judge::verdict_columns("", on_stack, "agreement with theory at the steps that it holds for"),
+      .part(judge::verdict_columns("", on_stack, "verdict over the steps for which the theory is valid"),
             [](const S& s) { return &s.verdict; })
       .column({"unsupported", on_stack, "", "why there is no prediction"},
               [](const S& s) { return s.prediction.unsupported; })
       .column_if_any({"holds_until", on_stack, "1",
-                      "last step for which the theory is valid by its own estimate; later predictions are wrong"},
+                      "last step for which the theory is valid by its own estimate; later predictions are not valid"},
                      [](const S& s) {
                        return s.prediction.unsupported.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
                      })
-      .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
+      .column({"stopped_by", on_stack, "", "term of the theory that is invalid after that step"},
               [](const S& s) { return s.prediction.stopped_by; })
       .rows("step", step_table(), steps_of);
   return table;

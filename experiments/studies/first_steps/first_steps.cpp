@@ -20,14 +20,15 @@ Numbers values_at(const training::RecordedValues& record, const std::string& nam
   return found == record.end() || found->second.size() != length ? Numbers(length, missing) : found->second;
 }
 
-/// T15's terms are α²q, β²s² and 2αβ⟨x, b⟩/D, means over tokens.
+/// Returns the cosine of branch and stream from the terms of the growth identity (T15): α²q, β²s² and 2αβ⟨x, b⟩/D,
+/// means over tokens.
 Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec) {
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
   const Numbers stream = values_at(record, "growth_stream", sublayers);
   const Numbers branch = values_at(record, "growth_branch", sublayers);
   Numbers cosines = values_at(record, "growth_cross", sublayers);
   for (std::size_t i = 0; i < sublayers; ++i) {
-    if (!std::isfinite(cosines[i])) continue;  // a step that is not one addition
+    if (!std::isfinite(cosines[i])) continue;  // the step is not a single addition
     const SublayerRule rule = spec.model.rule(static_cast<int>(i));
     const double sign = rule.alpha * rule.beta < 0.0 ? -1.0 : 1.0;
     cosines[i] *= sign / (2.0 * std::sqrt(stream[i] * branch[i]));
@@ -39,7 +40,7 @@ theory::StepReading measured_step(const std::vector<training::TrainingHistory>& 
   using Record = training::RecordedValues;
   const std::size_t depths = spec.model.depths();
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
-  // Averages read(record, record before training) over the runs; skips a run for which it is empty.
+  // Averages read(record, record before training) over the runs; skips runs for which it is empty.
   const auto mean = [&](const auto& read) {
     judge::SeedRows rows;
     for (const training::TrainingHistory& run : runs) {
@@ -130,7 +131,7 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
     theory::FirstStepsInput own = input;
     own.optimizer = optimizer_of(config.train_of(i));
     stack.prediction = predict(config, overridden[i], own, config::placement_label(stack.spec), progress);
-    stack.stated = stated_error(stack.spec);
+    stack.tolerated = tolerated_bias(stack.spec);
   }
   judge_steps(result.stacks, config);
   return result;

@@ -12,7 +12,8 @@ namespace {
 
 using judge::Test;
 
-/// True where one branch is added to one stream, as in T15, with factors other than 0: else nothing is measured.
+/// Returns whether the sublayer adds one branch to one stream with nonzero factors, as in T15; otherwise no cosine is
+/// measured.
 bool has_cosine(const ModelSpec& model, int sublayer) {
   const SublayerRule rule = model.rule(sublayer);
   return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
@@ -21,8 +22,8 @@ bool has_cosine(const ModelSpec& model, int sublayer) {
 std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& config) {
   std::vector<Test> tests;
   const double rounding = forward_tolerance(format_of(config.run.dtype));
-  // Adds a test for every number of a curve that either side has, and completes it with `set`; `name` is a format of
-  // fmt's, of the number's index.
+  // Adds a test for each index at which the measured or the predicted value is not NaN; `set` completes it. `name` is a
+  // format string of fmt that takes the index.
   const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const Curve& measured,
                        const Curve& predicted, double limit, const auto& set) {
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
@@ -43,9 +44,10 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
     test.tolerated_bias = bias * test.scale;
   };
   const theory::StepReading& start = stack.prediction.steps.front();
-  // Where the changes begin: a theory of another stream may predict the same changes.
+  // Step 0 is compared too: a theory with another initial stream may predict the same changes.
   add("second_moment", "second_moment x_out[{}]", 0, stack.measured.front().second_moment, start.second_moment,
-      config.agreement.power_limits.second_moment, [&](Test& test) { relative(test, stack.stated.change + rounding); });
+      config.agreement.power_limits.second_moment,
+      [&](Test& test) { relative(test, stack.tolerated.change + rounding); });
   const auto last = static_cast<std::size_t>(stack.prediction.holds_until);
   for (std::size_t step = 1; step <= last && step < stack.measured.size(); ++step) {
     const theory::StepReading& measured = stack.measured[step];
@@ -56,7 +58,7 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
           const double moved = std::abs(predicted.second_moment.value[i] - start.second_moment.value[i]);
           test.scale = change_scale(stack.prediction, step);
           test.tolerated_bias =
-              (stack.stated.change + predicted.left_out) * std::max(moved, predicted.coherent.value[i]) +
+              (stack.tolerated.change + predicted.left_out) * std::max(moved, predicted.coherent.value[i]) +
               (predicted.gains + rounding) * std::abs(measured.second_moment.value[i]);
         });
     Curve cosines = predicted.branch_cosine;
@@ -65,11 +67,11 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
     }
     add("branch_cosine", "branch_cosine B_out[{}]", step, measured.branch_cosine, cosines, config.cosine_limit,
         [&](Test& test) {
-          test.tolerated_bias = stack.stated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding;
+          test.tolerated_bias = stack.tolerated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding;
         });
     add("loss", "change of the loss", step, measured.loss_change, predicted.loss_change, config.loss_limit,
         [&](Test& test) {
-          relative(test, stack.stated.change + predicted.left_out);
+          relative(test, stack.tolerated.change + predicted.left_out);
           test.tolerated_bias += rounding * std::abs(predicted.loss.value.front());
         });
     for (const auto& [weight, update] : measured.update) {
@@ -78,18 +80,18 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
       add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, update, found->second,
           config.update_limit, [&, matrix = weight](Test& test) {
             test.weight = matrix;
-            relative(test, stack.stated.change + predicted.left_out + rounding);
+            relative(test, stack.tolerated.change + predicted.left_out + rounding);
           });
     }
   }
   return tests;
 }
 
-std::string withheld(const StackSteps& stack) {
+std::string why_not_judged(const StackSteps& stack) {
   if (!stack.prediction.unsupported.empty()) return stack.prediction.unsupported;
   if (!stack.unusable.empty()) return stack.unusable;
   if (stack.seeds < judge::fewest_seeds) {
-    return fmt::format("a verdict needs {} seeds, not {}", judge::fewest_seeds, stack.seeds);
+    return fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds);
   }
   if (stack.prediction.holds_until < 1) return "theory stops before the first step: " + stack.prediction.stopped_by;
   return "";
@@ -111,7 +113,7 @@ double change_scale(const theory::FirstSteps& prediction, std::size_t step) {
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config) {
   std::vector<judge::StackVerdict*> verdicts;
   for (StackSteps& stack : stacks) {
-    stack.verdict = {.reason = withheld(stack), .width = stack.spec.model.width};
+    stack.verdict = {.reason = why_not_judged(stack), .width = stack.spec.model.width};
     if (stack.verdict.reason.empty()) stack.verdict.tests = tests_of(stack, config);
     verdicts.push_back(&stack.verdict);
   }

@@ -24,15 +24,15 @@ static auto parts(FirstSteps& p) { return std::tie(p.unsupported, p.steps, p.hol
 namespace first_steps {
 namespace {
 
-/// Returns the number of seeds whose batches the prediction uses: all trained ones; without training at most one per
-/// chain.
+/// Returns the number of seeds whose batches the prediction uses: all trained seeds, or without training at most one
+/// per replicate.
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.replicates, config.run.seeds); }
 
 theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
   return {.neurons = config.neurons, .replicates = config.replicates, .seed = config.run.seed, .fault = config.fault};
 }
 
-/// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
+/// Returns the predicted curves that a verdict compares, serialized so that NaN equals NaN.
 std::string compared_curves(const FirstStepsConfig& config, const StackSpec& spec, const theory::FirstStepsInput& input,
                             theory::StepFault fault) {
   constexpr int few_neurons = 32;
@@ -97,7 +97,7 @@ theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& over
 }
 
 void require_effective_override(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
-  // An override that changes the prediction of a long training changes that of its first steps.
+  // An override that changes a long prediction also changes its first steps.
   constexpr std::size_t most_steps = 3;
   theory::FirstStepsInput first = input;
   first.runs.resize(1);
@@ -117,8 +117,8 @@ stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
                                       .batch = config.train.batch * length,
                                       .held_out = config.train.record_sequences * length};
   // The key to lower for fewer tokens.
-  const bool held = sizes.held_out > sizes.steps * sizes.batch;
-  const std::string_view tokens = held                                      ? "train.record_sequences"
+  const bool is_held_out = sizes.held_out > sizes.steps * sizes.batch;
+  const std::string_view tokens = is_held_out                               ? "train.record_sequences"
                                   : config.train.steps > config.train.batch ? "train.steps"
                                                                             : "train.batch";
   stacks::MemoryEstimate memory;
@@ -134,7 +134,7 @@ stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
   return memory;
 }
 
-StatedError stated_error(const StackSpec& spec) {
+ToleratedBias tolerated_bias(const StackSpec& spec) {
   const double width = spec.model.width;
   return {.change = 8.0 / width, .cosine = 3.0 / width};
 }

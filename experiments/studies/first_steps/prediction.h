@@ -7,32 +7,32 @@
 
 namespace periscope::first_steps {
 
-/// Returns the optimizer of [train] as the theory needs it.
+/// Converts the optimizer settings of [train] to the theory's.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
-/// Returns the inputs of the prediction: the batches of the seeds (each chain uses those of one), the windows of the
-/// records, the optimizer.
+/// Returns the inputs of the prediction: the batches of every seed (each replicate uses one seed's), the held-out
+/// windows and the optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
 
-/// Predicts the stack `overridden`, unless it is cached. One task of progress, named "`label`: theory".
+/// Returns the prediction for the stack `overridden`, computed or from the cache. Counts as one task of progress, named
+/// "`label`: theory".
 [[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& overridden,
                                          const theory::FirstStepsInput& input, const std::string& label,
                                          stacks::Progress& progress);
 
-/// Throws ConfigError if --theory-set overrides the specification, or the theory carries a planted fault, and none of
-/// the numbers that a verdict compares changes by it in any stack. Compares predictions of two chains of few neurons
-/// over the first steps.
+/// Throws ConfigError if --theory-set or a planted fault changes no compared number of any stack. Checks this with two
+/// replicates of few neurons over the first steps.
 void require_effective_override(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
-/// Returns the memory estimate of the batches and of one prediction after the other.
+/// Returns the memory estimate of the batches and of the predictions, which run one after another.
 [[nodiscard]] stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config);
 
-/// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term
+/// Tolerated bias for terms of order 1/D, which the theory neglects. Measured updates show no such term
 /// (docs/lab_notes/first_steps.md).
-struct StatedError {
+struct ToleratedBias {
   double change = 0.0;  ///< relative, of second moments, losses and updates
   double cosine = 0.0;  ///< absolute
 };
-[[nodiscard]] StatedError stated_error(const StackSpec& spec);
+[[nodiscard]] ToleratedBias tolerated_bias(const StackSpec& spec);
 
 }  // namespace periscope::first_steps

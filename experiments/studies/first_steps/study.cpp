@@ -18,12 +18,12 @@ struct FirstStepsFlags {
   std::string dump;
 };
 const std::vector<study::Flag<FirstStepsFlags>> flags{
-    {"corpus", &FirstStepsFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+    {"corpus", &FirstStepsFlags::corpus, "File or folder whose bytes are the tokens, or synthetic; sets train.corpus"},
     {"dump", &FirstStepsFlags::dump,
      "Folder for the batches, the held-out windows, the weights before and after, and every step's loss, in f64; one "
      "placement and one seed"}};
 
-/// A run, from its request to its files.
+/// A run: its configuration, inputs and results.
 struct Run {
   FirstStepsConfig config;
   FirstStepsFlags own;
@@ -51,14 +51,14 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   const theory::FirstStepsInput input = prediction_input(r.config, r.corpus);
   require_effective_override(r.config, input);
-  // A resumed run may overwrite what it was writing when it ended.
+  // A resumed run may overwrite the files that it was writing when it was interrupted.
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.force || stacks::find_cached<bool>(progress, r.writing()));
-  // The states of a run without --dump have no weights, which a dump would miss.
-  const training::SavedStates kept{
+  // States saved without --dump lack the weights, so a run with --dump must not reuse them.
+  const training::SavedStates states{
       .folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
       .identity = fmt::format("{} first steps{}", training::identity_of_runs(r.config, r.resolved),
                               r.own.dump.empty() ? "" : " with weights")};
-  r.result = first_steps::run(r.config, r.corpus, input, *r.ops, kept, r.dump.has_value(), progress);
+  r.result = first_steps::run(r.config, r.corpus, input, *r.ops, states, r.dump.has_value(), progress);
   dataset::Dataset data = dataset_of(r.config, r.result);
   if (r.result.ended_early) data.facts["stopped_early"] = 1;
   return {
@@ -76,7 +76,7 @@ study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags, request.flags);
   FirstStepsConfig config = load(request, own.corpus);
   if (!own.dump.empty() && config.predict_only) {
-    throw ConfigError("--dump writes what was trained, and first_steps.predict_only trains nothing");
+    throw ConfigError("--dump: expected first_steps.predict_only = false, as a dump contains trained weights");
   }
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   training::check_apart("--dump", own.dump, config.run.out, "first_steps");
@@ -92,26 +92,25 @@ study::Job resolve(const study::Request& request) {
                    outcome.write_files = [run](stacks::Progress& to) { write_dump(*run, to); };
                    return outcome;
                  }};
-  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
+  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not record which other files were written";
   return job;
 }
 
 }  // namespace
 
 std::vector<study::Study> studies() {
-  return {
-      {.name = "first-steps",
-       .question = "Predict what the first optimizer steps do to a stack's signals, train it, say whether they agree",
-       .example = "first-steps --config experiments/configs/first_steps.toml",
-       .sections = {config::any_section(train_section), config::any_section(first_steps_section)},
-       .flags = flag_texts(flags),
-       .schema = &schema(),
-       .compares = true,
-       .skips = true,
-       .without = {"memory"},
-       .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
-                       "agreement.power_limit.second_moment"},
-       .resolve = resolve}};
+  return {{.name = "first-steps",
+           .question = "Predict a stack's signals over the first optimizer steps, train it, and compare",
+           .example = "first-steps --config experiments/configs/first_steps.toml",
+           .sections = {config::any_section(train_section), config::any_section(first_steps_section)},
+           .flags = flag_texts(flags),
+           .schema = &schema(),
+           .compares = true,
+           .skips = true,
+           .without = {"memory"},
+           .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
+                           "agreement.power_limit.second_moment"},
+           .resolve = resolve}};
 }
 
 }  // namespace periscope::first_steps

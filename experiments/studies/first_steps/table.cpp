@@ -7,18 +7,19 @@
 namespace periscope::first_steps {
 namespace {
 
-/// The last number of a curve with its standard error; "–" for no curve.
+/// Returns a curve's last value with its standard error, or "–" without a curve.
 std::string top_of(const Curve& curve) {
   return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
 }
 
-/// Says after which step theory stops, why, and what to do; "" if it holds to the end.
+/// Returns a note with the last step for which the theory is valid, the reason and a remedy; "" if it is valid to the
+/// end.
 std::string stop_line(const StackSteps& stack) {
   const theory::FirstSteps& p = stack.prediction;
   if (p.stopped_by.empty()) return "";
   return fmt::format(
-      "{}: theory stops after step {} of {}: {}. Lower train.lr to predict more steps; a stack "
-      "that trains in seconds is better trained (periscope train).\n",
+      "{}: theory stops after step {} of {}: {}. Lower train.lr to predict more steps, or "
+      "train the stack instead (periscope train).\n",
       config::placement_label(stack.spec), p.holds_until, p.steps.size() - 1, p.stopped_by);
 }
 
@@ -28,14 +29,15 @@ std::string verdict_line(const StackSteps& stack) {
   if (!v.reason.empty()) line += fmt::format(" ({})", v.reason);
   if (v.worst < 0) return line + "\n";
   const judge::Test& worst = v.worst_test();
-  line += fmt::format("; {} of {} tests rejected; nearest to its limit: {}, measured {}, predicted {}, {:.1f} / {:.1f}",
-                      v.rejected, v.tests.size(), worst.name(), judge::plus_minus(worst.measured),
-                      judge::plus_minus(worst.predicted), worst.excess(), worst.critical);
+  line += fmt::format(
+      "; {} of {} tests rejected; nearest to rejection: {}, measured {}, predicted {}, excess {:.1f} (critical {:.1f})",
+      v.rejected, v.tests.size(), worst.name(), judge::plus_minus(worst.measured), judge::plus_minus(worst.predicted),
+      worst.excess(), worst.critical);
   for (const char* quantity : {"second_moment", "change", "branch_cosine", "loss", "update"}) {
     const judge::Power power = judge::power_of(v.tests, quantity);
     if (power.limit == 0.0) continue;  // not compared
-    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", quantity, judge::error_words(power.worst),
-                        judge::error_words(power.median), power.limit);
+    line += fmt::format("; detectable error of {}: worst {}, median {}, limit {:g}", quantity,
+                        judge::error_words(power.worst), judge::error_words(power.median), power.limit);
   }
   return line + "\n";
 }
@@ -59,9 +61,9 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
   }
   std::string text =
       table.text() +
-      "On the held-out windows after every step, mean over seeds ± standard error; predicted by T28 from the batches. "
-      "Coherent part: the part of the second moment that follows the gradients. Cosine: of the last branch and its "
-      "stream. Predictions end where the theory stops.\n";
+      "Measured on the held-out windows after every step, mean over seeds ± standard error; predicted from the batches "
+      "(T28). Coherent part: the part of the second moment that follows the gradients. Cosine: of the last branch and "
+      "its stream. No predictions are shown after the last step for which the theory is valid.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
   return dataset::within_table_width(text) + config::override_lines(config, fault_of(config));

@@ -11,16 +11,16 @@
 namespace periscope::first_steps {
 namespace {
 
-/// Measures updates while a pass reads the trained weights.
+/// Measures the update of every matrix during a forward pass with the trained weights.
 class UpdateProbe final : public SignalRecorder {
  public:
-  /// `context` has the trained weights, `initial` those of before, in the format `masters`, in which the products are
-  /// computed. All outlive this.
+  /// `context` has the trained weights, `initial` the weights before training. Products are computed in the format
+  /// `masters`. All arguments must outlive this.
   UpdateProbe(const StackContext& context, const ResidentWeights& trained, const GeneratedWeights& initial,
               DType masters)
       : context_(context), trained_(trained), initial_(initial), masters_(masters) {}
-  // The module's input arises before its other signals, and its output f_out behind them all: what W_o and W_down read
-  // is the last of the signals that they can read, since a norm or a gate in between emits one of its own.
+  // A module emits its input A_out first and its output f_out last. W_o and W_down read the last of mixed, gated_mixed,
+  // hidden and inner, because a norm or a gate emits a signal after its input.
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.pass != Pass::forward || at.sublayer < 0 || at.sublayer >= context_.model.sublayers()) return;
     const bool attention = ModelSpec::is_attention(at.sublayer);
@@ -43,7 +43,7 @@ class UpdateProbe final : public SignalRecorder {
       default: break;
     }
   }
-  /// By matrix and layer [L].
+  /// Mean squares of the entries of ΔW·h, by matrix and layer [L].
   [[nodiscard]] const std::map<Weight, std::vector<double>>& moments() const { return moments_; }
 
  private:
@@ -51,7 +51,7 @@ class UpdateProbe final : public SignalRecorder {
     const auto found = trained_.parameters().find(matrix_id(layer, weight));
     if (found == trained_.parameters().end()) return;
     const Backend& ops = context_.ops;
-    // What a pass saw before training is the initial weights in the format of the pass.
+    // Rounded to the pass's format, as the pass before training read it.
     const Tensor before = ops.cast(ops.cast(initial_.matrix(layer, weight)->dense(), found->second.dtype()), masters_);
     const Tensor change = ops.axpby(1.0, ops.cast(found->second, masters_), -1.0, before);
     const RowMoments rows = ops.row_moments(ops.linear(ops.cast(h, masters_), change));
@@ -66,7 +66,7 @@ class UpdateProbe final : public SignalRecorder {
   const ResidentWeights& trained_;
   const GeneratedWeights& initial_;
   DType masters_;
-  Tensor mixed_;  ///< what W_o or W_down would read, by the last signal that could be it
+  Tensor mixed_;  ///< latest candidate for the input of W_o or W_down
   std::map<Weight, std::vector<double>> moments_;
 };
 
