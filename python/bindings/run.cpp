@@ -175,7 +175,7 @@ const study::Study& study_named(const std::string& name) {
   if (found != studies().end()) return *found;
   std::vector<std::string> names;
   for (const study::Study& one : studies()) names.push_back(one.name);
-  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
+  throw ConfigError(fmt::format("{}: unknown study{}", shortened(name), suggestion(name, names)));
 }
 
 void add_run(nb::module_& module) {

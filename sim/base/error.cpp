@@ -23,12 +23,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+constexpr std::size_t longest_word = 200;  // comparing takes the product of the lengths
+constexpr std::size_t typo = 2;            // edits
+
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  constexpr std::size_t longest = 200;  // comparing takes the product of the lengths
-  word = word.substr(0, longest);
-  constexpr std::size_t typo = 2;
+  word = word.substr(0, longest_word);
   const auto distance = [&](const std::string& name) {
     const std::size_t edits = edit_distance(word, name);
     const bool begins = name.starts_with(word) || word.starts_with(name);  // "prenorm" means "pre", not "deepnorm"
@@ -36,6 +37,18 @@ std::string nearest(std::string_view word, std::span<const std::string> names) {
   };
   const auto best = std::ranges::min_element(names, {}, distance);
   return best == names.end() ? std::string() : *best;
+}
+
+std::string similar_name(std::string_view word, std::span<const std::string> names) {
+  if (word.empty()) return "";
+  std::string name = nearest(word, names);
+  if (name.starts_with(word) || word.starts_with(name)) return name;
+  return word.size() <= longest_word && edit_distance(word, name) <= std::min(typo, word.size() / 2) ? name : "";
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string> names, std::string_view prefix) {
+  const std::string name = similar_name(word, names);
+  return name.empty() ? "" : "; nearest is " + std::string(prefix) + name;
 }
 
 }  // namespace periscope

@@ -42,8 +42,16 @@ class InputError : public Error {
   explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
 };
 
-/// Returns the name that a misspelt `word` probably means, the nearest by edit distance. Names within two edits, and
-/// names that begin with `word` or that `word` begins with, come before all others.
+/// Returns the name nearest to a misspelt `word` by edit distance. Names within two edits, and names that begin with
+/// `word` or that `word` begins with, take precedence over all others.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
+
+/// Returns the nearest name if it is similar, else "": at most two edits, and at most half of the letters of `word`, or
+/// one begins with the other.
+[[nodiscard]] std::string similar_name(std::string_view word, std::span<const std::string> names);
+
+/// Returns the end of an error message, "; nearest is " + `prefix` + name, or "" if no name is similar.
+[[nodiscard]] std::string suggestion(std::string_view word, std::span<const std::string> names,
+                                     std::string_view prefix = "");
 
 }  // namespace periscope

@@ -101,7 +101,7 @@ std::size_t index_of(const Reader& reader, std::string_view key, const std::stri
   for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
   const auto it = std::ranges::find(names, word);
   if (it == names.end()) {
-    reader.fail(key, fmt::format("one of {}; nearest is \"{}\"", fmt::join(names, ", "), nearest(word, names)));
+    reader.fail(key, fmt::format("one of {}{}", fmt::join(names, ", "), suggestion(word, names)));
   }
   return static_cast<std::size_t>(it - names.begin());
 }

@@ -18,5 +18,16 @@ TEST_CASE("the nearest name: a typo first, then a common beginning, then the few
   CHECK(nearest("", std::array<std::string, 0>{}).empty());
 }
 
+TEST_CASE("a suggestion: only a name within two edits, at most half of the word, or with a common beginning") {
+  const std::array<std::string, 3> names{"toy", "theory", "propagate"};
+  CHECK(similar_name("foo", names).empty());
+  CHECK(similar_name("", names).empty());
+  CHECK(suggestion("simulate", names).empty());
+  CHECK(suggestion("tyo", names).empty());
+  CHECK(suggestion("toi", names) == "; nearest is toy");
+  CHECK(suggestion("propagaet", names, "model.") == "; nearest is model.propagate");
+  CHECK(suggestion("prop", names) == "; nearest is propagate");
+}
+
 }  // namespace
 }  // namespace periscope

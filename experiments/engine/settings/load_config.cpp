@@ -129,13 +129,14 @@ std::vector<std::string> known_keys(Known known) {
   return keys;
 }
 
-/// Returns the known key nearest to `key`, which may lack its table.
-std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+/// Returns the end of an error message with the known key that is similar to `key`, or "". `key` may lack its table.
+std::string key_suggestion(const std::string& key, const std::vector<std::string>& keys) {
   std::vector<std::string> words = keys;
   if (key.find('.') == std::string::npos) {
     for (std::string& word : words) word = word.substr(word.rfind('.') + 1);
   }
-  return keys[static_cast<std::size_t>(std::ranges::find(words, nearest(key, words)) - words.begin())];
+  const auto found = std::ranges::find(words, similar_name(key, words));
+  return found == words.end() ? "" : "; nearest is " + keys[static_cast<std::size_t>(found - words.begin())];
 }
 
 /// A flag that takes settings: the beginnings of the keys that it may set, and these keys in words.
@@ -158,7 +159,7 @@ void require_known(Known known, const std::vector<std::string>& settings, const 
     std::erase_if(keys, is_other);
     throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag.name, shortened(setting),
                                   is_known ? "" : "unknown key ", shortened(key), flag.expected,
-                                  is_known ? "" : "; nearest is " + nearest_key(key, keys)));
+                                  is_known ? "" : key_suggestion(key, keys)));
   }
 }
 

@@ -213,9 +213,8 @@ void TomlReader::finish() const {
   for (const auto& [key, value] : table_->items()) {
     if (known_.contains(key)) continue;
     const std::vector<std::string> all(known_.begin(), known_.end());
-    throw ConfigError(
-        fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}", where(key),
-                    shortened(full(key)), full(nearest(key, all))));
+    throw ConfigError(fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows{}",
+                                  where(key), shortened(full(key)), suggestion(key, all, full(""))));
   }
 }
 

@@ -148,8 +148,8 @@ std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool q
   const auto known = mapped(exhibits(), [](const Exhibit& exhibit) { return std::string(exhibit.name); });
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw ConfigError(fmt::format("--figure {}: expected one of {}; nearest is {}", shortened(name),
-                                  fmt::join(known, ", "), nearest(name, known)));
+    throw ConfigError(fmt::format("--figure {}: expected one of {}{}", shortened(name), fmt::join(known, ", "),
+                                  suggestion(name, known)));
   }
   return found;
 }
