@@ -93,7 +93,7 @@ void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
   if (study.schema != nullptr) {
     command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
   }
-  if (study.skips) {
+  if (study.skippable) {
     command.add_flag("--skip-finished", skip_finished,
                      "Compute nothing if --out has this program's result of the same configuration: print its table, "
                      "return its exit code");
@@ -105,13 +105,13 @@ void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
       ->allow_extra_args(false);
 }
 
-study::Request CommonOptions::request(std::string command, std::vector<std::string> acting) const {
+study::Request CommonOptions::request(std::string command, std::vector<std::string> effective_keys) const {
   config::require_variations(sections(), variations);
   study::Request request = asked;
   request.known = sections();
   request.settings.insert(request.settings.end(), variations.begin(), variations.end());
   request.command = std::move(command);
-  request.acting = std::move(acting);
+  request.effective_keys = std::move(effective_keys);
   return request;
 }
 

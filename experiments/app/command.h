@@ -24,8 +24,8 @@ struct CommonOptions {
   void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
   /// Adds the flags of a study, and --csv, --skip-finished and --theory-set if the study supports them.
   void add_to(CLI::App& command, const study::Study& study);
-  /// Returns the request for `command`, in which only the keys `acting` have an effect (Request::acting).
-  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting) const;
+  /// Returns the request for `command`, in which only the keys `effective_keys` have an effect (Request::effective_keys).
+  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> effective_keys) const;
 };
 
 /// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if a signal stopped it.

@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "experiments/app/netcdf_file.h"
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
@@ -198,7 +198,7 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
   for (const auto& [name, length, free] : data.dimensions) {
     file.check(nc_def_dim(file.id(), name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]));
   }
-  const dataset::Facts attributes = dataset::attributes_of(data);
+  const dataset::Attributes attributes = dataset::attributes_of(data);
   for (const auto& [name, fact] : attributes.items()) {
     if (fact.is_string()) {
       put_attribute(file, NC_GLOBAL, name.c_str(), fact.get<std::string>());

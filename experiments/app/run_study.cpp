@@ -16,7 +16,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/terminal_progress.h"
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/memory_estimate.h"
@@ -150,12 +150,12 @@ void require_place_for_results(const study::Study& study, const study::Job& job,
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
-    study::seal(study, job, outcome);
+    study::add_provenance(study, job, outcome);
     outcome.data->circumstances = study::circumstances(command_line, study::threads_of(job.run_options), seconds);
   }
   outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;
-  if (options.json || (study.json_file && outcome.data)) json = study::whole_json(outcome);
+  if (options.json || (study.json_file && outcome.data)) json = study::result_json(outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
@@ -178,7 +178,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   }
   if (outcome.write_files) outcome.write_files(progress);
   // After all other files: a run that was killed before counts as unfinished.
-  if (finished && study.skips) stacks::store(progress, finished_task(study, job), *finished);
+  if (finished && study.skippable) stacks::store(progress, finished_task(study, job), *finished);
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;
@@ -226,11 +226,11 @@ std::string shipped_configuration(const std::string& path) {
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options) {
-  study::Request request = options.request(study.name, study::acting_keys(study));
+  study::Request request = options.request(study.name, study::effective_keys(study));
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_configuration(study.configuration);
   const study::Job job = study.resolve(request);
-  if (options.skip_finished && !job.unskippable.empty()) {
-    throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable));
+  if (options.skip_finished && !job.unskippable_reason.empty()) {
+    throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable_reason));
   }
   omp_set_num_threads(study::threads_of(job.run_options));
   const std::optional<cache::Cache> tasks = study::cache_of(study, job);
@@ -258,7 +258,7 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
     name = name.substr(space + 1);
   }
   CLI::App* command = parent->add_subcommand(name, study.question);
-  const std::string takes = study.takes.empty() ? "" : ", " + study.takes;
+  const std::string takes = study.example_duration.empty() ? "" : ", " + study.example_duration;
   command->footer(fmt::format("Example: periscope {}{}\n\n{}", study.example, takes, app.get_footer()));
   const auto options = std::make_shared<CommonOptions>();
   options->add_to(*command, study);

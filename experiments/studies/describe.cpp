@@ -70,7 +70,7 @@ ordered_json studies_json() {
                    {"question", one.question},
                    {"example", one.example},
                    {"configuration", one.configuration},
-                   {"acting", study::acting_keys(one)},
+                   {"effective_keys", study::effective_keys(one)},
                    {"sections", own_sections},
                    {"flags", flags},
                    {"result", one.schema != nullptr ? ordered_json(one.schema->kind()) : ordered_json()},

@@ -97,7 +97,7 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
     result->job = study::Job{.file = "", .run_options = {}, .resolved = {}, .run = {}};
     result->threads = study::threads_of(result->job->run_options);
     result->outcome = probe::replay(model.memory, pass, config::parse_dtype(dtype), top);
-    study::seal(*result->study, *result->job, result->outcome);
+    study::add_provenance(*result->study, *result->job, result->outcome);
     free_idle_memory();
   });
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

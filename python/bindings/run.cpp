@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/threads.h"
@@ -40,7 +40,7 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   const auto start = std::chrono::steady_clock::now();
   const auto run = [&] { return job.run(progress); };
   result.outcome = job.memory ? stacks::within_memory(*job.memory, request.force, progress, run) : run();
-  if (result.outcome.data) study::seal(*result.study, job, result.outcome);
+  if (result.outcome.data) study::add_provenance(*result.study, job, result.outcome);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   free_idle_memory();
 }
@@ -102,7 +102,7 @@ nb::dict variables(nb::handle self) {
 /// The attributes of the result's file, as JSON.
 std::string attributes(const Result& result, const std::vector<std::string>& argv) {
   dataset::Dataset data;
-  if (result.outcome.data) data.facts = result.outcome.data->facts;
+  if (result.outcome.data) data.attributes = result.outcome.data->attributes;
   data.circumstances = study::circumstances(argv, result.threads, result.seconds);
   return config::json_text(dataset::attributes_of(data));
 }
@@ -112,7 +112,7 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
   if (result.outcome.data) {
     result.outcome.data->circumstances = study::circumstances(argv, result.threads, result.seconds);
   }
-  return config::json_text(study::whole_json(result.outcome));
+  return config::json_text(study::result_json(result.outcome));
 }
 
 /// Runs a study on a thread of its own, with the OpenMP threads that the request has, while the calling thread looks
@@ -124,7 +124,7 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   result->study = &study_named(name);
   request.known = sections();
   request.command = name;
-  request.acting = study::acting_keys(*result->study);
+  request.effective_keys = study::effective_keys(*result->study);
   WatchedProgress progress(!on_record.is_none());
   try {
     const auto watch = [&] {

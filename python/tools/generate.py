@@ -122,7 +122,7 @@ def arguments_of(study: dict[str, Any]) -> list[tuple[str, str, str]]:
             found.append((f"{argument(flag['name'])}: {flag_type(flag)}", "False" if flag["toggle"] else "None",
                           meaning_of[flag["name"]] + standard))  # fmt: skip
     for section in (s["name"] for s in description()["sections"] if study["common"]["config"]):
-        if "." not in section and any(key.startswith(section + ".") for key in study["acting"]):
+        if "." not in section and any(key.startswith(section + ".") for key in study["effective_keys"]):
             found.append((f"{section}: _keys.{class_name(section)} | None", "None",
                           f"Keys of [{section}] on top of ``config``; each has to act."))  # fmt: skip
     if study["compares"]:

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "experiments/studies/studies.h"

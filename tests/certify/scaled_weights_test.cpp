@@ -83,7 +83,7 @@ TEST_CASE("what grows with the stream and with the branches: the largest of ever
     spec.model.mlp = mlp;
     theory::Certificate c;
     c.bounds = {{.signal = signal, .sublayer = 1, .magnitude = {}, .largest = 7.0}};
-    const stacks::StreamReach found = stacks::reach_of(spec.model, c);
+    const stacks::GrowingBounds found = stacks::growing_bounds(spec.model, c);
     return std::pair(found.stream, found.branch);
   };
   const std::pair stream(7.0, 0.0);

@@ -46,12 +46,12 @@ int number_behind(const std::string& words, const std::string& word) {
 
 TEST_CASE("the power that is foreseen: errors fall with seeds and width, allowances with width, predictions stay") {
   const judge::Test test = logarithm(0.08, 0.02, 0.01);
-  CHECK(judge::foreseen_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
+  CHECK(judge::projected_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
   judge::Test then = logarithm(0.04, 0.02, 0.01);
   then.seeds = 64;
-  CHECK(judge::foreseen_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
   then = logarithm(0.04, 0.005, 0.01);
-  CHECK(judge::foreseen_error(test, tested_level, 1.0, 4.0) == Approx(then.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == Approx(then.detectable_at(tested_level)));
 }
 
 TEST_CASE("the power that is foreseen of T25's tests: replicates follow seeds, nothing is allowed for width") {
@@ -63,8 +63,8 @@ TEST_CASE("the power that is foreseen of T25's tests: replicates follow seeds, n
                    .spread = 0.3,
                    .spread_degrees = 63};
   const double before = test.detectable_at(tested_level);
-  CHECK(judge::foreseen_error(test, tested_level, 1.0, 1.0) == before);
-  const double seeds = judge::foreseen_error(test, tested_level, 4.0, 1.0);
+  CHECK(judge::projected_error(test, tested_level, 1.0, 1.0) == before);
+  const double seeds = judge::projected_error(test, tested_level, 4.0, 1.0);
   test.measured.error = 0.04;
   test.predicted.error = 0.02;
   test.seeds = 64;
@@ -86,7 +86,7 @@ TEST_CASE("a number of replicates that is given does not follow the seeds, and i
   judge::Test then = test;
   then.measured.error = 0.01;
   then.seeds = 256;
-  CHECK(judge::foreseen_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
   const std::string words = judge::remedy({test}, tested_level, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);
@@ -103,12 +103,12 @@ TEST_CASE("the named seeds are the fewest that decide, the named width the narro
     const std::string words = judge::remedy({test}, tested_level, 256);
     CAPTURE(words);
     const int seeds = number_before(words, "seeds");
-    CHECK(judge::foreseen_error(test, tested_level, seeds / 16.0, 1.0) <= limit);
+    CHECK(judge::projected_error(test, tested_level, seeds / 16.0, 1.0) <= limit);
     // Counts above 100 are rounded up to two digits.
-    CHECK(judge::foreseen_error(test, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
+    CHECK(judge::projected_error(test, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
     const int width = number_behind(words, "width");
-    CHECK(judge::foreseen_error(test, tested_level, 1.0, width / 256.0) <= limit);
-    CHECK((width == 512 || judge::foreseen_error(test, tested_level, 1.0, width / 512.0) > limit));
+    CHECK(judge::projected_error(test, tested_level, 1.0, width / 256.0) <= limit);
+    CHECK((width == 512 || judge::projected_error(test, tested_level, 1.0, width / 512.0) > limit));
     CHECK(words.ends_with("would decide"));
   }
 }

@@ -269,7 +269,7 @@ TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
   }
   claims.emplace_back();  // not run
   claims.back().p = 1e-9;
-  judge::correct_for_number(claims);
+  judge::apply_holm_correction(claims);
   // Two-sided, by size, of five: 0.006 · 5, 0.02 · 4, 0.024 · 3 (less than the one before), 0.2 · 2, 0.8.
   CHECK(claims[2].holm == doctest::Approx(0.03));
   CHECK(claims[0].holm == doctest::Approx(0.08));

@@ -20,7 +20,7 @@ dataset::Dataset small_dataset() {
                   {"placement", {"depth"}, std::vector<std::string>{"pre", "", "peri"}, "", "which"},
                   {"first", {"seed"}, std::vector<std::int64_t>{dataset::missing_integer, 1LL << 62}, "1", "seeds"},
                   {"diverged", {"depth"}, std::vector<std::uint8_t>{0, 1, dataset::missing_boolean}, "1", "whether"}};
-  data.facts = {{"zeta", 1}, {"alpha", 0.1}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
+  data.attributes = {{"zeta", 1}, {"alpha", 0.1}, {"long", std::string(300'000, 'c')}, {"beta", "text"}};
   return data;
 }
 
@@ -32,7 +32,7 @@ TEST_CASE("what is written is what is read: order, long attributes, any bytes in
   CHECK(hash == config::sha256_hex(bytes_of_file(path)));
   const dataset::Dataset read = read_netcdf(path);
   CHECK((read.dimensions == written.dimensions));
-  CHECK((read.facts == written.facts));
+  CHECK((read.attributes == written.attributes));
   REQUIRE(read.columns.size() == written.columns.size());
   for (std::size_t i = 0; i < read.columns.size(); ++i) {
     const dataset::Column& r = read.columns[i];
@@ -50,7 +50,7 @@ TEST_CASE("a disk that is full anywhere in a result: the old one stays, and the 
   const TemporaryFolder folder;
   const std::string path = folder.path("result.nc");
   dataset::Dataset data = small_dataset();
-  data.facts.erase("long");
+  data.attributes.erase("long");
   app::write_netcdf(path, data);
   const std::string old = bytes_of_file(path);
   // Not every byte, as a file takes a millisecond to make; 11 comes to any place of a block in the end.

@@ -27,7 +27,7 @@ std::string text(int file, int variable, const char* name) {
   return value;
 }
 
-dataset::Facts fact(int file, const char* name) {
+dataset::Attributes fact(int file, const char* name) {
   nc_type type = NC_NAT;
   check(nc_inq_atttype(file, NC_GLOBAL, name, &type));
   if (type == NC_CHAR) return text(file, NC_GLOBAL, name);
@@ -84,7 +84,7 @@ dataset::Dataset read_netcdf(const std::string& path) {
   }
   for (int a = 0; a < attributes; ++a) {
     check(nc_inq_attname(file, NC_GLOBAL, a, name.data()));
-    data.facts[name.data()] = fact(file, name.data());
+    data.attributes[name.data()] = fact(file, name.data());
   }
   for (int v = 0; v < variables; ++v) {
     nc_type type = NC_NAT;

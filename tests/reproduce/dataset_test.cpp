@@ -122,7 +122,7 @@ TEST_CASE(
                            .p = std::nan(""),
                            .reason = "too short",
                            .regime = {"width 8", reproduce::regime_of(small()).front()}});
-  judge::correct_for_number(result.claims);
+  judge::apply_holm_correction(result.claims);
   const dataset::Dataset data = reproduce::dataset_of(small(), result);
   CHECK(numbers_of(data, "claim_holm")[0] == doctest::Approx(4.0 * 2e-5));
   CHECK(numbers_of(data, "claim_holm")[1] == doctest::Approx(3.0 * 0.06));

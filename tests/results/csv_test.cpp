@@ -1,4 +1,4 @@
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 
 #include "tests/support/doctest.h"
 
@@ -7,7 +7,7 @@ namespace periscope {
 TEST_CASE("CSV: a row for every value, a field for every dimension, quotes where they are needed") {
   dataset::Dataset data{.dimensions = {{"placement", 2, false}, {"depth", 3, false}, {"step", 2, true}},
                         .columns = {},
-                        .facts = {{"program", "periscope"}}};
+                        .attributes = {{"program", "periscope"}}};
   data.columns = {
       {"placement", {"placement"}, std::vector<std::string>{"pre", "peri, \"quoted\""}, "", "where the norms are"},
       {"depth", {"depth"}, std::vector<std::int64_t>{0, 1, 2}, "1", "depth"},

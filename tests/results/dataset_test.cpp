@@ -5,7 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/studies.h"
@@ -84,7 +84,7 @@ TEST_CASE("JSON has the form of xarray's from_dict, words for floats that JSON l
   builder.put("f", std::vector<std::optional<bool>>{std::nullopt, true});
   builder.put("t", "word");
   dataset::Dataset data = builder.finish();
-  data.facts = {{"config", {{"a", 1}}}, {"seeds", 4}};
+  data.attributes = {{"config", {{"a", 1}}}, {"seeds", 4}};
   const std::string expected =
       R"({"attrs":{"config":"{\"a\":1}","seeds":4},"dims":{"a":2,"b":2},)"
       R"("coords":{"a":{"dims":["a"],"attrs":{"units":"1","long_name":"position"},"dtype":"int64","data":[7,8]}},)"

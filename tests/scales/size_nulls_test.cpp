@@ -30,8 +30,8 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
   const std::vector<int> ids{4, 4, 7};
-  const WeightScales rows = stacks::scales_of(*ops, spec.model, weights, ids, stacks::SizesKept::rows);
-  const WeightScales both = stacks::scales_of(*ops, spec.model, weights, ids, stacks::SizesKept::rows_and_columns);
+  const WeightScales rows = stacks::scales_of(*ops, spec.model, weights, ids, stacks::PreservedSizes::rows);
+  const WeightScales both = stacks::scales_of(*ops, spec.model, weights, ids, stacks::PreservedSizes::rows_and_columns);
   const WeightScales none = stacks::scales_of(*ops, spec.model, weights, ids);
   CHECK(none.profiles.empty());
   CHECK(rows.stddev == none.stddev);
@@ -71,7 +71,8 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
         return w == Weight::up ? ops->replace_rows(x, 1, ops->constant(1, x.cols(), DType::f64, 0.0)) : x;
       },
       same_norm);
-  const WeightScales of_zeros = stacks::scales_of(*ops, spec.model, zeros, ids, stacks::SizesKept::rows_and_columns);
+  const WeightScales of_zeros =
+      stacks::scales_of(*ops, spec.model, zeros, ids, stacks::PreservedSizes::rows_and_columns);
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).rows.empty());
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::v)).columns.empty());
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::up)).rows.at(1) == 0.0);

@@ -74,7 +74,7 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
   const auto profiles = [&](double stddev) {
     spec.init.std = stddev;
     return stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f32, 3), std::vector<int>{1, 2},
-                             stacks::SizesKept::rows_and_columns)
+                             stacks::PreservedSizes::rows_and_columns)
         .profiles;
   };
   const auto of_one = profiles(1.0);

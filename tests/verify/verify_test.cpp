@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "sim/base/error.h"
 
 #include "tests/support/threads.h"

@@ -84,10 +84,10 @@ config::Config load_for_family(study::Request request, const std::string& family
 const study::FlagNames written_without{"seeds", "memory"};
 
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  std::vector<std::string> acting = study::keys_of_flags(written_without);
-  for (const char* table : {"model.", "init.", "input."}) acting.emplace_back(table);
+  std::vector<std::string> effective_keys = study::keys_of_flags(written_without);
+  for (const char* table : {"model.", "init.", "input."}) effective_keys.emplace_back(table);
   const Family& known = required_family(family);
-  const config::Config config = load_for_family(options.request("write-checkpoint", acting), family);
+  const config::Config config = load_for_family(options.request("write-checkpoint", effective_keys), family);
   omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
   stacks::MemoryEstimate memory;  // a matrix, and what is written of it; tables are matrices here

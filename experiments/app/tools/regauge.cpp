@@ -56,7 +56,7 @@ struct CertifiedStream {
 
 CertifiedStream certified(const ModelSpec& model, const theory::Certificate& certificate) {
   CertifiedStream stream{
-      .largest = stacks::reach_of(model, certificate).stream, .certified = true, .first_overflow = ""};
+      .largest = stacks::growing_bounds(model, certificate).stream, .certified = true, .first_overflow = ""};
   if (certificate.arithmetic.kind == Arithmetic::exact) return stream;
   const theory::Verdict verdict = theory::verdict(certificate, theory::SignalClass::stream);
   stream.certified = verdict.certified;
@@ -120,7 +120,7 @@ class Source {
   [[nodiscard]] double reach(double c) const {
     const ModelSpec divided = with_eps(model(), eps_of_gauge(checkpoint_, c).eps);
     const ScaledWeights weights(ops_, model(), weights_, scale(c));
-    return stacks::reach_of(divided, certificate_of(ops_, divided, weights, arithmetic_)).stream;
+    return stacks::growing_bounds(divided, certificate_of(ops_, divided, weights, arithmetic_)).stream;
   }
   [[nodiscard]] std::vector<double> logits(const std::vector<int>& ids, double eps) const {
     const ModelSpec m = with_eps(model(), eps);
@@ -184,7 +184,7 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint made(request.out, request.ignore_keys);
   const Source result(*ops, made, arithmetic);
   const CertifiedStream after = certified(made.model(), result.certificate());
-  const std::vector<int> ids = stacks::ids_to_run(m, 0);
+  const std::vector<int> ids = stacks::random_token_ids(m, 0);
   const ScaleRecipe recipe = recipe_of(m, source.embedding());
   nlohmann::ordered_json widened = nlohmann::ordered_json::object();
   for (const ScaledTensors::Widened& w : written.widened) {

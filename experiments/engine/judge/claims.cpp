@@ -147,7 +147,7 @@ void test_spreads_more(SignClaim& claim, const Values& first, const Values& seco
   decide(claim, std::isfinite(r) ? chances_of(t, degrees) : Chances{});
 }
 
-void correct_for_number(std::vector<SignClaim>& claims) {
+void apply_holm_correction(std::vector<SignClaim>& claims) {
   std::vector<SignClaim*> tested;
   for (SignClaim& claim : claims) {
     if (!std::isnan(claim.p) && claim.verdict != ClaimVerdict::not_run) tested.push_back(&claim);

@@ -86,6 +86,6 @@ SeedTable alike(const std::vector<double>& large, const std::vector<double>& sma
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
 /// Fills `holm` over all claims that have a p (Holm 1979, of twice the smaller of p and 1 − p).
-void correct_for_number(std::vector<SignClaim>& claims);
+void apply_holm_correction(std::vector<SignClaim>& claims);
 
 }  // namespace periscope::judge

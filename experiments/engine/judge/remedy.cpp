@@ -39,7 +39,7 @@ std::string_view key_of_precision(const Test& test) {
 /// True if every test could detect an error of its limit, with predictions of `sharper` times their error.
 bool decides(const std::vector<Test>& tests, double level, double seeds_times, double width_times, double sharper) {
   return std::ranges::all_of(tests, [&](const Test& t) {
-    return foreseen_error(sharpened(t, sharper), level, seeds_times, width_times) <= t.limit;
+    return projected_error(sharpened(t, sharper), level, seeds_times, width_times) <= t.limit;
   });
 }
 
@@ -47,7 +47,7 @@ bool decides(const std::vector<Test>& tests, double level, double seeds_times, d
 std::string keys_in_the_way(const std::vector<Test>& tests, double level, int width) {
   std::vector<std::string_view> keys;
   for (const Test& t : tests) {
-    if (foreseen_error(t, level, most_times, width > 0 ? most_times : 1.0) <= t.limit) continue;
+    if (projected_error(t, level, most_times, width > 0 ? most_times : 1.0) <= t.limit) continue;
     const std::string_view key = key_of_precision(t);
     if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   }
@@ -106,7 +106,7 @@ std::string words_for(const std::vector<Test>& tests, double level, int seeds, i
 
 }  // namespace
 
-double foreseen_error(const Test& test, double level, double seeds_times, double width_times) {
+double projected_error(const Test& test, double level, double seeds_times, double width_times) {
   Test then = test;
   then.measured.error /= std::sqrt(seeds_times * width_times);
   then.seeds = multiple(test.seeds, seeds_times);

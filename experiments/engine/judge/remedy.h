@@ -12,7 +12,7 @@ namespace periscope::judge {
 /// with as many times more heads: a measured variance falls as one over seeds and width, a tolerated bias as one over
 /// width, and a prediction keeps its error, except for the finite-width chain (T25), which has the same spread as the
 /// measurement, and replicates in proportion to seeds unless their number is given.
-double foreseen_error(const Test& test, double level, double seeds_times, double width_times);
+double projected_error(const Test& test, double level, double seeds_times, double width_times);
 
 /// The remedy if neither seeds nor width within 1000 times the current ones would decide.
 inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width would decide";

@@ -64,16 +64,17 @@ struct Column {
   [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }
 };
 
-/// Facts about a whole result, by name: text, numbers, or objects and lists, such as a configuration.
-using Facts = nlohmann::ordered_json;
+/// Attributes about a whole result, by name: text, numbers, or objects and lists, such as a configuration.
+using Attributes = nlohmann::ordered_json;
 
 /// A result, of which files and JSON are images. Dimensions, columns and facts are the same for every run of one
 /// configuration by one program, whatever the number of threads.
 struct Dataset {
   std::vector<Dimension> dimensions;
   std::vector<Column> columns;
-  Facts facts = Facts::object();
-  Facts circumstances = Facts::object();  ///< when and where it was made, by what command, in how many seconds
+  Attributes attributes = Attributes::object();
+  Attributes circumstances =
+      Attributes::object();  ///< when and where it was made, by what command, in how many seconds
 
   [[nodiscard]] const Column* find(std::string_view name) const;
   /// The length of a dimension. Throws std::logic_error for an unknown one.

@@ -222,7 +222,7 @@ void require_limit(const LadderConfig& config) {
       throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
     }
   }
-  config::require_fault_acts(config);
+  config::require_effective_fault(config);
   config::require_one_value(config, "model.width", "the stacks run through ladder.widths",
                             [](const StackSpec& spec) { return spec.model.width; });
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {

@@ -34,8 +34,8 @@ bool grows_with_stream(const ModelSpec& m, const theory::SignalBound& b) {
   }
 }
 
-StreamReach reach_of(const ModelSpec& m, const theory::Certificate& certificate) {
-  StreamReach reach;
+GrowingBounds growing_bounds(const ModelSpec& m, const theory::Certificate& certificate) {
+  GrowingBounds reach;
   for (const theory::SignalBound& b : certificate.bounds) {
     if (grows_with_branch(m, b)) reach.branch = std::max(reach.branch, b.largest);
     if (grows_with_stream(m, b)) reach.stream = std::max(reach.stream, b.largest);
@@ -53,7 +53,7 @@ double power_of_two_below(double x) {
   return std::ldexp(1.0, exponent - 1);
 }
 
-std::vector<int> ids_to_run(const ModelSpec& model, std::uint64_t seed) {
+std::vector<int> random_token_ids(const ModelSpec& model, std::uint64_t seed) {
   StackSpec spec{.model = model, .init = {}, .input = {.kind = InputKind::tokens, .tokens = 32, .path = {}}};
   const EmbeddingSpec& e = model.embedding;
   if (e.positions > 0) spec.input.tokens = std::min(spec.input.tokens, e.positions - e.position_offset);

@@ -15,11 +15,11 @@ namespace periscope::stacks {
 bool grows_with_stream(const ModelSpec& model, const theory::SignalBound& bound);
 
 /// The largest bounds that grow with c, and that grow with k, the scale of norm B's inputs; 0 without norms B.
-struct StreamReach {
+struct GrowingBounds {
   double stream = 0.0;
   double branch = 0.0;
 };
-StreamReach reach_of(const ModelSpec& model, const theory::Certificate& certificate);
+GrowingBounds growing_bounds(const ModelSpec& model, const theory::Certificate& certificate);
 
 /// Returns "layers.1.mlp.up.weight: entry 3 is 70000, beyond the format's largest number 65504".
 std::string weight_words(const theory::WeightEntry& weight, double largest);
@@ -28,7 +28,7 @@ std::string weight_words(const theory::WeightEntry& weight, double largest);
 double power_of_two_below(double x);
 
 /// Random token ids: 32, or as many as the model has positions.
-std::vector<int> ids_to_run(const ModelSpec& model, std::uint64_t seed);
+std::vector<int> random_token_ids(const ModelSpec& model, std::uint64_t seed);
 
 /// The logits of every token, or the output of a stack without an unembedding.
 std::vector<double> logits_of(const StackContext& context, std::span<const int> ids);

@@ -82,8 +82,8 @@ std::vector<double> log_second_moments(const Backend& ops, const ModelSpec& mode
   return moments.take();
 }
 
-StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights, std::span<const int> ids,
-                   SizesKept kept) {
+StackSpec with_scales_of(const Backend& ops, StackSpec spec, const WeightSource& weights, std::span<const int> ids,
+                         PreservedSizes kept) {
   spec.scales = std::make_shared<const WeightScales>(scales_of(ops, spec.model, weights, ids, kept));
   return spec;
 }
@@ -92,7 +92,7 @@ NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSourc
                     int sequences, const SizeNull& null, DType dtype, std::uint64_t first, int draws,
                     const std::function<void()>& before_each) {
   NullDraws all{.log_moment = std::vector<std::vector<double>>(static_cast<std::size_t>(draws))};
-  const StackSpec sized = null.kept ? at_sizes(ops, spec, weights, ids, *null.kept) : spec;
+  const StackSpec sized = null.kept ? with_scales_of(ops, spec, weights, ids, *null.kept) : spec;
   std::mutex mutex;
   const auto draw = [&](int d) {
     {

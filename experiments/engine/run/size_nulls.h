@@ -16,15 +16,16 @@ namespace periscope::stacks {
 /// A law of random weights that keeps only the sizes of given weights' entries (T29).
 struct SizeNull {
   std::string_view name;
-  std::optional<SizesKept> kept;  ///< nullopt: every |W_ij|, which is simulated but not predicted
+  std::optional<PreservedSizes> kept;  ///< nullopt: every |W_ij|, which is simulated but not predicted
   std::string_view meaning;
 };
 
 /// From the coarsest to the finest.
 inline constexpr std::array<SizeNull, 4> size_nulls{
-    {{"matrices", SizesKept::matrices, "every matrix's own root mean square"},
-     {"rows", SizesKept::rows, "every row's own root mean square"},
-     {"rank_one", SizesKept::rows_and_columns, "variance profiles of rank one: every row's and every column's own"},
+    {{"matrices", PreservedSizes::matrices, "every matrix's own root mean square"},
+     {"rows", PreservedSizes::rows, "every row's own root mean square"},
+     {"rank_one", PreservedSizes::rows_and_columns,
+      "variance profiles of rank one: every row's and every column's own"},
      {"signs", std::nullopt, "every |W_ij| its own, with random signs"}}};
 
 /// Indices in size_nulls of the nulls whose differences are the parts of growth.
@@ -60,8 +61,8 @@ struct NullDraws {
     const std::function<void()>& before_each = [] {});
 
 /// Returns `spec` with the scales of `weights` that a null keeps.
-[[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
-                                 std::span<const int> ids, SizesKept kept);
+[[nodiscard]] StackSpec with_scales_of(const Backend& ops, StackSpec spec, const WeightSource& weights,
+                                       std::span<const int> ids, PreservedSizes kept);
 
 /// Weights of another source with random signs, the finest null of T29. Matrices, tables and biases get the signs of
 /// the numbers that GeneratedWeights draws from the same seed; gains are unchanged. The source and the backend must

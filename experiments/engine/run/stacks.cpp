@@ -84,7 +84,7 @@ theory::PredictionOptions prediction_options(const config::Config& config) {
 }
 
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress) {
-  config::require_fault_acts(config);
+  config::require_effective_fault(config);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   std::vector<StackResult> results;

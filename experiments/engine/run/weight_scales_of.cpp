@@ -36,10 +36,10 @@ Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
   return ops.scale(std::ldexp(1.0, std::clamp(-std::ilogb(size), -most, most)), w);
 }
 
-VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) {
+VarianceProfile profile_in(const Backend& ops, const Tensor& w, PreservedSizes kept) {
   VarianceProfile profile;
-  if (kept != SizesKept::matrices) profile.rows = sizes_of(ops.row_moments(w)[Statistic::second_moment]);
-  if (kept == SizesKept::rows_and_columns) {
+  if (kept != PreservedSizes::matrices) profile.rows = sizes_of(ops.row_moments(w)[Statistic::second_moment]);
+  if (kept == PreservedSizes::rows_and_columns) {
     const Tensor near_one = scaled_to_one(ops, w);
     profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(near_one, near_one))));
   }
@@ -56,10 +56,10 @@ std::vector<int> rows_in_use(const EmbeddingSpec& e, Weight table, std::span<con
 }
 
 WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                       std::span<const int> ids, SizesKept kept) {
+                       std::span<const int> ids, PreservedSizes kept) {
   WeightScales scales;
   const auto add_profile = [&](const ParameterId& id, VarianceProfile profile) {
-    if (kept != SizesKept::matrices) scales.profiles[id] = std::move(profile);
+    if (kept != PreservedSizes::matrices) scales.profiles[id] = std::move(profile);
   };
   const auto add_bias = [&](const ParameterId& of, const Tensor& bias) {
     if (bias.empty()) return;

@@ -9,7 +9,7 @@
 namespace periscope::stacks {
 
 /// What is kept of the sizes of a matrix's entries (T29).
-enum class SizesKept {
+enum class PreservedSizes {
   matrices,         ///< the root mean square of all of its entries
   rows,             ///< and of every row
   rows_and_columns  ///< and of every column: a profile of rank one
@@ -22,7 +22,7 @@ enum class SizesKept {
 /// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². Random weights with it have the given mean square of
 /// every row and column in expectation; with the maximum-likelihood profile of normal entries they would not.
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                                     std::span<const int> ids, SizesKept kept = SizesKept::matrices);
+                                     std::span<const int> ids, PreservedSizes kept = PreservedSizes::matrices);
 
 /// Returns the row of a table that each of the tokens `ids` uses.
 [[nodiscard]] std::vector<int> rows_in_use(const EmbeddingSpec& embedding, Weight table, std::span<const int> ids);

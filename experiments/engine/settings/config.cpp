@@ -19,7 +19,7 @@ namespace {
 constexpr Key<RunOptions> run_keys[] = {
     {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
     {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs 4"},
-    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, most_threads), .meaning = "0: OMP_NUM_THREADS, else all cores", .effect = Effect::none},
+    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, max_threads), .meaning = "0: OMP_NUM_THREADS, else all cores", .effect = Effect::none},
     {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda, cuda-tf32"},
     {.name = "dtype", .field = WordField<RunOptions>{
          .get = [](const RunOptions& run) { return name_of(run.dtype); },

@@ -25,7 +25,7 @@ enum class WeightsChoice { automatic, dense, matrix_free };
 inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
 static_assert(are_names_of<WeightsChoice>(weights_choice_names));
 
-inline constexpr int most_threads = 1024;
+inline constexpr int max_threads = 1024;
 
 /// A run's settings: [run] of the configuration, and the flags of the same names.
 struct RunOptions {

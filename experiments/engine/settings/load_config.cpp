@@ -225,25 +225,25 @@ void require_same(std::string_view key, const T& measured, const T& overridden) 
 }
 
 /// Merges the configurations of all combinations into one.
-Config merged(const std::vector<Config>& each, const Lists& lists) {
+Config merged(const std::vector<Config>& each, const Sweep& sweep) {
   Config config = each.front();
   if (each.size() == 1) return config;
   for (std::size_t i = 0; i < each.size(); ++i) {
     config.variants.push_back(each[i].base);
-    config.variants.back().label = lists.label(i, each[i].base);
+    config.variants.back().label = sweep.label(i, each[i].base);
   }
   read_texts(config);  // stacks may differ in their texts alone
-  lists.require_comparable(config.stacks());
+  sweep.require_comparable(config.stacks());
   return config;
 }
 
 /// Adds the stacks with --theory-set applied to `config`, and sets theory's precision and fault.
-void override_theory(Known known, const Lists& lists, Tree tree, const std::vector<std::string>& theory_settings,
+void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vector<std::string>& theory_settings,
                      Config& config) {
   for (const std::string& setting : theory_settings) tree.set(setting, "--theory-set");
   std::vector<Config> overridden;
-  for (std::size_t i = 0; i < lists.combinations(); ++i) {
-    overridden.push_back(read_single(known, lists.combination(i, tree)));
+  for (std::size_t i = 0; i < sweep.combinations(); ++i) {
+    overridden.push_back(read_single(known, sweep.combination(i, tree)));
     require_same("input.kind", fmt::format("{}", fmt::join(words_of(config.inputs), " ")),
                  fmt::format("{}", fmt::join(words_of(overridden.back().inputs), " ")));
   }
@@ -318,13 +318,13 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
                    const std::vector<std::string>& theory_settings) {
   require_known(known, settings, {"--set", {""}, "one of the keys that `periscope list` shows"});
   const Tree tree = read_tree(file, settings);
-  const Lists lists(tree);
+  const Sweep sweep(tree);
   std::vector<Config> each;
-  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, lists.combination(i, tree)));
-  Config config = merged(each, lists);
+  for (std::size_t i = 0; i < sweep.combinations(); ++i) each.push_back(read_single(known, sweep.combination(i, tree)));
+  Config config = merged(each, sweep);
   require_known(known, theory_settings,
                 {"--theory-set", {"model.", "init.", "input.", "theory."}, "a key of model, init, input or theory"});
-  if (!theory_settings.empty()) override_theory(known, lists, tree, theory_settings, config);
+  if (!theory_settings.empty()) override_theory(known, sweep, tree, theory_settings, config);
   return config;
 }
 

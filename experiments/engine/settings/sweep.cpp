@@ -25,32 +25,32 @@ std::string value_text(const Json& value) {
   return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : shortened(toml_text(shown));
 }
 
-/// Returns the keys that have lists, in the order of their origins.
-std::vector<ListedKey> listed_keys(const Tree& tree) {
-  std::vector<ListedKey> all;
+/// Returns the keys that have lists, in the order of their locations.
+std::vector<SweptKey> swept_keys(const Tree& tree) {
+  std::vector<SweptKey> all;
   for (const char* section : {"model", "init", "input"}) {
     TomlReader reader = TomlReader(tree).table(section);
     if (reader.values() == nullptr) continue;
     for (const auto& [key, value] : reader.values()->items()) {
-      ListedKey listed{.section = section, .key = key, .texts = {}, .origin = {}};
-      const std::string name = listed.name();
+      SweptKey swept{.section = section, .key = key, .texts = {}, .location = {}};
+      const std::string name = swept.name();
       if (!value.is_array() || name == "input.kind" || name == "model.layer_placement") continue;
       if (value.empty()) reader.fail(key, "at least one value");
-      for (const Json& entry : value) listed.texts.push_back(value_text(entry));
-      listed.origin = tree.origins.at(name);
-      all.push_back(std::move(listed));
+      for (const Json& entry : value) swept.texts.push_back(value_text(entry));
+      swept.location = tree.locations.at(name);
+      all.push_back(std::move(swept));
     }
   }
-  std::ranges::sort(all, {}, &ListedKey::origin);
+  std::ranges::sort(all, {}, &SweptKey::location);
   return all;
 }
 
 }  // namespace
 
-Lists::Lists(const Tree& tree) : keys_(listed_keys(tree)) {
-  std::erase_if(keys_, [](const ListedKey& key) { return key.texts.size() == 1; });
+Sweep::Sweep(const Tree& tree) : keys_(swept_keys(tree)) {
+  std::erase_if(keys_, [](const SweptKey& key) { return key.texts.size() == 1; });
   double count = 1.0;
-  for (const ListedKey& key : keys_) {
+  for (const SweptKey& key : keys_) {
     require_different(key.name(), key.texts);
     count *= static_cast<double>(key.texts.size());
   }
@@ -60,19 +60,19 @@ Lists::Lists(const Tree& tree) : keys_(listed_keys(tree)) {
   }
   combinations_ = static_cast<std::size_t>(count);
   std::size_t period = combinations_;
-  for (ListedKey& key : keys_) key.period = period /= key.texts.size();
+  for (SweptKey& key : keys_) key.period = period /= key.texts.size();
 }
 
-const ListedKey* Lists::find(std::string_view name) const {
-  const auto found = std::ranges::find(keys_, name, &ListedKey::name);
+const SweptKey* Sweep::find(std::string_view name) const {
+  const auto found = std::ranges::find(keys_, name, &SweptKey::name);
   return found == keys_.end() ? nullptr : &*found;
 }
 
-std::string Lists::names() const { return fmt::format("{}", fmt::join(mapped(keys_, &ListedKey::name), ", ")); }
+std::string Sweep::names() const { return fmt::format("{}", fmt::join(mapped(keys_, &SweptKey::name), ", ")); }
 
-Tree Lists::combination(std::size_t i, Tree tree) const {
-  for (const ListedKey& key : listed_keys(tree)) {
-    const ListedKey* measured = find(key.name());
+Tree Sweep::combination(std::size_t i, Tree tree) const {
+  for (const SweptKey& key : swept_keys(tree)) {
+    const SweptKey* measured = find(key.name());
     const std::size_t count = measured == nullptr ? 1 : measured->texts.size();
     const std::size_t values = key.texts.size();
     if (values != 1 && values != count) {
@@ -85,7 +85,7 @@ Tree Lists::combination(std::size_t i, Tree tree) const {
   return tree;
 }
 
-std::string Lists::label(std::size_t i, const StackSpec& spec) const {
+std::string Sweep::label(std::size_t i, const StackSpec& spec) const {
   const bool recipes_vary = find("model.recipe") != nullptr, placements_vary = find("model.placement") != nullptr;
   if (placements_vary && keys_.size() == 1) return {};
   std::vector<std::string> parts;
@@ -95,14 +95,14 @@ std::string Lists::label(std::size_t i, const StackSpec& spec) const {
     plain.model.placement = spec.model.placement;
     parts.push_back(placement_label(plain));
   }
-  for (const ListedKey& key : keys_) {
+  for (const SweptKey& key : keys_) {
     if (key.name() == "model.placement" || key.name() == "model.recipe") continue;
     parts.push_back(fmt::format("{} {}", key.key, key.texts[key.entry(i)]));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void Lists::require_comparable(const std::vector<StackSpec>& stacks) const {
+void Sweep::require_comparable(const std::vector<StackSpec>& stacks) const {
   std::map<std::string, std::string> seen;
   std::map<std::pair<InputKind, std::string>, int> labels;
   for (const StackSpec& spec : stacks) {

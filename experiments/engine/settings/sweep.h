@@ -10,10 +10,10 @@
 namespace periscope::config {
 
 /// A key of [model], [init] or [input] whose value is a list.
-struct ListedKey {
+struct SweptKey {
   std::string section, key;        ///< "model", "qk_norm"
   std::vector<std::string> texts;  ///< of its values, for people
-  Origin origin;
+  Location location;
   std::size_t period = 1;  ///< number of consecutive combinations with the same entry
 
   [[nodiscard]] std::string name() const { return section + "." + key; }
@@ -22,10 +22,10 @@ struct ListedKey {
 
 /// The lists of several values in a configuration, whose cross product gives the run's variants, the first list
 /// outermost. input.kind does not count, as its list is a dimension of results.
-class Lists {
+class Sweep {
  public:
   /// Throws ConfigError for a list that is empty or holds an entry twice, and for more than 1000 combinations.
-  explicit Lists(const Tree& tree);
+  explicit Sweep(const Tree& tree);
 
   [[nodiscard]] std::size_t combinations() const { return combinations_; }
   /// Returns `tree` with every list replaced by its value in combination `i`. `tree` is the constructor's, or that with
@@ -39,10 +39,10 @@ class Lists {
   void require_comparable(const std::vector<StackSpec>& stacks) const;
 
  private:
-  [[nodiscard]] const ListedKey* find(std::string_view name) const;
+  [[nodiscard]] const SweptKey* find(std::string_view name) const;
   [[nodiscard]] std::string names() const;
 
-  std::vector<ListedKey> keys_;
+  std::vector<SweptKey> keys_;
   std::size_t combinations_ = 1;
 };
 

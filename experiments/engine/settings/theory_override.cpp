@@ -61,7 +61,7 @@ std::string override_lines(const Config& config, const PlantedFault& own) {
   return words.empty() ? lines : fmt::format("{}THEORY WAS TOLD: {}\n", lines, fmt::join(words, ", "));
 }
 
-void require_fault_acts(const Config& config) {
+void require_effective_fault(const Config& config) {
   const theory::Fault fault = config.theory.fault;
   const auto acts = [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); };
   if (fault == theory::Fault::none || std::ranges::any_of(config.predicted_stacks(), acts)) return;

@@ -29,7 +29,7 @@ Json override_json(const Config& config, const PlantedFault& own = {});
 std::string override_lines(const Config& config, const PlantedFault& own = {});
 
 /// Throws ConfigError if a planted fault changes nothing in any stack.
-void require_fault_acts(const Config& config);
+void require_effective_fault(const Config& config);
 
 /// Throws ConfigError if the stacks differ in a key that the study itself sweeps, by the values of the key `by`, or if
 /// --theory-set overrides it.

@@ -62,20 +62,20 @@ std::string below(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-/// Converts `node` to JSON, dates to text. Adds the places of the node and of all values in it to `origins`.
-Json value_of(const toml::node& node, const std::string& path, std::map<std::string, Origin>& origins) {
-  origins[path] = {.line = node.source().begin.line, .column = node.source().begin.column};
+/// Converts `node` to JSON, dates to text. Adds the places of the node and of all values in it to `locations`.
+Json value_of(const toml::node& node, const std::string& path, std::map<std::string, Location>& locations) {
+  locations[path] = {.line = node.source().begin.line, .column = node.source().begin.column};
   return node.visit([&]<class Node>(const Node& value) -> Json {
     if constexpr (toml::is_table<Node>) {
       Json table = Json::object();
       for (const auto& [key, entry] : value) {
-        table[std::string(key.str())] = value_of(entry, below(path, key.str()), origins);
+        table[std::string(key.str())] = value_of(entry, below(path, key.str()), locations);
       }
       return table;
     } else if constexpr (toml::is_array<Node>) {
       Json list = Json::array();
       for (const auto& entry : value) {
-        list.push_back(value_of(entry, below(path, std::to_string(list.size())), origins));
+        list.push_back(value_of(entry, below(path, std::to_string(list.size())), locations));
       }
       return list;
     } else if constexpr (toml::is_chronological<Node>) {
@@ -95,7 +95,7 @@ Json parsed_value(const std::string& text, const std::string& setting, std::stri
   } catch (const toml::parse_error& error) {
     problem = shortened(error.description());
   }
-  std::map<std::string, Origin> unused;
+  std::map<std::string, Location> unused;
   if (parsed.size() == 1) return value_of(*parsed.get("value"), "", unused);
   const std::size_t begin = text.find_first_not_of(" \t");
   if (begin != std::string::npos && (text[begin] == '[' || text[begin] == '{')) {
@@ -122,8 +122,8 @@ void Tree::set(const std::string& setting, std::string_view flag) {
   // `path` leads to `value`, `rest` from there to the key.
   const auto set_below = [&](const auto& self, Json& value, const std::string& path, std::string_view rest) -> void {
     if (rest.empty()) {
-      std::erase_if(origins, [&](const auto& one) { return one.first.starts_with(path + "."); });
-      origins[path] = {.setting = settings};
+      std::erase_if(locations, [&](const auto& one) { return one.first.starts_with(path + "."); });
+      locations[path] = {.setting = settings};
       value = parsed;
     } else if (value.is_array()) {
       for (std::size_t i = 0; i < value.size(); ++i) self(self, value[i], below(path, std::to_string(i)), rest);
@@ -160,8 +160,8 @@ std::string TomlReader::full(std::string_view key) const { return below(name_, k
 
 std::string TomlReader::where(std::string_view key) const {
   std::string path = below(path_, key);
-  while (!tree_.origins.contains(path)) path.resize(path.find('.') == std::string::npos ? 0 : path.rfind('.'));
-  const std::size_t line = tree_.origins.at(path).line;
+  while (!tree_.locations.contains(path)) path.resize(path.find('.') == std::string::npos ? 0 : path.rfind('.'));
+  const std::size_t line = tree_.locations.at(path).line;
   return line > 0 ? fmt::format("{}:{}: ", shortened(tree_.file), line) : "";
 }
 
@@ -221,7 +221,7 @@ void TomlReader::finish() const {
 Tree read_tree(const std::string& file, const std::vector<std::string>& settings) {
   Tree tree{.file = file};
   try {
-    if (!file.empty()) tree.values = value_of(toml::parse(read_text(file), file), "", tree.origins);
+    if (!file.empty()) tree.values = value_of(toml::parse(read_text(file), file), "", tree.locations);
   } catch (const toml::parse_error& error) {
     throw ConfigError(
         fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));

@@ -14,11 +14,11 @@ namespace periscope::config {
 using Json = nlohmann::ordered_json;
 
 /// Where a value comes from: a place in the file, or the n-th setting. The file's values come first.
-struct Origin {
+struct Location {
   std::size_t setting = 0;  ///< 1 for the first; 0: the file
   std::size_t line = 0, column = 0;
 
-  auto operator<=>(const Origin&) const = default;
+  auto operator<=>(const Location&) const = default;
 };
 
 /// Returns the key of "a.b=value". Throws ConfigError for text that is not a setting. `flag` is for messages.
@@ -28,8 +28,8 @@ std::string key_of_setting(const std::string& setting, std::string_view flag);
 struct Tree {
   std::string file = {};  ///< "" for none
   Json values = Json::object();
-  std::map<std::string, Origin> origins = {{"", {}}};  ///< without one: as of its table
-  std::size_t settings = 0;                            ///< number of settings applied
+  std::map<std::string, Location> locations = {{"", {}}};  ///< without one: as of its table
+  std::size_t settings = 0;                                ///< number of settings applied
 
   /// Returns the value of a key; null if absent.
   [[nodiscard]] const Json* find(std::string key) const;

@@ -49,8 +49,8 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
 }
 
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
-  data.facts["checkpoint"] = name;
-  if (!ignored_keys.empty()) data.facts["ignored_keys"] = fmt::format("{}", fmt::join(ignored_keys, ", "));
+  data.attributes["checkpoint"] = name;
+  if (!ignored_keys.empty()) data.attributes["ignored_keys"] = fmt::format("{}", fmt::join(ignored_keys, ", "));
 }
 
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint) {

@@ -56,7 +56,7 @@ void choose_dtype(config::RunOptions& run) {
 }
 
 bool acts_here(const Request& request, std::string_view key) {
-  return request.acting.empty() || std::ranges::any_of(request.acting, [&](const std::string& name) {
+  return request.effective_keys.empty() || std::ranges::any_of(request.effective_keys, [&](const std::string& name) {
            return name.ends_with('.') ? key.starts_with(name) : key == name;
          });
 }
@@ -84,7 +84,7 @@ void require_acts(const Request& request, const config::Config& config, const st
   const std::string key = config::key_of_setting(setting, "--set");
   if (!acts_here(request, key)) {
     std::vector<std::string> shown;
-    for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
+    for (const std::string& name : request.effective_keys) shown.push_back(name.ends_with('.') ? name + "*" : name);
     throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
                                   request.command, fmt::join(shown, ", ")));
   }
@@ -152,7 +152,7 @@ config::Config Request::load(Matrices matrices) const {
 }
 
 int threads_of(const config::RunOptions& run) {
-  return run.threads > 0 ? run.threads : std::min(omp_get_max_threads(), config::most_threads);
+  return run.threads > 0 ? run.threads : std::min(omp_get_max_threads(), config::max_threads);
 }
 
 }  // namespace periscope::study

@@ -38,8 +38,8 @@ struct Request {
   FlagValues flags = {};
   /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then its name.
   std::shared_ptr<const MemoryModel> model = {};
-  std::string command = {};              ///< for messages
-  std::vector<std::string> acting = {};  ///< keys that have an effect, "model." for a whole table; empty: all
+  std::string command = {};                      ///< for messages
+  std::vector<std::string> effective_keys = {};  ///< keys that have an effect, "model." for a whole table; empty: all
 
   /// Returns the entries and then the settings; the last setting of a key wins.
   [[nodiscard]] std::vector<std::string> all_settings() const;

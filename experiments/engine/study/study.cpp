@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/backends.h"
@@ -33,7 +33,7 @@ std::string bibtex(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> acting_keys(const Study& study) {
+std::vector<std::string> effective_keys(const Study& study) {
   std::vector<std::string> keys = study.shared_keys;
   std::ranges::move(keys_of_flags(study.without), std::back_inserter(keys));
   for (const config::AnySection& section : study.sections) keys.push_back(section.name + ".");
@@ -49,25 +49,25 @@ std::optional<cache::Cache> cache_of(const Study& study, const Job& job) {
   return cache::Cache(job.run_options.out, job.file.empty() ? study.name : job.file, job.resolved);
 }
 
-void seal(const Study& study, const Job& job, Outcome& outcome) {
+void add_provenance(const Study& study, const Job& job, Outcome& outcome) {
   const config::Resolved& resolved = outcome.resolved ? *outcome.resolved : job.resolved;
-  dataset::Facts facts{{"program", "periscope"},
-                       {"version", build_info::version},
-                       {"commit", build_info::commit},
-                       {"compiler", build_info::compiler},
-                       {"program_sha256", config::program_sha256()},
-                       {"device", job.run_options.device},
-                       {"instructions", instructions_of(job.run_options.device)},
-                       {"config_sha256", config::config_sha256(resolved)},
-                       {"config", resolved.printed}};
-  if (!resolved.differences.is_null()) facts["config_differences"] = resolved.differences;
-  if (!job.overridden.is_null()) facts["theory_override"] = job.overridden;
-  facts["study"] = study.name;
-  facts["result"] = study.schema->kind();
-  facts["result_version"] = study.schema->version();
-  facts.update(outcome.data->facts);
-  facts["exit_code"] = static_cast<int>(outcome.code);
-  outcome.data->facts = std::move(facts);
+  dataset::Attributes attributes{{"program", "periscope"},
+                                 {"version", build_info::version},
+                                 {"commit", build_info::commit},
+                                 {"compiler", build_info::compiler},
+                                 {"program_sha256", config::program_sha256()},
+                                 {"device", job.run_options.device},
+                                 {"instructions", instructions_of(job.run_options.device)},
+                                 {"config_sha256", config::config_sha256(resolved)},
+                                 {"config", resolved.printed}};
+  if (!resolved.differences.is_null()) attributes["config_differences"] = resolved.differences;
+  if (!job.overridden.is_null()) attributes["theory_override"] = job.overridden;
+  attributes["study"] = study.name;
+  attributes["result"] = study.schema->kind();
+  attributes["result_version"] = study.schema->version();
+  attributes.update(outcome.data->attributes);
+  attributes["exit_code"] = static_cast<int>(outcome.code);
+  outcome.data->attributes = std::move(attributes);
 }
 
 std::string cpu_name() {
@@ -78,7 +78,7 @@ std::string cpu_name() {
   return "unknown";
 }
 
-dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
+dataset::Attributes circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   return {{"created", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
@@ -89,7 +89,7 @@ dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, 
           {"peak_memory", std::int64_t{used.ru_maxrss} * 1024}};  // Linux counts in KiB
 }
 
-nlohmann::ordered_json whole_json(const Outcome& outcome) {
+nlohmann::ordered_json result_json(const Outcome& outcome) {
   return outcome.data ? dataset::json_of(*outcome.data) : outcome.document;
 }
 

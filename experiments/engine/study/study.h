@@ -39,16 +39,16 @@ struct Job {
   config::Resolved resolved;
   nlohmann::ordered_json overridden = {};             ///< override_json; null: nothing
   std::optional<stacks::MemoryEstimate> memory = {};  ///< nullopt: estimated by the run itself
-  std::string unskippable = {};                       ///< why a result file cannot stand for the run; "" if it can
+  std::string unskippable_reason = {};                ///< why a result file cannot stand for the run; "" if it can
   std::function<Outcome(stacks::Progress&)> run;
 };
 
 /// An experiment as a value. Commands, their help, lists, result schemas and documentation are made from it.
 struct Study {
-  std::string name;        ///< the command: "propagate", "gradients depth"
-  std::string question;    ///< what it answers, in a line
-  std::string example;     ///< a command that shows it, for lists
-  std::string takes = {};  ///< how long the example runs, where that is minutes: "36 minutes on 2 cores"
+  std::string name;                   ///< the command: "propagate", "gradients depth"
+  std::string question;               ///< what it answers, in a line
+  std::string example;                ///< a command that shows it, for lists
+  std::string example_duration = {};  ///< how long the example runs, where that is minutes: "36 minutes on 2 cores"
   /// The configuration if the caller names none: a path from the project's folder; "": the defaults of all keys.
   std::string configuration = {};
   std::string group = {};                         ///< of a name of two words: what the first one stands for
@@ -56,7 +56,7 @@ struct Study {
   std::vector<FlagText> flags = {};               ///< besides the common ones
   const dataset::Schema* schema = nullptr;        ///< of its result; null: the answer is a document
   bool compares = false;                          ///< compares prediction and measurement: takes --theory-set
-  bool skips = false;                             ///< a result file can stand for a run: takes --skip-finished
+  bool skippable = false;                         ///< a result file can stand for a run: takes --skip-finished
   /// Common flags that it does not take: of "config" (with --set), "vary", "force" and run_flags.
   FlagNames without = {};
   /// Keys that act besides those of its own sections and those of its common flags; "model." stands for a whole table.
@@ -68,8 +68,8 @@ struct Study {
   std::function<Job(const Request&)> resolve;
 };
 
-/// The keys that act in a study, as Request::acting has them.
-[[nodiscard]] std::vector<std::string> acting_keys(const Study& study);
+/// The keys that act in a study, as Request::effective_keys has them.
+[[nodiscard]] std::vector<std::string> effective_keys(const Study& study);
 
 /// The file with that extension of the result of a job that has a folder for results.
 [[nodiscard]] std::string result_file(const Job& job, const std::string& extension);
@@ -81,16 +81,16 @@ struct Study {
 /// Adds provenance attributes to the outcome's dataset, before the study's own: program, version, commit, compiler,
 /// device, instruction set, the resolved configuration and its SHA-256, overrides, study and kind of result. Their
 /// names are stable.
-void seal(const Study& study, const Job& job, Outcome& outcome);
+void add_provenance(const Study& study, const Job& job, Outcome& outcome);
 
 /// The name of this machine's processor.
 std::string cpu_name();
 
 /// Returns the circumstances of a run, which do not influence its result: created (UTC), argv (the command line of the
 /// process), cpu, threads, seconds that it took, and the largest memory of this process so far in bytes.
-dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds);
+dataset::Attributes circumstances(const std::vector<std::string>& argv, int threads, double seconds);
 
-nlohmann::ordered_json whole_json(const Outcome& outcome);
+nlohmann::ordered_json result_json(const Outcome& outcome);
 
 /// Returns BibTeX of this program, or of the program that made a result, with the result's study and configuration, and
 /// of the paper that it examines; `attribute` returns the text of a global attribute of the result.

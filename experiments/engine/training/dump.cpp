@@ -52,7 +52,8 @@ std::filesystem::path place_of(const std::string& folder) {
 
 }  // namespace
 
-void check_apart(const char* flag, const std::string& folder, const std::string& out, const std::string& name) {
+void require_not_in_result(const char* flag, const std::string& folder, const std::string& out,
+                           const std::string& name) {
   if (folder.empty() || out.empty()) return;
   const std::filesystem::path result = place_of(out) / (name + ".nc");
   for (std::filesystem::path at = place_of(folder); at.has_relative_path(); at = at.parent_path()) {
@@ -63,7 +64,7 @@ void check_apart(const char* flag, const std::string& folder, const std::string&
   }
 }
 
-void check_not_nested(const std::string& dump, const std::string& models) {
+void require_not_nested(const std::string& dump, const std::string& models) {
   if (dump.empty() || models.empty()) return;
   const std::filesystem::path a = place_of(dump);
   const std::filesystem::path b = place_of(models);

@@ -10,10 +10,11 @@
 namespace periscope::training {
 
 /// Throws ConfigError if the folder of `flag` is, or is in, the future result file `name`.nc in `out`.
-void check_apart(const char* flag, const std::string& folder, const std::string& out, const std::string& name);
+void require_not_in_result(const char* flag, const std::string& folder, const std::string& out,
+                           const std::string& name);
 
 /// Throws ConfigError if one of the folders of --dump and --export is, or is in, the other.
-void check_not_nested(const std::string& dump, const std::string& models);
+void require_not_nested(const std::string& dump, const std::string& models);
 
 /// Throws ConfigError if `config` is of several stacks or seeds, which --dump `folder` cannot hold.
 void require_one_run(const TrainConfig& config, const std::string& folder);

@@ -100,7 +100,7 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
   TrainingState last = trainer.state();
   if (is_over(task, trainer.steps(), history)) {  // nothing goes on from here
     last.optimizer.clear();
-    if (states.forgets_weights) last.parameters.clear();
+    if (states.discards_weights) last.parameters.clear();
   }
   save(last);
   return {.task = task, .history = std::move(history), .parameters = std::move(last.parameters)};

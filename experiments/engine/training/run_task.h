@@ -38,7 +38,7 @@ struct SavedStates {
   std::string identity;  ///< what all states depend on besides their run
   /// Adds to every record, and to the last one of a run that was not ended early, further numbers read off the weights.
   std::function<void(const TrainingTask&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
-  bool forgets_weights = false;  ///< the state of a run that is over, and its result, have no parameters
+  bool discards_weights = false;  ///< the state of a run that is over, and its result, have no parameters
 };
 
 /// Trains one stack to the end, from its random weights or from its saved state; a loss or gradient that is not finite

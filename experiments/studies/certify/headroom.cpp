@@ -63,7 +63,7 @@ double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double St
 /// format can be certified; a run's own bounds are no such limit: in a small stream they are mostly rounding near zero,
 /// which does not grow.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
-           const stacks::StreamReach& least, FormatHeadroom& f) {
+           const stacks::GrowingBounds& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {
     f.reason = "the stream has no bound";
     return;
@@ -106,7 +106,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
                      const SignalMaxima* measured, const CertifyScaled& certify_at, TableFactor embedding) {
   if (!can_scale(m)) return {};
   Headroom h{.recipe = recipe_of(m, embedding), .formats = {}, .run = {}};
-  const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
+  const stacks::GrowingBounds exact = stacks::growing_bounds(m, all.exact);
   double largest = measured == nullptr ? nan : 0.0;  // measured, of the signals that grow with c
   for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
@@ -115,7 +115,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   for (const NumberFormat& format : formats) {
     const theory::Certificate& certificate = all.in(format);
     // A run without any bound, as with weights beyond the format, starts from the exact bounds.
-    stacks::StreamReach reach = stacks::reach_of(m, certificate);
+    stacks::GrowingBounds reach = stacks::growing_bounds(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
     if (!std::isfinite(reach.branch)) reach.branch = exact.branch;
     FormatHeadroom f{.format = format,

@@ -102,7 +102,7 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.checkpoint == nullptr) return stacks::token_ids(s.spec, own.run.seed);
   return own.measures() ? stacks::read_token_input(own, s.spec.model, own.checkpoint).ids
-                        : stacks::ids_to_run(s.spec.model, own.run.seed);
+                        : stacks::random_token_ids(s.spec.model, own.run.seed);
 }
 
 void measure(const ModelToCertify& s, CertifyResult& result) {

@@ -99,7 +99,7 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
   if (!config.predict_only) tasks = training::tasks_of(config);
   const std::size_t seeds = tasks.size() / overridden.size();
   for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].train = config.train_of(i / seeds);
-  states.forgets_weights = !with_weights;
+  states.discards_weights = !with_weights;
   states.at_record = [&](const training::TrainingTask& task, const ResidentWeights& weights,
                          training::RecordedValues& values) { add_updates(ops, task, corpus, weights, values); };
   FirstStepsResult result;

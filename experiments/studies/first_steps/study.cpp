@@ -60,7 +60,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
                               r.own.dump.empty() ? "" : " with weights")};
   r.result = first_steps::run(r.config, r.corpus, input, *r.ops, states, r.dump.has_value(), progress);
   dataset::Dataset data = dataset_of(r.config, r.result);
-  if (r.result.ended_early) data.facts["stopped_early"] = 1;
+  if (r.result.ended_early) data.attributes["stopped_early"] = 1;
   return {
       .data = std::move(data), .table = table(r.config, r.result), .code = study::code_of(!any_disagrees(r.result))};
 }
@@ -79,7 +79,7 @@ study::Job resolve(const study::Request& request) {
     throw ConfigError("--dump: expected first_steps.predict_only = false, as a dump contains trained weights");
   }
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
-  training::check_apart("--dump", own.dump, config.run.out, "first_steps");
+  training::require_not_in_result("--dump", own.dump, config.run.out, "first_steps");
   if (!own.dump.empty()) training::require_one_run(config, own.dump);
   const auto run = std::shared_ptr<Run>(new Run{std::move(config), own, request.force});
   study::Job job{.file = "first_steps",
@@ -92,7 +92,7 @@ study::Job resolve(const study::Request& request) {
                    outcome.write_files = [run](stacks::Progress& to) { write_dump(*run, to); };
                    return outcome;
                  }};
-  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not record which other files were written";
+  if (!own.dump.empty()) job.unskippable_reason = "--dump: a result file does not record which other files were written";
   return job;
 }
 
@@ -106,7 +106,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags),
            .schema = &schema(),
            .compares = true,
-           .skips = true,
+           .skippable = true,
            .without = {"memory"},
            .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
                            "agreement.power_limit.second_moment"},

@@ -56,7 +56,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags),
            .schema = &schema(),
            .compares = true,
-           .skips = true,
+           .skippable = true,
            .without = {"device", "dtype", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
            .resolve = resolve}};

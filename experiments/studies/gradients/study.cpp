@@ -47,7 +47,7 @@ std::vector<std::string> regime_of(const Experiment& experiment, const GradientC
 study::Job resolve(const Experiment& experiment, const study::Request& request) {
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
-  config::require_fault_acts(config);
+  config::require_effective_fault(config);
   config::require_single_additions(config.stacks(), "gradients are followed from sublayer to sublayer");
   config::require_one_value(config, "model.width", "the allowances of its verdicts are those of one width",
                             [](const StackSpec& spec) { return spec.model.width; });
@@ -82,7 +82,7 @@ std::vector<study::Study> studies() {
                    .sections = {config::any_section(gradients_section)},
                    .schema = &experiment.schema,
                    .compares = true,
-                   .skips = true,
+                   .skippable = true,
                    .without = experiment.decomposes ? study::FlagNames{"memory"} : study::FlagNames{},
                    .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
                    .resolve = [&experiment](const study::Request& request) { return resolve(experiment, request); }});

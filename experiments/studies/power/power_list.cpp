@@ -84,7 +84,7 @@ PowerList load_power(const study::Request& request) {
   for (WrongTheory& theory : list.theories) {
     const PowerConfig& listed = *std::ranges::find(list.configs, theory.config, &PowerConfig::name);
     theory.overridden = load(request, listed, theory.settings);
-    config::require_fault_acts(theory.overridden);
+    config::require_effective_fault(theory.overridden);
     if (listed.ladder) {
       stacks::require_limit(theory.overridden);
     } else if (std::ranges::none_of(listed.config.stacks(), [&](const StackSpec& s) { return theory.is_meant(s); })) {

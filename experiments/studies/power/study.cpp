@@ -62,7 +62,7 @@ study::Job resolve(const study::Request& request) {
                  .run = [list](stacks::Progress& progress) { return compare(*list, progress); }};
   if (!own.master_seeds) return job;
   job.file = "";
-  job.unskippable = "--master-seeds: finished runs are cached anyhow";
+  job.unskippable_reason = "--master-seeds: finished runs are cached anyhow";
   job.run = [list, seeds = *own.master_seeds](stacks::Progress& progress) { return count(*list, seeds, progress); };
   return job;
 }
@@ -73,12 +73,12 @@ std::vector<study::Study> studies() {
   return {{.name = "power",
            .question = "Wrong theories against measurements: which configuration rejects which?",
            .example = "power",
-           .takes = "about 36 minutes on 2 cores",
+           .example_duration = "about 36 minutes on 2 cores",
            .configuration = shipped_list,
            .sections = {config::any_section(stacks::ladder_section)},
            .flags = flag_texts(flags),
            .schema = &schema(),
-           .skips = true,
+           .skippable = true,
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",
                            "run.paired"},
            .resolve = resolve}};

@@ -120,7 +120,7 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
     const stacks::SizeNull& null = stacks::size_nulls[i];
     progress.throw_if_stop_requested();
     if (null.kept) {
-      const StackSpec sized = stacks::at_sizes(ops, result.at_init, weights, result.input.ids, *null.kept);
+      const StackSpec sized = stacks::with_scales_of(ops, result.at_init, weights, result.input.ids, *null.kept);
       result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
     } else {
       result.nulls[i].predicted.unsupported = "by simulation alone";

@@ -56,7 +56,7 @@ void write_dump(const config::Config& config, const std::string& folder, bool fo
 
 /// A job without its `run`; `measures` whether stacks are measured too.
 Job job_of(const config::Config& config, const std::string& file, bool measures) {
-  config::require_fault_acts(config);
+  config::require_effective_fault(config);
   return {.file = file,
           .run_options = config.run,
           .resolved = config::resolved(config),
@@ -76,9 +76,9 @@ Job resolve_propagate(const Request& request) {
   }
   Job job = job_of(config, "propagate", true);
   if (own.fail_on_divergence) {
-    job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
+    job.unskippable_reason = "--fail-on-divergence: a result file does not keep that flag's exit code";
   }
-  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
+  if (!own.dump.empty()) job.unskippable_reason = "--dump: a result file does not say what else was written";
   job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
     const std::vector<stacks::StackResult> results = stacks::compare(config, "propagate", progress);
@@ -110,7 +110,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(propagate_flags),
            .schema = &schema(),
            .compares = true,
-           .skips = true,
+           .skippable = true,
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",
                            "run.paired"},
            .shown_first = true,

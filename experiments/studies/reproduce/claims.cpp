@@ -368,7 +368,7 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
 
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   std::vector<judge::SignClaim> claims = mapped(rows, [&](const Row& row) { return tested(row, runs); });
-  judge::correct_for_number(claims);
+  judge::apply_holm_correction(claims);
   return claims;
 }
 

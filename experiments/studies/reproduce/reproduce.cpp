@@ -45,9 +45,9 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
   training::RecordedValues added;
-  const auto predict = [&](stacks::SizesKept kept, const std::string& name) {
+  const auto predict = [&](stacks::PreservedSizes kept, const std::string& name) {
     const theory::Prediction prediction =
-        theory::predict(stacks::at_sizes(ops, task.spec, weights, all, kept), ids,
+        theory::predict(stacks::with_scales_of(ops, task.spec, weights, all, kept), ids,
                         {.tolerance = 0.02, .most_samples = 1 << 11, .seed = task.seed});
     if (!prediction.unsupported.empty()) return false;
     const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
@@ -55,8 +55,8 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
     added[name + "_stderr"] = q->standard_error;
     return true;
   };
-  if (!predict(stacks::SizesKept::matrices, "scaled_second_moment") ||
-      !predict(stacks::SizesKept::rows_and_columns, "profiled_second_moment")) {
+  if (!predict(stacks::PreservedSizes::matrices, "scaled_second_moment") ||
+      !predict(stacks::PreservedSizes::rows_and_columns, "profiled_second_moment")) {
     return;
   }
   const auto sequences = static_cast<int>(ids.size());
@@ -113,7 +113,7 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, trainin
         std::back_inserter(tasks));
   }
   progress.begin("reproduce", static_cast<std::int64_t>(tasks.size()) * config.train.steps);
-  states.forgets_weights = true;
+  states.discards_weights = true;
   states.at_end = [&](const training::TrainingTask& task, const ResidentWeights& weights,
                       training::RecordedValues& values) { add_scaled(*ops, task, corpus, weights, values); };
   std::size_t next = 0;

@@ -80,11 +80,11 @@ std::vector<study::Study> studies() {
   return {{.name = "reproduce",
            .question = "Train what the paper's figures show, at proxy scale; test its claims",
            .example = "reproduce --quick",
-           .takes = "8 to 12 minutes on 2 cores, all figures without --quick some 8 hours",
+           .example_duration = "8 to 12 minutes on 2 cores, all figures without --quick some 8 hours",
            .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags),
            .schema = &schema(),
-           .skips = true,
+           .skippable = true,
            .without = {"memory"},
            .shared_keys = {"model.", "init.", "input."},
            .resolve = resolve}};

@@ -100,7 +100,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
     diverged = diverged || training::divergence_step(history);
     ended_early = ended_early || (history.is_finite() && static_cast<int>(history.loss.size()) < r.config.train.steps);
   }
-  if (ended_early) data.facts["stopped_early"] = 1;
+  if (ended_early) data.attributes["stopped_early"] = 1;
   return {.data = std::move(data),
           .table = table(result),
           .code = diverged && r.own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
@@ -122,9 +122,9 @@ study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags, request.flags);
   training::TrainConfig config = training::train_config(request, own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
-  training::check_apart("--dump", own.dump, config.run.out, "train");
-  training::check_apart("--export", own.export_to, config.run.out, "train");
-  training::check_not_nested(own.dump, own.export_to);
+  training::require_not_in_result("--dump", own.dump, config.run.out, "train");
+  training::require_not_in_result("--export", own.export_to, config.run.out, "train");
+  training::require_not_nested(own.dump, own.export_to);
   if (!own.dump.empty()) training::require_one_run(config, own.dump);
   const auto run = std::shared_ptr<Run>(new Run{std::move(config), own, request.force});
   study::Job job{.file = "train",
@@ -137,7 +137,7 @@ study::Job resolve(const study::Request& request) {
                    return outcome;
                  }};
   if (own.fail_on_divergence || !own.dump.empty() || !own.export_to.empty()) {
-    job.unskippable =
+    job.unskippable_reason =
         "--fail-on-divergence, --dump or --export: a result file does not keep that flag's exit code, and does not say "
         "what else was written";
   }
@@ -153,7 +153,7 @@ std::vector<study::Study> studies() {
            .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags),
            .schema = &schema(),
-           .skips = true,
+           .skippable = true,
            .without = {"memory"},
            .shared_keys = {"model.", "init.", "input."},
            .shown_first = true,

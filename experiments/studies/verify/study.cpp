@@ -55,7 +55,7 @@ study::Job resolve_verify(const study::Request& request) {
       throw ConfigError(fmt::format("--{} does nothing with --replay, which checks the one case in the file", flag));
   }
   job.file = "";
-  job.unskippable = "--replay: there is no result file of a case";
+  job.unskippable_reason = "--replay: there is no result file of a case";
   job.run = [own](stacks::Progress&) { return replay(own); };
   return job;
 }
@@ -68,7 +68,7 @@ std::vector<study::Study> studies() {
            .example = "verify --cases 20000",
            .flags = flag_texts(verify_flags),
            .schema = &schema(),
-           .skips = true,
+           .skippable = true,
            .without = {"vary", "seeds", "device", "dtype", "memory", "force"},
            .shared_keys = {},
            .json_file = true,

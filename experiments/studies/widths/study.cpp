@@ -36,7 +36,7 @@ std::vector<study::Study> studies() {
        .sections = {config::any_section(stacks::ladder_section)},
        .schema = &ladder::schema(),
        .compares = true,
-       .skips = true,
+       .skippable = true,
        .without = {"seeds"},
        .resolve = resolve}};
 }

@@ -1,4 +1,4 @@
-#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/serialize.h"
 
 #include <fmt/format.h>
 
@@ -121,8 +121,8 @@ Json json_of(const Dataset& data) {
   return all;
 }
 
-Facts attributes_of(const Dataset& data) {
-  Facts all = data.facts;
+Attributes attributes_of(const Dataset& data) {
+  Attributes all = data.attributes;
   if (!data.circumstances.empty()) all["circumstances"] = data.circumstances;
   for (Json& fact : all) {
     if (!fact.is_string() && !fact.is_number()) fact = config::json_text(fact);

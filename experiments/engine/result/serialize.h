@@ -14,7 +14,7 @@ nlohmann::ordered_json json_of(const Dataset& data);
 
 /// Returns the attributes of a result's images, text and numbers: its facts and its circumstances if it has any;
 /// objects and lists are JSON text.
-Facts attributes_of(const Dataset& data);
+Attributes attributes_of(const Dataset& data);
 
 /// The first characters of every file made by csv_text.
 inline constexpr std::string_view csv_start = "variable";
