@@ -28,7 +28,7 @@ std::vector<dataset::ColumnSpec> curves() {
                                      {"at_profiles_stderr", "standard error of at_profiles"}});
 }
 
-/// Puts one version of the curves of all signals, and of all matrices whose gradients were measured.
+/// Puts one version of the curves of all signals, and of all matrices with measured gradients.
 void put_version(const ProbeResult& r, const Builder::Row& row, const std::string& version, const Profile& profile) {
   const std::size_t branches = dataset::branches_of(r.at_init.model);
   for (const auto& [at, curve] : profile.curves) {
@@ -46,8 +46,8 @@ void put_curves(const ProbeResult& r, const Builder::Row& row) {
   put_version(r, row, "at_profiles", r.nulls[stacks::rank_one_null].predicted.profile);
 }
 
-/// An end of the band in which a random stack may be: 2 standard errors and T19's finite-width term away from theory,
-/// which is relative for moments and a difference of logarithms for gradients. `side` is -1 below theory, 1 above.
+/// Returns one end of the band expected for a random stack: theory ± 2 standard errors and the finite-width term (T19).
+/// The term is relative for moments, and a difference of logarithms for gradients. `side` is −1 (low) or 1 (high).
 std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic statistic, double side) {
   const Curve* curve = r.initial.profile.find(statistic, Signal::x_out);
   if (curve == nullptr) return std::nullopt;
@@ -67,9 +67,10 @@ void add_bands(Table<ProbeResult>& table) {
   for (const Statistic s : {Statistic::variance, Statistic::grad_sq}) {
     for (const double side : {-1.0, 1.0}) {
       const std::string end = side < 0.0 ? "low" : "high";
-      table.column_if_any({text_of(s) + "_at_init_" + end, "depth", std::string(units_of(s)),
-                           end + " end of theory's band: 2 standard errors and the finite-width term of T19"},
-                          [s, side](const ProbeResult& r) { return end_of_band(r, s, side); });
+      table.column_if_any(
+          {text_of(s) + "_at_init_" + end, "depth", std::string(units_of(s)),
+           end + " end of the band around the theory: 2 standard errors and the finite-width term (T19)"},
+          [s, side](const ProbeResult& r) { return end_of_band(r, s, side); });
     }
   }
 }
@@ -88,7 +89,7 @@ void add_tokens(Table<ProbeResult>& table) {
       .column({"tokenizer", "", "", "source of the tokens"}, [](const R& r) { return r.input.tokenizer_name; })
       .column({"token_id", "token", "1", "id of the token"}, [](const R& r) { return r.input.ids; })
       .column({"token_text", "token", "", "text of the token"}, token_texts)
-      .column({"label", "token", "1", "id to predict; -1: none"}, [](const R& r) { return r.input.labels; })
+      .column({"label", "token", "1", "id to predict; -1: no label"}, [](const R& r) { return r.input.labels; })
       .column({"loss", "", "nat", "mean loss of the tokens that have a label"},
               [](const R& r) { return r.measured.loss; })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
@@ -101,25 +102,25 @@ void add_tokens(Table<ProbeResult>& table) {
               });
 }
 
-/// The nulls that something is known of, by their index.
-std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
-  std::vector<std::pair<std::size_t, LeftOver>> all;
+/// Returns the excess over every null that was predicted or drawn, by index of the null.
+std::vector<std::pair<std::size_t, NullExcess>> nulls_of(const ProbeResult& r) {
+  std::vector<std::pair<std::size_t, NullExcess>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
-    if (!r.nulls[i].drawn.log_moment.empty() || stacks::size_nulls[i].kept) all.emplace_back(i, left_over(r, i));
+    if (!r.nulls[i].drawn.log_moment.empty() || stacks::size_nulls[i].kept) all.emplace_back(i, null_excess(r, i));
   }
   return all;
 }
 
 void add_split(Table<ProbeResult>& table) {
-  Table<LeftOver> nulls;
-  nulls.column({"null_draws", "null", "1", "random models that were drawn"}, &LeftOver::draws)
+  Table<NullExcess> nulls;
+  nulls.column({"null_draws", "null", "1", "number of random models drawn"}, &NullExcess::draws)
       .column({"null_left_over", "null depth", "nat",
-               "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
-               "geometric mean"},
-              &LeftOver::value)
-      .column_if_any(
-          {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square"},
-          [](const LeftOver& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
+               "log of the stream's measured second moment over the null's, which is predicted, or for the null signs "
+               "the geometric mean of the draws"},
+              &NullExcess::value)
+      .column_if_any({"null_left_over_error", "null depth", "nat",
+                      "root mean square of null_left_over over random models of the null"},
+                     [](const NullExcess& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
   Table<GrowthSplit> parts;
   parts
       .column({"log_growth_from_scales", "depth", "nat",
@@ -150,10 +151,11 @@ void add_growth(Table<ProbeResult>& table) {
       .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"}, over(&G::stream, &G::sum))
       .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"}, over(&G::branch, &G::sum))
       .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"}, over(&G::cross, &G::sum))
-      .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch"},
+      .column({"growth_cross_over_branch", "sublayer", "1", "relative error of Eq. 4: growth_cross over growth_branch"},
               over(&G::cross, &G::branch))
-      .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
-              &G::residual);
+      .column(
+          {"growth_residual", "sublayer", "1", "largest violation of T15 over tokens, in units of the rounding bound"},
+          &G::residual);
   table.rows("sublayer", identity, [](const R& r) { return r.measured.growth; })
       .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer"},
               [](const R& r) { return violates_growth_identity(r.measured); })
@@ -161,7 +163,7 @@ void add_growth(Table<ProbeResult>& table) {
               [](const R& r) { return r.measured.branch_from_gains; });
 }
 
-/// Largest |x| by signal and sublayer.
+/// Returns the largest |x| of every signal at every sublayer.
 std::vector<double> maxima(const ProbeResult& r) {
   std::vector<double> all;
   for (const SignalPeaks& signal : signal_peaks(r.measured)) {
@@ -183,15 +185,15 @@ void add_extremes(Table<ProbeResult>& table) {
   using R = ProbeResult;
   const std::string on = "depth rank";
   Table<Entry> entries;
-  entries.column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"}, &Entry::row)
-      .column({"extreme_feature", on, "1", "their features"}, &Entry::col)
-      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs"}, &Entry::value);
+  entries.column({"extreme_token", on, "1", "tokens of the largest stream entries"}, &Entry::row)
+      .column({"extreme_feature", on, "1", "features of the largest stream entries"}, &Entry::col)
+      .column({"extreme_value", on, "1", "largest stream entries by |x|, with sign"}, &Entry::value);
   Table<StreamExtremes> extremes;
   extremes
       .column({"median_magnitude", "depth", "1", "median of |x| of the stream over all tokens and features"},
               &StreamExtremes::median)
       .rows("rank", entries, &StreamExtremes::top)
-      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"}, [](const StreamExtremes& e) {
+      .column({"extreme_over_median", on, "1", "|extreme_value| over median_magnitude"}, [](const StreamExtremes& e) {
         return mapped(e.top, [&](const Entry& entry) { return std::abs(entry.value) / e.median; });
       });
   table.rows("depth", extremes, [](const R& r) { return r.measured.extremes.depths; })
@@ -201,26 +203,26 @@ void add_extremes(Table<ProbeResult>& table) {
       .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
 }
 
-std::optional<std::string> if_said(const std::string& words) {
-  return words.empty() ? std::nullopt : std::optional(words);
+std::optional<std::string> if_not_empty(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
 }
 
 void add_remarks(Table<ProbeResult>& table) {
   using R = ProbeResult;
   table
       .column_if_any({"theory_unsupported", "", "", "why there is no prediction"},
-                     [](const R& r) { return if_said(r.initial.unsupported); })
+                     [](const R& r) { return if_not_empty(r.initial.unsupported); })
       .column_if_any({"scales_theory_unsupported", "", "", "why there is no prediction at the model's own scales"},
-                     [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.unsupported); })
+                     [](const R& r) { return if_not_empty(r.nulls[stacks::matrices_null].predicted.unsupported); })
       .column_if_any({"gradient_theory_unsupported", "", "", "why there is no prediction of gradients"},
-                     [](const R& r) { return if_said(r.initial.gradient_unsupported); })
+                     [](const R& r) { return if_not_empty(r.initial.gradient_unsupported); })
       .column_if_any({"diverged_at", "", "1", "first sublayer whose stream is not finite"},
                      [](const R& r) {
                        const int at = r.measured.reading.diverged_at;
                        return at >= 0 ? std::optional(at) : std::nullopt;
                      })
       .column_if_any({"not_finite", "", "", "first signal, gradient or loss that is not finite"},
-                     [](const R& r) { return if_said(not_finite(r)); })
+                     [](const R& r) { return if_not_empty(not_finite(r)); })
       .column({"notes", "note", "", "remarks on the run"}, &R::notes);
 }
 
@@ -239,7 +241,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"token", Type::integer, "1", "position in the sequence"});
     dimensions.push_back({"signal", Type::text, "", "place in the dataflow, also inside a module"});
     dimensions.push_back({"format", Type::text, "", "number format"});
-    dimensions.push_back({"null", Type::text, "", "law of random weights that the model is compared with"});
+    dimensions.push_back({"null", Type::text, "", "law of random weights with which the model is compared"});
     dimensions.push_back({"note"});
     return dataset::Schema("probe", 8, std::move(dimensions), table_of_all().specs());
   }();

@@ -63,19 +63,19 @@ std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t de
 
 }  // namespace
 
-LeftOver left_over(const ProbeResult& result, std::size_t null) {
+NullExcess null_excess(const ProbeResult& result, std::size_t null) {
   const auto& [predicted, drawn] = result.nulls.at(null);
   const std::size_t depths = result.at_init.model.depths();
-  LeftOver left{.draws = drawn.log_moment.size(),
-                .value = log_ratio(result.measured.reading.profile, nullptr, depths),
-                .error = {}};
+  NullExcess excess{.draws = drawn.log_moment.size(),
+                    .value = log_ratio(result.measured.reading.profile, nullptr, depths),
+                    .error = {}};
   const std::vector<double> theory = log_ratio(predicted.profile, nullptr, depths);
   for (std::size_t depth = 0; depth < depths; ++depth) {
     const bool kept = stacks::size_nulls.at(null).kept.has_value();
-    left.value[depth] -= kept ? theory[depth] : drawn.mean(depth);
-    left.error.push_back(kept ? drawn.deviation_from(theory[depth], depth) : drawn.deviation_from_mean(depth));
+    excess.value[depth] -= kept ? theory[depth] : drawn.mean(depth);
+    excess.error.push_back(kept ? drawn.deviation_from(theory[depth], depth) : drawn.deviation_from_mean(depth));
   }
-  return left;
+  return excess;
 }
 
 std::optional<GrowthSplit> growth_split(const ProbeResult& result) {
@@ -86,7 +86,7 @@ std::optional<GrowthSplit> growth_split(const ProbeResult& result) {
   const std::size_t depths = result.at_init.model.depths();
   return GrowthSplit{.from_scales = log_ratio(matrices, &initial, depths),
                      .from_sizes_inside = log_ratio(profiles, &matrices, depths),
-                     .from_alignment = left_over(result, stacks::rank_one_null)};
+                     .from_alignment = null_excess(result, stacks::rank_one_null)};
 }
 
 bool violates_growth_identity(const ModelReading& reading) {

@@ -17,10 +17,11 @@
 
 namespace periscope::probe {
 
-/// The prediction and the draws of random models that have some of a model's sizes (size_nulls), on its tokens.
+/// Prediction and random draws of one null: random models with some of a model's weight sizes (size_nulls), on its
+/// tokens.
 struct NullReading {
-  theory::Prediction predicted = {};  ///< theory; without profile for the null that has none, or with a unsupported
-  stacks::NullDraws drawn = {};       ///< models of the model's own width
+  theory::Prediction predicted = {};  ///< no profile if the null is not predicted or is unsupported
+  stacks::NullDraws drawn = {};       ///< random models of the model's width
 };
 
 struct ProbeResult {
@@ -31,20 +32,21 @@ struct ProbeResult {
   stacks::TokenInput input;
   ModelReading measured = {};
   std::optional<Emission> not_finite = {};                        ///< the first signal that is not finite
-  config::AgreementOptions agreement;                             ///< finite-width terms (T19)
-  theory::Prediction initial = {};                                ///< theory at initialisation, or a unsupported
-  std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
+  config::AgreementOptions agreement;                             ///< options of the finite-width terms (T19)
+  theory::Prediction initial = {};                                ///< theory at initialisation
+  std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in the order of size_nulls
   std::vector<std::string> notes = {};
-  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
-  config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
+  std::vector<std::string> ignored_keys = {};  ///< keys of config.json that were ignored
+  config::Resolved resolved = {};              ///< configuration, hashes of the checkpoint's files, ids, labels
 };
 
-/// Returns the result of a checkpoint without measurements and predictions, with `why_no_theory` as every unsupported.
+/// Returns a result without measurements and predictions; every prediction is unsupported with the reason
+/// `why_no_theory`.
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 
-/// Returns the random stack of the same shape: gains 1, biases 0, matrices by `config.base.init`, tables with the
-/// second moment of the configuration, else that of an unembedding.
+/// Returns a random stack of the same shape: gains 1, biases 0, matrices drawn by `config.base.init`. Embedding tables
+/// have input.second_moment if it is set, else the second moment that `config.base.init` gives them.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
 /// Predicts a stack on the tokens of `input` (T2–T11). Throws Stopped.
@@ -52,29 +54,28 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// The excess of the measured log q over a null's, q being the stream's second moment, at every depth. NaN where
-/// theory has no number.
-struct LeftOver {
-  std::size_t draws;          ///< random models of the null
-  std::vector<double> value;  ///< log(q / q of the null): theory's, or the draws' geometric mean where it has none
-  std::vector<double> error;  ///< root mean square of `value` over models of the null; NaN without draws
+/// Excess of the measured log q over a null's at every depth, where q is the stream's second moment. NaN where the null
+/// has no prediction.
+struct NullExcess {
+  std::size_t draws;          ///< number of random models drawn
+  std::vector<double> value;  ///< log(q / q of the null), predicted, or else the geometric mean of the draws
+  std::vector<double> error;  ///< root mean square of `value` over random models of the null; NaN without draws
 };
 
-[[nodiscard]] LeftOver left_over(const ProbeResult& result, std::size_t null);
+[[nodiscard]] NullExcess null_excess(const ProbeResult& result, std::size_t null);
 
-/// log(q measured / q at initialisation) in three parts (T29), at every depth: the sizes of whole matrices and the
-/// gains, the sizes inside matrices, and the rest, which comes from the alignment of the weights with each other and
-/// with the tokens.
+/// Splits log(q measured / q at initialisation) at every depth into three parts (T29): sizes of matrices and gains,
+/// sizes inside matrices, and the alignment of the weights with each other and with the tokens.
 struct GrowthSplit {
-  std::vector<double> from_scales;        ///< log(q of random weights of these matrices' root mean squares / at init)
-  std::vector<double> from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the former)
-  LeftOver from_alignment;                ///< beyond these profiles
+  std::vector<double> from_scales;        ///< log(q at the matrices' root mean squares / q at initialisation)
+  std::vector<double> from_sizes_inside;  ///< log(q at rank-one profiles / q at the root mean squares)
+  NullExcess from_alignment;              ///< excess over the rank-one profiles
 };
 
-/// Returns nothing if one of the three predictions has no profile.
+/// Returns nullopt if one of the three predictions has no profile.
 [[nodiscard]] std::optional<GrowthSplit> growth_split(const ProbeResult& result);
 
-/// True if the growth identity T15 is violated beyond rounding in some sublayer.
+/// Returns whether a sublayer violates the growth identity (T15) beyond rounding.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
 
 /// Records the first signal or gradient of a pass whose mean square is not finite.
@@ -89,25 +90,26 @@ class FiniteRecorder final : public SignalRecorder {
   std::optional<Emission> first_;
 };
 
-/// Returns "logits", "x_out of sublayer 3", "gradient of q of sublayer 2", "loss", or "" if everything is finite.
+/// Returns the name of the first value that is not finite ("logits", "x_out of sublayer 3", "gradient of q of sublayer
+/// 2", "loss"), or "" if all are finite.
 [[nodiscard]] std::string not_finite(const ProbeResult& result);
 
 [[nodiscard]] std::string table(const ProbeResult& result);
 [[nodiscard]] const dataset::Schema& schema();
 [[nodiscard]] dataset::Dataset dataset_of(const ProbeResult& result);
 
-/// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
+/// Configuration of `probe`. Reads the sections init, run, theory and agreement, and input.second_moment.
 struct ProbeConfig : study::CheckpointConfig {
   std::string dump;  ///< folder for activations and gradients; "": none
   bool backward = false;
   bool no_theory = false;
-  bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, and models of these
+  bool with_theory = true;  ///< compute the theory at initialisation and at the weights' sizes, and the nulls
   bool fail_on_divergence = false;
-  int top = 10;    ///< largest entries of the stream per depth
-  int draws = 16;  ///< random models of each of size_nulls, for the errors of what is left over
+  int top = 10;    ///< number of largest stream entries per depth
+  int draws = 16;  ///< number of random models per null, for the errors of NullExcess
 };
 
-/// Throws InputError for a bad checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
+/// Throws InputError for an invalid checkpoint or invalid tokens, ConfigError for a backward pass without labels.
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::probe

@@ -36,9 +36,8 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
   if (pass.sequences < 1 || rows == 0 || rows % static_cast<std::size_t>(pass.sequences) != 0 ||
       pass.labels.size() != rows) {
     throw InputError(
-        fmt::format("a pass of {} ids and {} labels in {} sequences: expected as many of both, in "
-                    "sequences of one length",
-                    rows, pass.labels.size(), pass.sequences));
+        fmt::format("{} ids, {} labels, {} sequences: expected one label per id and sequences of equal length", rows,
+                    pass.labels.size(), pass.sequences));
   }
   for (const OutsidePass::Value& value : pass.signals) {
     const bool is_of_a_sublayer = value.at.sublayer >= 0 && value.at.sublayer < model.sublayers();
@@ -57,7 +56,7 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
 void measure(const StackContext& context, const OutsidePass& pass, DType dtype, int top, ModelReading& r) {
   ModelProbes probes(context, top);
   const Hooks hooks = probes.hooks();
-  // Two signals without a norm between them are one array, and so one tensor, which the probes measure once.
+  // Signals without a norm between them share an array. They get the same tensor, so that the probes measure it once.
   std::map<const double*, Tensor> tensors;
   for (const OutsidePass::Value& value : pass.signals) {
     constexpr std::size_t neighbours = 8;
@@ -115,8 +114,8 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
   ProbeResult result =
       result_of(checkpoint, model->name, config,
                 {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
-                tokens, "not a part of a record");
-  // Even with gradients, a record takes fewer operations than a forward pass.
+                tokens, "not computed for a recorded pass");
+  // Even with gradients, measuring takes fewer operations than a forward pass.
   const bool small = stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false);
   const stacks::Threads threads = stacks::Threads::one_if(small);
   measure(context, pass, dtype, top, result.measured);

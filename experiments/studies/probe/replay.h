@@ -12,9 +12,9 @@
 
 namespace periscope::probe {
 
-/// A pass through a model in another program, such as a training loop.
+/// Signals and gradients of a pass that another program ran, such as a training loop.
 struct OutsidePass {
-  /// A signal, or its gradient, [rows, columns], row-major; `sequences` one after the other in the rows.
+  /// A signal or its gradient [rows, cols], row-major. The rows are the concatenated sequences.
   struct Value {
     Emission at;
     std::int64_t rows = 0;
@@ -25,15 +25,15 @@ struct OutsidePass {
   std::vector<int> ids = {};
   std::vector<int> labels = {};                                ///< one per id, no_label for none
   std::vector<Value> signals = {};                             ///< in the order of the dataflow, then gradients
-  std::vector<std::pair<ParameterId, double>> gradients = {};  ///< of matrices: sums of squares
-  std::span<const double> logits = {};                         ///< [ids, V]; none: no losses
+  std::vector<std::pair<ParameterId, double>> gradients = {};  ///< sums of squared gradients, by matrix
+  std::span<const double> logits = {};                         ///< [ids, V]; empty: losses are not computed
   bool backward = false;
-  double unit_roundoff = 0.0;  ///< of the additions to the stream; used if larger than that of the replay's dtype
+  double unit_roundoff = 0.0;  ///< of the additions to the stream; used if larger than that of `dtype`
 };
 
-/// Measures the pass with the probes of `run`, without theory. `model` has its family, sizes and gains; `dtype` is that
-/// of its signals. The hash of the configuration covers the ids, not the weights, which change with every step. Throws
-/// InputError for a model that cannot be read and for values whose size is not that of the signal.
+/// Measures the pass with the probes of `run`, without theory. `model` gives family, sizes and gains; `dtype` is the
+/// format of the signals. The hash of the configuration covers the ids, but not the weights, which change with every
+/// step. Throws InputError for an unreadable model and for values of the wrong size.
 study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top);
 
 }  // namespace periscope::probe

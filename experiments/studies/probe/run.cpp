@@ -36,10 +36,9 @@ std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const Mod
   return entries;
 }
 
-/// Runs the pass and writes what an outside program needs to check every number of it to `output`, a safetensors file
-/// in f64: input [T, D] (before the embedding norm), tokens and labels [T], stream.0 … stream.2L [T, D], logits, loss
-/// [1] if a token has a label and, with backward, grad.stream.… and grad.weight.<tensor of the checkpoint>, in the
-/// shape in which it is stored.
+/// Runs the pass and writes its values to `output`, a safetensors file in f64, so that another program can check them:
+/// input [T, D] (before the embedding norm), tokens and labels [T], stream.0 … stream.2L [T, D], logits, loss [1] if a
+/// token has a label and, with backward, grad.stream.… and grad.weight.<tensor of the checkpoint> in its stored shape.
 ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, ModelPass pass, OutputFile& output) {
   const bool has_loss = std::ranges::any_of(pass.labels, [](int label) { return label != no_label; });
   stacks::TensorFile file(c.ops, output, entries_of(checkpoint, pass, has_loss));
@@ -86,7 +85,8 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   return reading;
 }
 
-/// Names a weight that is NaN or infinite among those that the run reads: rows of tables for other tokens do not count.
+/// Returns the name of a NaN or infinite weight that the run reads, if there is one. Table rows of other tokens do not
+/// count.
 std::optional<std::string> non_finite_weight(const Checkpoint& checkpoint, const std::vector<int>& ids) {
   std::map<Weight, std::vector<int>> read;
   for (const Weight table : {Weight::embedding, Weight::positions, Weight::token_types}) {
@@ -101,7 +101,7 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::To
   std::vector<std::string> notes = input.notes;
   notes.insert(notes.end(), checkpoint.warnings().begin(), checkpoint.warnings().end());
   if (checkpoint.tied()) {
-    notes.emplace_back("embedding and head are one matrix; theory at initialisation takes them for independent");
+    notes.emplace_back("embedding and head share one matrix; theory at initialisation assumes independent ones");
   }
   const auto positions = checkpoint.config().find("max_position_embeddings");
   if (positions != checkpoint.config().end() && positions->is_number_integer() &&
@@ -114,7 +114,7 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::To
 
 void compare_with_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config,
                         stacks::Progress& progress, ProbeResult& result) {
-  progress.begin("random models of the weights' sizes",
+  progress.begin("random models with the weights' sizes",
                  static_cast<std::int64_t>(stacks::size_nulls.size()) * config.draws);
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
     const stacks::SizeNull& null = stacks::size_nulls[i];
@@ -123,7 +123,7 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
       const StackSpec sized = stacks::with_scales_of(ops, result.at_init, weights, result.input.ids, *null.kept);
       result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
     } else {
-      result.nulls[i].predicted.unsupported = "by simulation alone";
+      result.nulls[i].predicted.unsupported = "this null is simulated, not predicted";
     }
     const auto step = [&] {
       progress.throw_if_stop_requested();
@@ -134,7 +134,7 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
   }
 }
 
-/// Returns the hashes of the files that the result is computed from: config.json and the tensors' files.
+/// Returns the SHA-256 of config.json and of the tensor files.
 nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
   for (const auto& [name, hash] : study::hashes_of_files(checkpoint.files())) files[name] = hash;
@@ -144,8 +144,8 @@ nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
 // clang-format off
 constexpr Key<ProbeConfig> keys[] = {
     {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
-    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' sizes beside it"},
-    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "random models of each null of the weights' sizes"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "also compute the theory at initialisation and at the weights' sizes"},
+    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "number of random models per null"},
 };
 // clang-format on
 constexpr Section<ProbeConfig> section{"probe", keys};
@@ -165,17 +165,17 @@ config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Checkpoint> opened = config.open();
   const Checkpoint& checkpoint = *opened;
-  const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
+  const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the long run, in which files may change
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
   stacks::TokenInput input = stacks::read_token_input(config, checkpoint.model(), config.checkpoint);
   if (config.run.backward && !input.has_labels()) {
-    throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
+    throw ConfigError(fmt::format("--backward: expected a loss; {}", input.notes.back()));
   }
   const auto tokens = static_cast<int>(input.ids.size());
   ProbeResult result =
-      result_of(checkpoint, config.model_name(), config, std::move(input), tokens, "not asked for (--no-theory)");
+      result_of(checkpoint, config.model_name(), config, std::move(input), tokens, "skipped by --no-theory");
   const int threads = omp_get_max_threads();
   stacks::MemoryEstimate memory =
       stacks::pass_memory(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);

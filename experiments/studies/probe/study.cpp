@@ -10,13 +10,13 @@ namespace {
 const std::vector<study::Flag<ProbeConfig>>& flags() {
   static const auto all = study::checkpoint_flags<ProbeConfig>(
       {{"labels", &ProbeConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
-       {"backward", &ProbeConfig::backward, "Gradients of the loss too"},
+       {"backward", &ProbeConfig::backward, "Also compute gradients of the loss"},
        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
        {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
        {"no-theory", &ProbeConfig::no_theory,
-        "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes"},
+        "Skip the theory at initialisation and at the weights' sizes, and the random models of these sizes"},
        {"draws", &ProbeConfig::draws,
-        "Random models of each law that keeps something of the weights' sizes, for the errors of what is left over",
+        "Number of random models per null (law with some of the weights' sizes), for null_left_over_error",
         from_to(0, 1 << 20)},
        {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
         "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}});
@@ -26,7 +26,7 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
 ProbeConfig config_of(const study::Request& request) {
   ProbeConfig config = study::checkpoint_config(flags(), request, study::load_for_checkpoint(request));
   if (config.no_theory && request.flags.contains("draws")) {
-    throw ConfigError("--draws does nothing with --no-theory, which leaves random models out");
+    throw ConfigError("--draws: expected no --no-theory, which skips random models");
   }
   config.run.backward = config.run.backward || config.backward;
   study::require_other_folder("--dump", config.dump, config.checkpoint);
@@ -42,7 +42,7 @@ study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result) 
   return outcome;
 }
 
-/// The run reads the checkpoint, so that it finds out itself what it needs and what its result is made from.
+/// The memory estimate and the provenance depend on the checkpoint, so the run computes them.
 study::Job resolve(const study::Request& request) {
   const ProbeConfig config = config_of(request);
   return {.file = "probe",
@@ -56,7 +56,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "probe",
-           .question = "Run a checkpoint on tokens and measure all that theory speaks of",
+           .question = "Run a checkpoint on tokens; compare its signals with theory at initialisation and at its sizes",
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),

@@ -39,7 +39,7 @@ std::vector<std::string> place_of(const ProbeResult& r, const StreamExtremes& e)
           fmt::format("{}{}", top.col, is_massive(top, e.median) ? " massive" : "")};
 }
 
-/// A row per depth: the stream, its largest entry, its gradient, and the identity T15.
+/// Returns a table with one row per depth: the stream, its largest entry, its gradient, and the growth identity (T15).
 std::string depth_rows(const ProbeResult& r) {
   const Profile& measured = r.measured.reading.profile;
   const Profile& scales = r.nulls[stacks::matrices_null].predicted.profile;
@@ -81,8 +81,8 @@ std::string depth_rows(const ProbeResult& r) {
 
 std::string with_error(double value, double error) { return dataset::with_error(value, error, "{:.3f}", "{:.3f}"); }
 
-/// Returns the lines that split the second moment after the last sublayer into parts (growth_split), and give the
-/// excess over every null (left_over).
+/// Returns lines with the split of the second moment after the last sublayer (growth_split) and the excess over every
+/// null.
 std::string split_row(const ProbeResult& r) {
   const std::optional<GrowthSplit> split = growth_split(r);
   if (!split) return {};
@@ -91,17 +91,17 @@ std::string split_row(const ProbeResult& r) {
   const double alignment = split->from_alignment.value.back();
   if (std::isnan(scales) || std::isnan(alignment)) return {};
   std::string text = fmt::format(
-      "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from the sizes of matrices + {:.3f} from sizes inside "
-      "them + {} from their alignment\n",
+      "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from sizes of matrices + {:.3f} from sizes inside "
+      "matrices + {} from alignment\n",
       scales + inside + alignment, scales, inside, with_error(alignment, split->from_alignment.error.back()));
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
-    const LeftOver left = left_over(r, i);
-    if (std::isnan(left.value.back())) continue;
-    text += fmt::format("  beyond random weights with {}: {}\n", stacks::size_nulls[i].meaning,
-                        with_error(left.value.back(), left.error.back()));
+    const NullExcess excess = null_excess(r, i);
+    if (std::isnan(excess.value.back())) continue;
+    text += fmt::format("  excess over random weights with {}: {}\n", stacks::size_nulls[i].meaning,
+                        with_error(excess.value.back(), excess.error.back()));
   }
   if (const std::size_t draws = r.nulls[stacks::rank_one_null].drawn.log_moment.size(); draws > 0) {
-    text += fmt::format("  ±: what one random model has there, root mean square over {} of each\n", draws);
+    text += fmt::format("  ±: root mean square of the excess over {} random models per null\n", draws);
   }
   return text;
 }
@@ -132,10 +132,10 @@ std::string table(const ProbeResult& r) {
       "in the table below, the largest number of each format over max |x|.\n",
       fp16.largest);
   text += split_row(r) + margin_rows(r);
-  if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
+  if (violates_growth_identity(r.measured)) text += "VIOLATED: growth identity (T15), beyond rounding\n";
   if (const int at = r.measured.reading.diverged_at; at >= 0)
     text += fmt::format("not finite from sublayer {} on\n", at);
-  if (const std::string what = not_finite(r); !what.empty()) text += fmt::format("not finite: {}\n", what);
+  if (const std::string name = not_finite(r); !name.empty()) text += fmt::format("not finite: {}\n", name);
   for (const std::string& note : r.notes) text += "note: " + printable(note) + "\n";
   return text;
 }
