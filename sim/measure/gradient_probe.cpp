@@ -24,7 +24,7 @@ void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
   };
   add(at.signal, runs_over_depth(at.signal) ? at.sublayer + 1 : at.sublayer);
   if (at.signal == Signal::x_in) {
-    for (const int other : context_.model.reading_with(at.sublayer)) add(at.signal, other);
+    for (const int other : context_.model.sublayers_sharing_input(at.sublayer)) add(at.signal, other);
   }
   if (at.sublayer < 0 && context_.model.ends().has(Signal::r_out)) add(Signal::r_out, 0);
 }

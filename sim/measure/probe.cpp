@@ -42,7 +42,8 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
   const Slot slot = measure(x);
   places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot});
   if (at.signal == Signal::x_in) {
-    for (const int other : context_.model.reading_with(at.sublayer)) places_.push_back({other, other, at.signal, slot});
+    for (const int other : context_.model.sublayers_sharing_input(at.sublayer))
+      places_.push_back({other, other, at.signal, slot});
   }
   if (at.signal == Signal::x_out && parts_ == 1) keep_for_angles(x);
   if (at.signal == Signal::x_in) stream_ = {x, slot};

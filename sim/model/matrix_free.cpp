@@ -70,7 +70,7 @@ class MatrixFreeReading final : public LinearReading {
     pulled_ = true;
     const Tensor l2 = factors_of(dy).lower;
     if (remembers()) source_.seen_[name_].q2 = gradient_->second.basis;
-    const Tensor h = source_.numbers(name_, matrix_free_back(name_.second), dy.rows(), input().cols());
+    const Tensor h = source_.numbers(name_, matrix_free_backward(name_.second), dy.rows(), input().cols());
     const Tensor along = ops_.axpby(1.0, ops_.linear(dy, forward_numbers()), -1.0,
                                     ops_.linear_backward_input(l2, ops_.linear(h, rows_->basis())));
     g_ = {};
@@ -152,7 +152,7 @@ Tensor MatrixFreeWeights::completed(Name name) const {
   const Tensor g = numbers(name, matrix_free_forward(name.second), q.rows(), rest.rows());
   rest = across(rest);
   if (!q2.empty()) {
-    const Tensor h = numbers(name, matrix_free_back(name.second), q2.rows(), rest.cols());
+    const Tensor h = numbers(name, matrix_free_backward(name.second), q2.rows(), rest.cols());
     const Tensor pulled = ops.axpby(1.0, across(h), -1.0, ops.linear_backward_input(q2, rest));
     rest = ops.axpby(1.0, rest, 1.0, ops.linear_backward_weight(q2, pulled));
   }

@@ -5,17 +5,17 @@
 
 #include "sim/spec/signal.h"
 
-/// A stack's residual part, which simulation and theory interpret separately: a list of steps, one per addition to the
-/// streams,
-///   y_b = s ∘ B( f( input_gain·A( Σ_j reads_j x_j ) ) )        of every branch b, s a factor for every channel or 1,
-///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          of every stream i.
-/// With one stream and one branch that is T1.
+/// The residual part of a stack as a list of steps, interpreted independently by simulation and theory. Every step is
+/// one addition to the streams:
+///   y_b = s ∘ B( f( input_gain·A( Σ_j reads_j x_j ) ) )        for every branch b; s is a per-channel factor or 1
+///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          for every stream i
+/// With one stream and one branch this is the residual block of T1.
 namespace periscope {
 
 enum class ModuleKind { attention, mlp };
 
-/// T1's norms and scales of one sublayer: x⁺ = C( alpha·x + beta·B( f( input_gain·A(x) ) ) ), where each of A, B, C is
-/// a norm if its flag is set and the identity otherwise.
+/// Norms and scales of one sublayer (T1): x⁺ = C( alpha·x + beta·B( f( input_gain·A(x) ) ) ). Each of A, B and C is a
+/// norm if its flag is set, and the identity otherwise.
 struct SublayerRule {
   bool norm_a = false;
   bool norm_b = false;
@@ -23,26 +23,26 @@ struct SublayerRule {
   double alpha = 1.0;
   double beta = 1.0;
   double input_gain = 1.0;
-  bool scales_channels = false;  ///< LayerScale: βB(…) with a learned factor for every channel
+  bool scales_channels = false;  ///< LayerScale: one learned factor per channel multiplies B's output
 
   bool operator==(const SublayerRule&) const = default;
 };
 
-/// One module between the streams.
+/// One module and its connections to the streams.
 struct Branch {
-  int sublayer = 0;  ///< names its weights: 2·layer of attention, 2·layer + 1 of an MLP
+  int sublayer = 0;  ///< index of its weights: 2·layer for attention, 2·layer + 1 for an MLP
   ModuleKind kind = ModuleKind::attention;
-  std::vector<double> reads = {1.0};  ///< the weight of every stream in what it reads
-  bool shares_input = false;          ///< it reads A_out of the step's first branch
+  std::vector<double> reads = {1.0};  ///< weight of every stream in the module's input
+  bool shares_input = false;          ///< reuses A_out of the step's first branch as its input
   bool norm_a = false;
   double input_gain = 1.0;
   bool norm_b = false;
   /// Initial factor of every channel after B (LayerScale), not included in `writes`.
   std::optional<double> channel_scale = {};
-  std::vector<double> writes = {1.0};  ///< factor on B_out in every stream
+  std::vector<double> writes = {1.0};  ///< factor of B_out in every stream
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
-  /// The one stream that it reads, with weight 1; nullopt for a mixture.
+  /// Returns the single stream read with weight 1, or nullopt for a mixture of streams.
   [[nodiscard]] std::optional<int> read_stream() const;
 
   bool operator==(const Branch&) const = default;
@@ -51,33 +51,35 @@ struct Branch {
 /// One addition to the streams.
 struct Step {
   std::vector<Branch> branches = {};
-  std::vector<std::vector<double>> mixing = {{1.0}};  ///< of stream j in stream i: mixing[i][j]
-  std::vector<bool> norm_c = {false};                 ///< of every stream
+  std::vector<std::vector<double>> mixing = {{1.0}};  ///< mixing[i][j]: weight of stream j in stream i
+  std::vector<bool> norm_c = {false};                 ///< per stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
-  /// T1's addition to the first stream, αx + βy of one branch's y of x; there may be other streams.
+  /// Returns true if the first stream becomes αx + βy, with y computed from x by a single branch (T1). Other streams
+  /// may exist.
   [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
 };
 
-/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): the branch's weight in the stream that it reads, over that stream's
-/// own weight, which counts as 1 for a mixture of streams and for a stream that does not continue.
+/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): the branch's weight in the stream it reads, divided by that
+/// stream's own weight. The latter counts as 1 for a mixture of streams and for a stream that the step discards.
 [[nodiscard]] double branch_scale(const Step& step, const Branch& branch);
 
-/// How the streams begin and end. All begin as the stack's input, after an embedding norm; the output is
-/// Σ_i plain_i x_i + N( Σ_i normed_i x_i ), N the final norm or the identity.
+/// How streams start and end. Every stream starts as the stack's input, after the embedding norm if there is one. The
+/// output is Σ_i plain_i x_i + N( Σ_i normed_i x_i ), where N is the final norm or the identity.
 struct StreamEnds {
   std::vector<double> plain = {0.0};
   std::vector<double> normed = {1.0};
-  /// The signal under which a stream is recorded after every step; nullopt for a memory. Streams of one name are parts
-  /// of one signal.
+  /// Signal recorded for each stream after every step; nullopt for streams that are not recorded. Streams that share a
+  /// name are parts of one signal.
   std::vector<std::optional<Signal>> names = {Signal::x_out};
 
   [[nodiscard]] int streams() const { return static_cast<int>(names.size()); }
   [[nodiscard]] bool has(Signal name) const;
   [[nodiscard]] bool has_plain() const;
-  /// The number of parts of x_out: its statistics are means over them, its squared gradient a sum.
+  /// Number of streams named x_out. Statistics of x_out are means over these streams; its squared gradient is their
+  /// sum.
   [[nodiscard]] int parts_of_stream() const;
 };
 

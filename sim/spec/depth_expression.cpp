@@ -11,7 +11,7 @@ namespace {
 
 namespace x3 = boost::spirit::x3;
 
-/// The values of L and l, which the parser's actions find in its context.
+/// Values of L and l, passed to semantic actions through the parser context.
 struct Depth {
   double layers, addition;
 };
@@ -21,7 +21,7 @@ const x3::rule<class ProductRule, double> product = "product";
 const x3::rule<class PowerRule, double> power = "power";
 const x3::rule<class FactorRule, double> factor = "factor";
 
-constexpr auto is_it = [](auto& c) { _val(c) = _attr(c); };
+constexpr auto assign = [](auto& c) { _val(c) = _attr(c); };
 constexpr auto add = [](auto& c) { _val(c) += _attr(c); };
 constexpr auto subtract = [](auto& c) { _val(c) -= _attr(c); };
 constexpr auto multiply = [](auto& c) { _val(c) *= _attr(c); };
@@ -31,33 +31,33 @@ constexpr auto root = [](auto& c) { _val(c) = std::sqrt(_attr(c)); };
 constexpr auto layers = [](auto& c) { _val(c) = x3::get<Depth>(c).get().layers; };
 constexpr auto addition = [](auto& c) { _val(c) = x3::get<Depth>(c).get().addition; };
 
-/// A number without a sign of its own: "2L" is a product, "2-1" a difference.
+/// Parses a number without a sign, so that "2-1" is a difference. "2L" is a product.
 struct Unsigned : x3::ureal_policies<double> {};
 const x3::real_parser<double, Unsigned> number;
 
-const auto sum_def = (('-' >> product[([](auto& c) { _val(c) = -_attr(c); })]) | product[is_it]) >>
+const auto sum_def = (('-' >> product[([](auto& c) { _val(c) = -_attr(c); })]) | product[assign]) >>
                      *(('+' >> product[add]) | ('-' >> product[subtract]));
-const auto product_def = power[is_it] >> *(('*' >> power[multiply]) | ('/' >> power[divide]) | power[multiply]);
-const auto power_def = factor[is_it] >> -('^' >> factor[raise]);
-const auto factor_def = number[is_it] | ("sqrt" >> x3::lit('(') >> sum[root] >> ')') | ('(' >> sum[is_it] >> ')') |
+const auto product_def = power[assign] >> *(('*' >> power[multiply]) | ('/' >> power[divide]) | power[multiply]);
+const auto power_def = factor[assign] >> -('^' >> factor[raise]);
+const auto factor_def = number[assign] | ("sqrt" >> x3::lit('(') >> sum[root] >> ')') | ('(' >> sum[assign] >> ')') |
                         x3::lit('L')[layers] | x3::lit('l')[addition];
 
 BOOST_SPIRIT_DEFINE(sum, product, power, factor)
 
 std::optional<double> value_of(const std::string& text, Depth depth) {
   double value = std::numeric_limits<double>::quiet_NaN();
-  auto at = text.begin();
+  auto position = text.begin();
   const auto with_depth = x3::with<Depth>(std::ref(depth))[sum];
-  const bool fits = x3::phrase_parse(at, text.end(), with_depth, x3::space, value) && at == text.end();
-  return fits ? std::optional(value) : std::nullopt;
+  const bool is_valid = x3::phrase_parse(position, text.end(), with_depth, x3::space, value) && position == text.end();
+  return is_valid ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
 }  // namespace grammar
 
 std::optional<DepthExpression> DepthExpression::parse(const std::string& text) {
-  constexpr std::size_t longest = 200;  // parentheses nest the parser
-  if (text.size() > longest || !grammar::value_of(text, {1.0, 0.0})) return std::nullopt;
+  constexpr std::size_t max_length = 200;  // bounds the parser's recursion depth
+  if (text.size() > max_length || !grammar::value_of(text, {1.0, 0.0})) return std::nullopt;
   DepthExpression expression(0.0);
   expression.text_ = text;
   return expression;

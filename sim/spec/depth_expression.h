@@ -5,19 +5,18 @@
 
 namespace periscope {
 
-/// A number that may depend on depth: an expression in L, the layers of a stack, and l, the additions to its stream
-/// before this one, from 0. "2L", "(2L)^0.25", "1/sqrt(l+1)": + − * / ^, parentheses, sqrt, and products without a
-/// sign.
+/// A constant, or an expression in L (the number of layers) and l (the number of earlier additions to the stream), such
+/// as "2L", "(2L)^0.25" or "1/sqrt(l+1)". Supports + − * / ^, parentheses, sqrt and implicit products.
 class DepthExpression {
  public:
-  DepthExpression(double value) : value_(value) {}  // NOLINT(google-explicit-constructor): a number is the usual case
-  /// Nothing for what is no such expression.
+  DepthExpression(double value) : value_(value) {}  // NOLINT(google-explicit-constructor): most callers have a constant
+  /// Returns nullopt if `text` is not a valid expression.
   static std::optional<DepthExpression> parse(const std::string& text);
 
   [[nodiscard]] double at(int l, int layers) const;
-  /// The number; nullopt for an expression.
+  /// Returns the constant, or nullopt for an expression.
   [[nodiscard]] std::optional<double> number() const { return text_.empty() ? std::optional(value_) : std::nullopt; }
-  /// As it was written; "" for a number.
+  /// Returns the source text of an expression, or "" for a constant.
   [[nodiscard]] const std::string& text() const { return text_; }
 
   bool operator==(const DepthExpression&) const = default;

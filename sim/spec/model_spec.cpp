@@ -17,15 +17,15 @@ void require(bool holds, std::string_view key, const std::string& found, std::st
   if (!holds) throw ConfigError(fmt::format("{} = {}: expected {}", key, found, expected));
 }
 
-/// Checks what several keys of a shape must fulfil together.
+/// Checks constraints between several keys of a shape.
 void require_shape(const ModelSpec& m) {
-  constexpr int most_wide = 1 << 20;
+  constexpr int max_width = 1 << 20;
   require(m.heads % m.kv_heads == 0, "model.kv_heads", fmt::to_string(m.kv_heads),
           fmt::format("a divisor of model.heads = {}", m.heads));
   require(!m.rope || m.head_dim % 2 == 0, "model.head_dim", fmt::to_string(m.head_dim),
           "an even number, because model.rope rotates pairs");
-  require(static_cast<long>(m.heads) * m.head_dim <= most_wide, "model.heads", fmt::to_string(m.heads),
-          fmt::format("heads * head_dim at most {}", most_wide));
+  require(static_cast<long>(m.heads) * m.head_dim <= max_width, "model.heads", fmt::to_string(m.heads),
+          fmt::format("heads * head_dim at most {}", max_width));
   require(!subtracts_mean(m.norm) || m.width >= 2, "model.width", fmt::to_string(m.width),
           "at least 2, because LayerNorm of one feature is 0");
 }
@@ -45,7 +45,7 @@ void require_disjoint(const LayerPlacement& range, const LayerPlacement& later) 
                   later.first, later.last, range.first, range.last));
 }
 
-/// Checks alpha and beta of a sublayer. The message has the key of the range of layers that sets them.
+/// Checks alpha and beta of a sublayer. If a layer range sets them, the error names the range's key.
 void require_finite_rule(const ModelSpec& m, int sublayer) {
   try {
     require_ranges(placement_section, m.rule(sublayer));
@@ -57,15 +57,15 @@ void require_finite_rule(const ModelSpec& m, int sublayer) {
   }
 }
 
-/// Checks alpha and beta of every sublayer, and the ranges of layers.
+/// Checks alpha and beta of every sublayer, and the layer ranges.
 void require_finite_rules(const ModelSpec& m) {
   for (int l = 0; l < m.sublayers(); ++l) require_finite_rule(m, l);
   for (const LayerPlacement& range : m.layer_placements) {
     const std::string layers = fmt::format("\"{}-{}\"", range.first, range.last);
     require(range.last < m.layers, "model.layer_placement.layers", layers,
-            fmt::format("layers of 0 to {}, as model.layers = {}", m.layers - 1, m.layers));
+            fmt::format("layers from 0 to {}, because model.layers = {}", m.layers - 1, m.layers));
     require(!range.placement || m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
-            fmt::format("no placement of ranges, as model.placement = {} has streams or branches of its own",
+            fmt::format("no placement in layer ranges, because model.placement = {} sets streams or branches",
                         m.placement.name));
     for (const LayerPlacement* later = &range + 1; later <= &m.layer_placements.back(); ++later) {
       require_disjoint(range, *later);
@@ -73,20 +73,21 @@ void require_finite_rules(const ModelSpec& m) {
   }
 }
 
-/// Checks that init.residual is the only factor on W_o and W_down, and is at least 0 and finite at every addition.
+/// Checks that init.residual is finite, at least 0 at every addition, and the only factor on W_o and W_down.
 void require_residual(const ModelSpec& m, const InitSpec& init) {
   if (init.residual == DepthExpression(1.0)) return;
   const std::string found = init.residual.number() ? fmt::format("{:g}", *init.residual.number())
                                                    : fmt::format("\"{}\"", shortened(init.residual.text()));
-  const std::string alone = fmt::format("as init.residual = {} scales W_o and W_down; or set init.residual = 1", found);
+  const std::string alone =
+      fmt::format("because init.residual = {} scales W_o and W_down; or set init.residual = 1", found);
   require(init.o_factor == 1.0, "init.o_factor", fmt::format("{:g}", init.o_factor), "1, " + alone);
   require(init.down_factor == 1.0, "init.down_factor", fmt::format("{:g}", init.down_factor), "1, " + alone);
   require(init.scheme != InitScheme::mitchell, "init.scheme", "\"mitchell\"",
-          "another scheme, as this one scales W_o and W_down by depth, too; or set init.residual = 1");
+          "another scheme, because mitchell also scales W_o and W_down by depth; or set init.residual = 1");
   for (int l = 0; l < m.steps(); ++l) {
     const double value = init.residual.at(l, m.layers);
     require(value >= 0.0 && std::isfinite(value), "init.residual", found,
-            fmt::format("a finite number of at least 0 at every l, from 0 on; at l = {} it is {:g}", l, value));
+            fmt::format("a finite number of at least 0 at every l; at l = {} it is {:g}", l, value));
   }
 }
 
@@ -104,7 +105,7 @@ Step ModelSpec::step(int index) const { return step_of(*this, index); }
 
 StreamEnds ModelSpec::ends() const { return ends_of(*this); }
 
-std::vector<int> ModelSpec::reading_with(int sublayer) const {
+std::vector<int> ModelSpec::sublayers_sharing_input(int sublayer) const {
   std::vector<int> all;
   for (const Branch& other : step(step_with(sublayer)).branches) {
     if (other.shares_input && other.sublayer != sublayer) all.push_back(other.sublayer);
@@ -199,7 +200,7 @@ void validate(const StackSpec& spec) {
   require_shape(spec.model);
   require_residual(spec.model, spec.init);
   if (spec.input.kind == InputKind::text) {
-    require(!spec.input.path.empty(), "input.path", "\"\"", "a file, because input.kind = \"text\"");
+    require(!spec.input.path.empty(), "input.path", "\"\"", "the path of a file, because input.kind = \"text\"");
     require(spec.model.vocab >= 256, "model.vocab", fmt::to_string(spec.model.vocab),
             "at least 256, because input.kind = \"text\" reads bytes");
   }

@@ -19,24 +19,24 @@ enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
 enum class InitScheme { normal, lecun, he, xavier, scaled, mitchell };
 enum class InputKind { gaussian, tokens, text };
 
-/// How Hyper-Connections mix their streams at every step.
+/// How Hyper-Connections mix their streams in every step.
 enum class StreamMixing {
-  identity,  ///< not at all
-  uniform,   ///< each becomes the mean of all
-  random,    ///< by a doubly stochastic matrix, another one at every step
+  identity,  ///< no mixing
+  uniform,   ///< every stream becomes the mean of all streams
+  random,    ///< by a doubly stochastic matrix, drawn separately for every step
 };
 inline constexpr std::array<std::string_view, 3> stream_mixing_names{"identity", "uniform", "random"};
 static_assert(are_names_of<StreamMixing>(stream_mixing_names));
 
-/// Which streams a module's output is added to.
+/// Streams to which a module's output is added.
 enum class StreamWrite {
   all,
-  one,  ///< the one that the module read
+  one,  ///< only the stream that the module read
 };
 inline constexpr std::array<std::string_view, 2> stream_write_names{"all", "one"};
 static_assert(are_names_of<StreamWrite>(stream_write_names));
 
-/// The names that configuration files use, in the order of the enumerators.
+/// Names in configuration files, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
                                                                 "geglu", "gelu_tanh", "geglu_tanh"};
 static_assert(are_names_of<MlpKind>(mlp_kind_names));
@@ -47,38 +47,38 @@ inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "t
 static_assert(are_names_of<InputKind>(input_kind_names));
 constexpr std::string_view name_of(InputKind kind) { return input_kind_names[static_cast<std::size_t>(kind)]; }
 
-/// How one layer's attention changes its scores q·k, apart from the causal mask.
+/// Changes to the attention scores q·k of one layer, apart from the causal mask.
 struct ScoreRule {
-  double scale = 0.0;     ///< factor on q·k; 0: 1/√head_dim
-  double soft_cap = 0.0;  ///< c: the scaled scores z become c·tanh(z/c) before the mask; 0: they stay
-  int window = 0;         ///< token t sees token s only if t − s < window; 0: no such limit. Causal attention only
+  double scale = 0.0;     ///< factor on q·k; 0 means 1/√head_dim
+  double soft_cap = 0.0;  ///< c: scaled scores z become c·tanh(z/c) before the mask; 0 means no cap
+  int window = 0;  ///< token t attends to token s only if t − s < window; 0 means no limit. Causal attention only
 };
 
-/// One layer's attention. The default is softmax(q kᵀ/√e) with RoPE of base 10000.
+/// Attention of one layer. The default is softmax(q kᵀ/√e) with RoPE of base 10000.
 struct AttentionRule {
   ScoreRule scores = {};
-  /// RoPE: the angle per position of pair i of a head, i < e/2. Empty: base^(−2i/e) with base 10000.
+  /// RoPE angle per position of pair i of a head, i < e/2. Empty means base^(−2i/e) with base 10000.
   std::vector<double> rope_frequencies = {};
 };
 
-/// The stack's input from token ids: scale · E[id], projected if the table is not as wide as the stack, plus
-/// P[position + position_offset], plus the first row of the token-type table.
+/// The stack's input from token ids: scale · E[id] + P[position + position_offset] + the first row of the token-type
+/// table. If the embedding table's width differs from the stack's, E[id] is projected first.
 struct EmbeddingSpec {
   double scale = 1.0;
-  int width = 0;      ///< of the table E [V, width], and of the head's matrix; 0: the stack's
-  int positions = 0;  ///< rows of a learned position table P [positions, D]; 0: none
+  int width = 0;      ///< columns of the embedding table E [V, width] and of the unembedding; 0 means the stack's width
+  int positions = 0;  ///< rows of a learned position table P [positions, D]; 0 means no table
   int position_offset = 0;
-  int token_types = 0;  ///< rows of a token-type table [token_types, D]; 0: none
+  int token_types = 0;  ///< rows of a token-type table [token_types, D]; 0 means no table
 };
 
-/// From the stack's output to the logits: a projection to embedding.width if that is not D, BERT's transform
+/// Computes logits from the stack's output: a projection to embedding.width if that differs from D, BERT's transform
 /// norm(φ(x Wᵀ)), the unembedding, and the soft cap.
 struct HeadSpec {
   bool transform = false;
-  double soft_cap = 0.0;  ///< c: the logits z become c·tanh(z/c); 0: they stay
+  double soft_cap = 0.0;  ///< c: logits z become c·tanh(z/c); 0 means no cap
 };
 
-/// Overrides in a range of layers.
+/// Overrides for a range of layers.
 struct LayerPlacement {
   int first = 0;
   int last = 0;  ///< inclusive
@@ -89,7 +89,7 @@ struct LayerPlacement {
   std::optional<AttentionGate> attention_gate = {};
 };
 
-/// A decoder or encoder stack: `layers` times an attention sublayer and an MLP sublayer (T1).
+/// A decoder or encoder stack of `layers` layers, each an attention sublayer and an MLP sublayer (T1).
 /// Widths: D = width, H = heads, e = head_dim, h = mlp_width, V = vocab.
 struct ModelSpec {
   int layers = 24;
@@ -101,89 +101,90 @@ struct ModelSpec {
   int mlp_width = 4096;
   NormKind norm = NormKind::rms;
   double norm_eps = 1e-6;
-  double norm_alpha = 0.5;  ///< α of every norm of a kind that has one, at initialisation
-  double gamma = 1.0;       ///< gain of norms A, B, C, of the embedding norm and of the final norm
+  double norm_alpha = 0.5;  ///< initial α of every norm that has one
+  double gamma = 1.0;       ///< gain of norms A, B and C, the embedding norm and the final norm
   Placement placement = *find_placement("peri");
   /// Per-layer overrides. validate() rejects ranges that set the same key of the same layer.
   std::vector<LayerPlacement> layer_placements = {};
-  int streams = 4;  ///< of placement "hyper"
+  int streams = 4;  ///< number of streams of placement "hyper"
   StreamMixing stream_mixing = StreamMixing::identity;
   StreamWrite stream_write = StreamWrite::all;
-  double layer_scale = 0.1;  ///< of placement "layer-scale": initial factor of every channel
+  double layer_scale = 0.1;  ///< initial factor of every channel in placement "layer-scale"
   bool embedding_norm = false;
   bool final_norm = true;
-  QkNorm qk_norm = QkNorm::none;  ///< an RMSNorm with gain 1, before RoPE
+  QkNorm qk_norm = QkNorm::none;  ///< RMSNorm with gain 1, before RoPE
   bool rope = true;               ///< half-split form, base 10000
   bool causal = true;
   int vocab = 512;
   bool unembedding = true;
-  // Norms and gates inside modules. Uses ask qk_norm_at, v_norm_at, inner_norm_at and attention_gate_at.
-  bool v_norm = false;                                 ///< an RMSNorm with gain 1 of each head's values
-  InnerNorm inner_norm = InnerNorm::none;              ///< an RMSNorm with gain 1 before W_o, before W_down, or both
-  AttentionGate attention_gate = AttentionGate::none;  ///< a sigmoid gate on every head's output, or on its channels
-  // Set by checkpoints only; the defaults are a plain stack.
-  std::vector<AttentionRule> attention = {};  ///< of every layer; empty: the plain rule
+  // Norms and gates inside modules, before per-layer overrides. Read them through the functions …_at(layer).
+  bool v_norm = false;                                 ///< RMSNorm with gain 1 of every head's values
+  InnerNorm inner_norm = InnerNorm::none;              ///< RMSNorm with gain 1 before W_o, before W_down, or both
+  AttentionGate attention_gate = AttentionGate::none;  ///< sigmoid gate on every head's output, or on its channels
+  // Set only by checkpoints; the defaults describe a plain stack.
+  std::vector<AttentionRule> attention = {};  ///< one per layer; empty means the default rule
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
 
-  /// The modules of all layers, two of each.
+  /// Number of modules in all layers.
   [[nodiscard]] int sublayers() const { return 2 * layers; }
-  /// The additions to the streams (sim/spec/wiring.h).
+  /// Number of additions to the streams (sim/spec/wiring.h).
   [[nodiscard]] int steps() const;
   [[nodiscard]] Step step(int index) const;
   [[nodiscard]] StreamEnds ends() const;
   [[nodiscard]] int step_with(int sublayer) const { return steps() == sublayers() ? sublayer : layer_of(sublayer); }
   [[nodiscard]] Branch branch(int sublayer) const;
-  /// The other sublayers with the same input.
-  [[nodiscard]] std::vector<int> reading_with(int sublayer) const;
+  /// Other sublayers that share the input of `sublayer`.
+  [[nodiscard]] std::vector<int> sublayers_sharing_input(int sublayer) const;
   [[nodiscard]] double branch_scale_at(int sublayer) const;
-  /// Length of a signal's curve: steps + 1 over depth, from the stack's input on, or one entry per sublayer.
+  /// Length of a signal's curve: one entry per sublayer, or steps + 1 entries over depth starting at the stack's input.
   [[nodiscard]] std::size_t curve_length(Signal signal) const;
   [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(steps()) + 1; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
-  /// T1's rule of a sublayer; `more_layers` as step_of has it.
+  /// Norms and scales of a sublayer (T1); `more_layers` as in step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
-  /// Of the embedding table and of the unembedding.
+  /// Width of the embedding table and of the unembedding.
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
   [[nodiscard]] QkNorm qk_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::qk_norm, qk_norm); }
-  /// An RMSNorm of every key/value head's values.
+  /// RMSNorm of every key/value head's values.
   [[nodiscard]] bool v_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::v_norm, v_norm); }
-  /// Sub-LN: an RMSNorm of the input of W_o (H·e features of all heads together) or of W_down (h).
+  /// Sub-LN: RMSNorm of the input of W_o (all H·e features together) or of W_down (h features).
   [[nodiscard]] bool inner_norm_at(int sublayer) const {
-    const InnerNorm own = inner_norm_of(layer_of(sublayer));
-    return own == InnerNorm::both || own == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
+    const InnerNorm where = inner_norm_of(layer_of(sublayer));
+    return where == InnerNorm::both || where == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
   }
   [[nodiscard]] InnerNorm inner_norm_of(int layer) const {
     return at_layer(layer, &LayerPlacement::inner_norm, inner_norm);
   }
-  /// mixed ∘ σ(W_g A_out), before the inner norm and W_o; a gate per head, or per channel of a head.
+  /// Gates heads' outputs by σ(W_g A_out), one gate per head or per channel, before the inner norm and W_o.
   [[nodiscard]] AttentionGate attention_gate_at(int layer) const {
     return at_layer(layer, &LayerPlacement::attention_gate, attention_gate);
   }
-  /// The rows of a layer's W_g: H, or H·e; 0 without gates.
+  /// Rows of a layer's W_g: H or H·e; 0 without gates.
   [[nodiscard]] int gates_at(int layer) const;
-  /// The frequencies of AttentionRule, with the default filled in; empty without RoPE.
+  /// RoPE frequencies of a layer, with the default filled in; empty without RoPE.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
-  /// Sublayers are numbered by weights: attention, then MLP, of every layer. Their order in the dataflow is step()'s.
+  /// Sublayers are numbered as their weights: attention, then MLP, of every layer. step() gives their order of
+  /// execution.
   [[nodiscard]] static ModuleKind kind_of(int sublayer) {
     return sublayer % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp;
   }
   [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
-  /// True if some step has a norm. A pointwise one counts: it bounds a branch and its gradient, so that fluctuations
-  /// add up and do not multiply.
+  /// Returns true if some step has a norm. Pointwise norms count: they bound a branch and its gradient, so fluctuations
+  /// add up instead of multiplying.
   [[nodiscard]] bool has_norms() const;
 
  private:
   template <class Value>
-  [[nodiscard]] Value at_layer(int layer, std::optional<Value> LayerPlacement::*field, Value everywhere) const {
+  [[nodiscard]] Value at_layer(int layer, std::optional<Value> LayerPlacement::*field, Value value) const {
     for (const LayerPlacement& range : layer_placements) {
-      if (range.*field && range.first <= layer && layer <= range.last) everywhere = *(range.*field);
+      if (range.*field && range.first <= layer && layer <= range.last) value = *(range.*field);
     }
-    return everywhere;
+    return value;
   }
 };
 
@@ -197,40 +198,40 @@ inline constexpr double rope_base = 10000.0;
 }
 [[nodiscard]] Activation activation_of(MlpKind kind);
 
-/// How weight matrices are drawn: independent N(0, variance).
+/// Initialisation of weight matrices: independent N(0, variance) entries.
 struct InitSpec {
   InitScheme scheme = InitScheme::normal;
-  double std = 0.02;         ///< of scheme "normal"
-  double factor = 1.0;       ///< of scheme "scaled": variance factor / fan_in
-  double qk_factor = 1.0;    ///< on the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
-  double o_factor = 1.0;     ///< on the standard deviation of W_o
-  double down_factor = 1.0;  ///< on the standard deviation of W_down
-  /// On the standard deviation of W_o and W_down, instead of o_factor and down_factor.
+  double std = 0.02;         ///< standard deviation of scheme "normal"
+  double factor = 1.0;       ///< variance is factor / fan_in in scheme "scaled"
+  double qk_factor = 1.0;    ///< multiplies the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
+  double o_factor = 1.0;     ///< multiplies the standard deviation of W_o
+  double down_factor = 1.0;  ///< multiplies the standard deviation of W_down
+  /// Multiplies the standard deviation of W_o and W_down; replaces o_factor and down_factor.
   DepthExpression residual = 1.0;
-  /// In standard deviations: every standard deviation is multiplied by that of a standard normal number truncated
-  /// there; entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
+  /// Truncation point in standard deviations. Multiplies every standard deviation by that of a standard normal variable
+  /// truncated there; entries stay Gaussian. 0 means 3 for scheme "mitchell", and no truncation otherwise.
   double truncation = 0.0;
-  /// Standard deviations of the embedding table, the unembedding and the position table. nullopt: the embedding follows
-  /// input.second_moment, the unembedding `scheme`, positions the embedding.
+  /// Standard deviations of the embedding table, the unembedding and the position table. If nullopt, the embedding
+  /// follows input.second_moment, the unembedding follows `scheme`, and positions follow the embedding.
   std::optional<double> embedding_std = {};
   std::optional<double> head_std = {};
   std::optional<double> position_std = {};
 };
 
-/// A text file when a run read it.
+/// A text file, as read by a run.
 struct TextFile {
-  std::string head;        ///< the first 64 MiB, or all
-  std::uint64_t size = 0;  ///< of the whole file, bytes
-  std::string sha256;      ///< of the whole file, in hex
+  std::string head;        ///< first 64 MiB, or the whole file if it is shorter
+  std::uint64_t size = 0;  ///< size of the whole file in bytes
+  std::string sha256;      ///< of the whole file, in hexadecimal
 };
 
 /// The stack's input.
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
-  int tokens = 128;            ///< T
-  double second_moment = 1.0;  ///< of the input's entries; with tokens and text: of the embedding table's
-  double correlation = 0.0;    ///< of two tokens' entries; gaussian only
-  std::string path;            ///< text only: the first T bytes of this file
+  int tokens = 128;            ///< sequence length T
+  double second_moment = 1.0;  ///< mean square of the input's entries; tokens, text: of the embedding table's
+  double correlation = 0.0;    ///< correlation between entries of two tokens; gaussian only
+  std::string path;            ///< text only: path of the file; its first T bytes are the input
   std::shared_ptr<const TextFile> text = nullptr;  ///< text only: the file, read once for all seeds
 };
 
@@ -241,21 +242,21 @@ struct StackSpec {
   ModelSpec model;
   InitSpec init;
   InputSpec input;
-  /// Of single matrices and norms, instead of `init`, `model.gamma` and `input.second_moment`.
+  /// Scales of single matrices and norms; replace `init`, `model.gamma` and `input.second_moment`.
   std::shared_ptr<const WeightScales> scales = nullptr;
-  std::string recipe = {};    ///< model.recipe, which has set keys of all three; "" for none
-  std::string label = {};     ///< the stack's name in results; "": its placement
-  std::string settings = {};  ///< the keys that differ between the run's stacks, as JSON; "" for a single stack
+  std::string recipe = {};    ///< value of model.recipe, which sets keys of all three sections; "" without a recipe
+  std::string label = {};     ///< name of the stack in results; "" means the placement's name
+  std::string settings = {};  ///< keys that differ between the run's stacks, as JSON; "" for a single stack
 };
 
-/// Sets the final norm, and the embedding norm, norms inside modules and norm kind where the placement has them.
+/// Applies the placement's defaults: final norm, embedding norm, norms inside modules, and norm kind.
 void take_defaults(const Placement& placement, ModelSpec& model);
 
-/// Throws ConfigError that names the key of an impossible shape or value.
+/// Throws ConfigError, which names the key, if a shape or value is invalid.
 void validate(const StackSpec& spec);
 
-/// A model size of the Peri-LN paper's Table 4. Hidden width 4·D and 8 key/value heads are inferred from the parameter
-/// counts in the names. 70B is the shape of public models such as Llama 2.
+/// A model size of Table 4 of the Peri-LN paper. Hidden width 4·D and 8 key/value heads are inferred from the parameter
+/// counts in the names. 70B has the shape of public models such as Llama 2.
 struct Preset {
   std::string_view name;
   int layers, width, heads, kv_heads, head_dim, mlp_width;

@@ -9,42 +9,42 @@
 
 namespace periscope {
 
-/// The norms. A part x [n] of a row becomes y = γ∘x̂ + b; what x̂ is, the row of norm_table says.
+/// Kinds of norms. A part x [n] of a row becomes y = γ∘x̂ + b; norm_table defines x̂.
 enum class NormKind {
   rms,
   layer,
   dyt,   ///< "Dynamic Tanh", arXiv 2503.10622
-  derf,  ///< "Dynamic erf", the same with the error function and no shift inside it
+  derf,  ///< "Dynamic erf": as DyT, with the error function and without a shift inside it
   l2,    ///< unit length, as in nGPT
-  none,  ///< a scale for every channel, as LayerScale; not a choice of model.norm
+  none,  ///< only a per-channel scale, as in LayerScale; not allowed for model.norm
 };
 
-/// x̂ = (x − m)/s, or φ(αx) of every entry by itself; as numbers that kernels take by value.
+/// x̂ = (x − m)/s, or x̂ = φ(αx) for every entry separately. Plain data that kernels take by value.
 struct NormFormula {
-  /// s² = ε + mean of (x − m)², or + their sum; or there is none, and x̂ = φ(αx).
+  /// s² = ε + mean of (x − m)², or s² = ε + sum of (x − m)²; `one` has no divisor, so x̂ = φ(αx).
   enum class Divisor { root_mean_square, length, one };
   enum class Phi { none, tanh, erf };
 
-  bool subtracts_mean = false;  ///< m = mean of x; else 0
+  bool subtracts_mean = false;  ///< m is the mean of x; otherwise m = 0
   Divisor divisor = Divisor::root_mean_square;
-  Phi phi = Phi::none;  ///< φ; for `none` x̂ = x
+  Phi phi = Phi::none;  ///< φ; `none` means x̂ = x
 
   [[nodiscard]] constexpr bool is_pointwise() const { return divisor == Divisor::one; }
-  /// False for combinations that no backend computes.
-  [[nodiscard]] constexpr bool is_computed() const { return is_pointwise() ? !subtracts_mean : phi == Phi::none; }
-  /// What the sum of squares of a part of n features is divided by.
+  /// False for combinations that no backend implements.
+  [[nodiscard]] constexpr bool is_supported() const { return is_pointwise() ? !subtracts_mean : phi == Phi::none; }
+  /// Returns the divisor of the sum of squares over n features.
   [[nodiscard]] constexpr double count(double n) const { return divisor == Divisor::length ? 1.0 : n; }
 };
 
-/// Facts about a norm that everybody may ask for. Adding a kind: see CONTRIBUTING.md.
+/// Properties of a norm. To add a kind, see CONTRIBUTING.md.
 struct NormFacts {
   NormKind kind;
-  std::string_view name;   ///< in configurations
-  std::string_view title;  ///< for people
+  std::string_view name;   ///< name in configurations
+  std::string_view title;  ///< name in reports
   NormFormula formula;
-  bool has_bias = false;  ///< it has a learned b; others add none
+  bool has_bias = false;  ///< has a learned bias b
 
-  /// α is a learned number of every norm.
+  /// True if the norm has a learned α.
   [[nodiscard]] constexpr bool has_alpha() const { return formula.phi != NormFormula::Phi::none; }
 };
 
@@ -71,16 +71,16 @@ inline constexpr std::array norm_table{
         .kind = NormKind::none, .name = "none", .title = "scale", .formula = {.divisor = NormFormula::Divisor::one}},
 };
 static_assert(are_rows_of(norm_table, &NormFacts::kind), "one row per kind, in the order of NormKind");
-static_assert(std::ranges::all_of(norm_table, &NormFormula::is_computed, &NormFacts::formula),
-              "backends divide or bend: they would ignore a bend with a divisor, or a mean without one");
+static_assert(std::ranges::all_of(norm_table, &NormFormula::is_supported, &NormFacts::formula),
+              "backends ignore phi with a divisor, and a mean without one");
 
 [[nodiscard]] constexpr const NormFacts& facts_of(NormKind kind) { return norm_table[static_cast<std::size_t>(kind)]; }
 [[nodiscard]] constexpr NormFormula formula_of(NormKind kind) { return facts_of(kind).formula; }
 [[nodiscard]] constexpr bool subtracts_mean(NormKind kind) { return facts_of(kind).formula.subtracts_mean; }
-/// True if every entry of a norm's result depends on one entry of its input.
+/// True if every output entry of the norm depends on only one input entry.
 [[nodiscard]] constexpr bool is_pointwise(NormKind kind) { return facts_of(kind).formula.is_pointwise(); }
 
-/// The names that model.norm may have: all but the last.
+/// Names allowed for model.norm: all but the last.
 inline constexpr auto norm_kind_names = [] {
   std::array<std::string_view, norm_table.size() - 1> names{};
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = norm_table[i].name;

@@ -17,7 +17,7 @@ namespace {
 
 using Place = RulePlace;
 
-// The rules of T1's table.
+// Rules of the placements listed under T1 in docs/theory.
 SublayerRule none(const Place&) { return {}; }
 SublayerRule a(const Place&) { return {.norm_a = true}; }
 SublayerRule b(const Place&) { return {.norm_b = true}; }
@@ -30,16 +30,16 @@ SublayerRule c_then_a(const Place& p) { return p.layer < p.layers / 4 ? c(p) : a
 SublayerRule a_lns(const Place& p) { return {.norm_a = true, .input_gain = 1.0 / std::sqrt(p.layer + 1.0)}; }
 SublayerRule a_scaled(const Place& p) { return {.norm_a = true, .beta = 1.0 / std::sqrt(2.0 * p.layers)}; }
 
-SublayerRule c_begun(const Place& p) { return {.norm_a = p.addition == 0, .norm_c = true}; }
+SublayerRule c_and_first_a(const Place& p) { return {.norm_a = p.addition == 0, .norm_c = true}; }
 SublayerRule keel(const Place& p) {
   return p.layer == 0 ? a(p) : SublayerRule{.norm_a = true, .norm_c = true, .alpha = 2.0 * p.layers};
 }
 SublayerRule beam(const Place& p) {
-  const double n = p.addition + 2.0;  // the embedding is the first of the terms
+  const double n = p.addition + 2.0;  // counts the embedding as the first term
   return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n - 1.0) / n), .beta = std::sqrt(1.0 / n)};
 }
 SublayerRule u_mup(const Place& p) {
-  const double n = p.layers + p.addition;  // 1/tau², with both of its ratios 1
+  const double n = p.layers + p.addition;  // 1/τ² of u-muP, with its two ratio hyperparameters at 1
   return {.norm_a = true, .alpha = std::sqrt(n / (n + 1.0)), .beta = std::sqrt(1.0 / (n + 1.0))};
 }
 SublayerRule hybrid(const Place& p) { return {.norm_c = p.kind == ModuleKind::attention}; }
@@ -75,9 +75,9 @@ const std::array table{
     Placement{"b-only",        "B",                 "1",
               "OLMo 2, with QK-norm (recipe olmo2)",                           final,     sequential,   b,          nullptr},
     Placement{"a+c",           "A C",               "1",
-              "ablation of the Peri-LN paper; what the reviews call Peri-LN",  plain,     sequential,   a_and_c,    nullptr},
+              "ablation in the Peri-LN paper; its reviews call this Peri-LN",  plain,     sequential,   a_and_c,    nullptr},
     Placement{"deepnorm",      "C",                 "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
-              "DeepNet, a decoder alone",                                      plain,     sequential,   c_deepnorm, init_deepnorm},
+              "DeepNet (decoder only)",                                        plain,     sequential,   c_deepnorm, init_deepnorm},
     Placement{"deepnorm-glm",  "C",                 "alpha (2L)^1/2; init of V, O, up, down x (2L)^-1/2",
               "GLM-130B",                                                      plain,     sequential,   c_glm,      init_glm},
     Placement{"mix",           "C, then A",         "1; the first L/4 layers are Post",
@@ -96,20 +96,20 @@ const std::array table{
               "unit-scaled muP",                                               final,     sequential,   u_mup,      nullptr},
     Placement{"hybridnorm",    "C of attention",    "1; QK-norm and V-norm of every head",
               "HybridNorm",                                                    with_qkv,  sequential, hybrid, nullptr},
-    Placement{"sub-ln",        "A, and inside",     "1; norms before W_o and W_down",
+    Placement{"sub-ln",        "A, inner norms",     "1; norms before W_o and W_down",
               "Magneto, BitNet b1.58",                                         with_inner, sequential, a, nullptr},
     Placement{"ngpt",          "B C, of length 1",  "alpha 0.95, beta 0.05; QK-norm of every head",
               "nGPT",                                                          on_a_sphere, sequential, sphere, nullptr},
-    Placement{"layer-scale",   "A",                 "1; behind the module a factor for every channel, model.layer_scale",
+    Placement{"layer-scale",   "A",                 "1; per-channel factor model.layer_scale after the module",
               "CaiT, DINOv2",                                                  final,     sequential, scaled_channels, nullptr},
-    Placement{"muse-spark",    "A B",               "alpha sqrt(3)/2, beta 1/2, as its gates begin",
+    Placement{"muse-spark",    "A B",               "alpha sqrt(3)/2, beta 1/2 (initial values of its gates)",
               "Muse Spark",                                                    both_ends, sequential,   muse,       nullptr},
-    Placement{"parallel",      "A, one for both",   "1; attention and MLP side by side",
+    Placement{"parallel",      "A, shared",         "1; attention and MLP in parallel",
               "GPT-J, Phi-2, Cohere",                                          final,     parallel,     a,          nullptr},
-    Placement{"parallel-two",  "A, one for each",   "1; attention and MLP side by side",
+    Placement{"parallel-two",  "A, one each",       "1; attention and MLP in parallel",
               "GPT-NeoX, Pythia, Falcon-40B",                                  final,     parallel_two, a,          nullptr},
-    Placement{"span",          "C; A of sublayer 0", "1; the MLP's skip begins where the layer's attention does",
-              "SpanNorm",                                                      plain,     span,         c_begun,    nullptr},
+    Placement{"span",          "C; A of sublayer 0", "1; the MLP's skip starts at the layer's input",
+              "SpanNorm",                                                      plain,     span,         c_and_first_a,    nullptr},
     Placement{"x0",            "A",                 "x <- r x + lambda x_0 before a layer, r 1.15 to 1.05, lambda 0.20 to 0.05",
               "nanochat",                                                      both_ends, first_input,  a,          nullptr},
     Placement{"hyper",         "A",                 "1; model.streams streams, mixed by model.stream_mixing",
@@ -117,8 +117,8 @@ const std::array table{
 };
 // clang-format on
 
-/// The same text in memory that lives as long as the program, since copied placements refer to it.
-std::string_view kept(std::string_view name) {
+/// Returns a copy of the text that lives as long as the program, because copied placements refer to it.
+std::string_view interned(std::string_view name) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> names;
   const std::scoped_lock lock(mutex);
@@ -130,7 +130,7 @@ double scale_at(const DepthExpression& scale, std::string_view module, std::stri
   if (std::isfinite(value)) return value;
   throw ConfigError(
       fmt::format("model.placement.{}{} = \"{}\": expected a finite number for every l; it is {} at l = {}, L = {}, "
-                  "and l, the additions before, begins at 0",
+                  "where l counts earlier additions from 0",
                   module, key, scale.text(), std::isnan(value) ? "NaN" : "infinite", place.addition, place.layers));
 }
 
@@ -145,7 +145,7 @@ std::optional<Placement> find_placement(std::string_view name) {
 
 SublayerRule FreeForm::at(const RulePlace& place) const {
   const FreeForm* form = this;
-  std::string_view module;  // of which the form is, in the key
+  std::string_view module;  // "attention." or "mlp.", inserted into the key of an error
   if (attention != nullptr) {
     const bool of_attention = place.kind == ModuleKind::attention;
     const Placement& part = of_attention ? *attention : *mlp;
@@ -161,7 +161,7 @@ SublayerRule FreeForm::at(const RulePlace& place) const {
 
 SublayerRule Placement::at(const RulePlace& place) const { return rule != nullptr ? rule(place) : custom->at(place); }
 
-bool Placement::sets_rules_alone() const {
+bool Placement::sets_only_rules() const {
   return wiring == Wiring::sequential && branch_init_gain == nullptr && defaults.norm == NormKind::rms &&
          defaults.qk_norm == QkNorm::none && !defaults.v_norm && defaults.inner_norm == InnerNorm::none;
 }
@@ -177,7 +177,7 @@ Placement free_placement(FreeForm form, std::string_view name) {
   const bool by_kind = form.attention != nullptr;
   const bool final_norm = by_kind ? form.mlp->defaults.final_norm || form.attention->defaults.final_norm
                                   : (rule.norm_a || rule.norm_b) && !rule.norm_c;
-  return Placement{.name = kept(name),
+  return Placement{.name = interned(name),
                    .norms = "free form",
                    .scales = "free form",
                    .used_by = "",

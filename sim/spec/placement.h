@@ -25,26 +25,26 @@ static_assert(are_names_of<InnerNorm>(inner_norm_names));
 inline constexpr std::array<std::string_view, 3> attention_gate_names{"none", "head", "channel"};
 static_assert(are_names_of<AttentionGate>(attention_gate_names));
 
-/// The place of a sublayer, on which a rule may depend.
+/// Position of a sublayer in the stack.
 struct RulePlace {
   int layer = 0;   ///< from 0
   int layers = 1;  ///< L
   ModuleKind kind = ModuleKind::attention;
-  int addition = 0;  ///< l, of the additions to the stream before this one: from 0 to 2L−1, of parallel blocks to L−1
+  int addition = 0;  ///< l, number of earlier additions to the stream: 0 to 2L−1, or to L−1 for parallel blocks
 };
 
-/// How branches and streams are connected, apart from T1's rule of a sublayer (sim/spec/wiring.h).
+/// How branches and streams are connected (sim/spec/wiring.h). Norms and scales of a sublayer are separate (T1).
 enum class Wiring {
   sequential,    ///< attention, then the MLP, on one stream
   dual,          ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
-  parallel,      ///< both modules of a layer read one stream, behind one norm A, and are added to it at once
-  parallel_two,  ///< behind a norm A each
-  span,          ///< SpanNorm: the MLP is added to what the layer's attention was added to
+  parallel,      ///< both modules of a layer read one stream through a shared norm A, and are added to it in one step
+  parallel_two,  ///< as `parallel`, with a separate norm A for each module
+  span,          ///< SpanNorm: the MLP is added to the layer's input
   first_input,   ///< nanochat: x ← r_l x + λ_l x_0 before every layer, x_0 the stack's input
-  hyper,         ///< model.streams streams, which take turns to be read and are mixed by model.stream_mixing
+  hyper,         ///< model.streams streams, read in turn and mixed by model.stream_mixing
 };
 
-/// A placement's defaults inside modules and at the stack's ends.
+/// Default settings of a placement inside modules and at the stack's ends.
 struct PlacementDefaults {
   bool final_norm = false;
   bool embedding_norm = false;
@@ -56,49 +56,48 @@ struct PlacementDefaults {
 
 struct FreeForm;
 
-/// Where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
+/// Position of norms in a stack: a named placement (T1), or the free form {A, B, C, alpha, beta}.
 struct Placement {
   std::string_view name;
-  std::string_view norms;   ///< letters of T1, for people
-  std::string_view scales;  ///< what alpha, beta, input_gain and the initialisation do, for people
+  std::string_view norms;   ///< positions A, B, C of the norms, for reports
+  std::string_view scales;  ///< alpha, beta, input gain and initialisation, for reports
   std::string_view used_by;
   PlacementDefaults defaults = {};
   Wiring wiring = Wiring::sequential;
   SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< null for the free form
-  double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null: 1
-  std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a row
+  double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null means 1
+  std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a named placement
 
   /// Throws ConfigError if an expression of a free form has no finite value.
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
-  /// True if the placement sets only sublayer rules and the norms at the stack's ends, so that part of a stack can have
-  /// it.
-  [[nodiscard]] bool sets_rules_alone() const;
-  /// A free form with a name of its own.
+  /// True if the placement sets only sublayer rules and norms at the stack's ends, so it can apply to part of a stack.
+  [[nodiscard]] bool sets_only_rules() const;
+  /// True for a free form that has a name.
   [[nodiscard]] bool is_named_custom() const;
 };
 
-/// One rule for all sublayers, or a placement for each kind of module.
+/// One rule for all sublayers, or one placement for each kind of module.
 struct FreeForm {
   SublayerRule rule = {};
-  std::optional<DepthExpression> alpha = {};  ///< instead of rule.alpha, if it depends on depth
+  std::optional<DepthExpression> alpha = {};  ///< replaces rule.alpha if it depends on depth
   std::optional<DepthExpression> beta = {};
-  std::shared_ptr<const Placement> attention = nullptr;  ///< with `mlp`: in the place of `rule`
+  std::shared_ptr<const Placement> attention = nullptr;  ///< set together with `mlp`; both replace `rule`
   std::shared_ptr<const Placement> mlp = nullptr;
 
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
 };
 
-/// Every named placement, in the order of T1's table.
+/// All named placements, in the order of the table in docs/theory (T1).
 std::span<const Placement> placement_table();
 
-/// The row called `name` ("residual" is a former name of residual-dual), or nullopt.
+/// Looks up a placement by name; "residual" is an alias of residual-dual. Returns nullopt if there is none.
 std::optional<Placement> find_placement(std::string_view name);
 
 inline constexpr std::string_view unnamed_placement = "custom";
 
-/// The free form, called `name` in results. Like the named rows it has a final norm by default if branches are
-/// normalised (A or B) and the stream is not (no C).
+/// Returns a free form called `name` in results. It has a final norm by default if branches are normalised (A or B) and
+/// the stream is not (no C), as for named placements.
 Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
 /// The same for a form that depends on depth or on the kind of module.
 Placement free_placement(FreeForm form, std::string_view name = unnamed_placement);

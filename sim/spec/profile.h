@@ -16,21 +16,21 @@
 
 namespace periscope {
 
-/// The measured statistics, means over the T tokens unless stated otherwise.
+/// Measured statistics: means over the T tokens unless stated otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²
   variance,       ///< population variance over features (1/D)
   mean,           ///< mean over features
-  kurtosis,       ///< m₄/m₂² of the centred features (3 for a Gaussian)
-  maximum,        ///< largest |x| of all tokens and features
-  token_cosine,   ///< cosine of two tokens, mean over the pairs of distinct tokens
-  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in): the dilution of the branch (signal B_out)
-  branch_cosine,  ///< cosine of B_out and x_in (signal B_out)
-  grad_sq,        ///< sum over features of (∂loss/∂x)²; of a weight: of all its entries
-  log_grad_sq,    ///< natural logarithm of grad_sq: its mean over seeds is robust to heavy tails
-  score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (A_out, attention)
+  kurtosis,       ///< m₄/m₂² of the centred features; 3 for a Gaussian
+  maximum,        ///< largest |x| over all tokens and features
+  token_cosine,   ///< cosine between two tokens, averaged over pairs of distinct tokens
+  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in) (signal B_out)
+  branch_cosine,  ///< cosine between B_out and x_in (signal B_out)
+  grad_sq,        ///< sum of (∂loss/∂x)² over features; for a weight, over all its entries
+  log_grad_sq,    ///< natural logarithm of grad_sq; its mean over seeds is robust to heavy tails
+  score_share,    ///< S/(S+V): squared gradient norms through queries and keys (S) and values (V) (A_out, attention)
 };
-/// The loss is in nat, its squared gradient in nat², a natural logarithm in nat.
+/// The loss has unit nat, so its squared gradient has unit nat² and log_grad_sq unit nat.
 struct StatisticFacts {
   std::string_view name, units;
 };
@@ -53,38 +53,38 @@ static_assert(are_names_of<Statistic>(statistic_names));
   return statistic_facts[static_cast<std::size_t>(statistic)].units;
 }
 
-/// Statistics of one row of features, which backends measure in one pass (sim/core/statistics.h).
+/// Statistics of one row of features, measured by backends in one pass (sim/core/statistics.h).
 inline constexpr std::array row_statistics{Statistic::second_moment, Statistic::variance, Statistic::mean,
                                            Statistic::kurtosis, Statistic::maximum};
 [[nodiscard]] constexpr std::size_t row_statistic(Statistic statistic) {
   return static_cast<std::size_t>(std::ranges::find(row_statistics, statistic) - row_statistics.begin());
 }
 
-/// Where a statistic is measured: at a signal or, for gradients, at a matrix q … down.
+/// Where a statistic is measured: a signal or, for gradients, a weight matrix.
 using CurvePlace = std::variant<Signal, Weight>;
 [[nodiscard]] inline std::string_view name_of(const CurvePlace& place) {
   return std::visit([](auto at) { return name_of(at); }, place);
 }
 
-/// A statistic over depth. x_out and r_out have 2L+1 entries, entry 0 being the stack's input; of other signals entry i
-/// belongs to sublayer i of 2L, of a matrix to layer i of L.
+/// A statistic over depth. Curves of x_out and r_out have 2L+1 entries, entry 0 being the stack's input. Curves of
+/// other signals have one entry per sublayer (2L), curves of matrices one per layer (L).
 struct Curve {
   std::vector<double> value;
   std::vector<double> standard_error;
 };
 
-/// The measured or predicted statistics of one stack.
+/// Measured or predicted statistics of one stack.
 struct Profile {
   std::map<std::pair<Statistic, CurvePlace>, Curve> curves;
-  /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;
-  /// row-major, (2L+1)².
+  /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, averaged over tokens; row-major,
+  /// (2L+1)².
   std::vector<double> angular_distance;
 
   [[nodiscard]] const Curve* find(Statistic statistic, CurvePlace place) const {
     const auto it = curves.find({statistic, place});
     return it == curves.end() ? nullptr : &it->second;
   }
-  /// Returns entry `index` of a curve, which is created with `length` NaN entries.
+  /// Returns a reference to entry `index` of a curve. Creates a missing curve with `length` NaN entries.
   double& entry(Statistic statistic, CurvePlace place, std::size_t length, int index) {
     std::vector<double>& values = curves[{statistic, place}].value;
     values.resize(length, std::numeric_limits<double>::quiet_NaN());

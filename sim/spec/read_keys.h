@@ -17,11 +17,11 @@
 #include "sim/base/parse_integer.h"
 #include "sim/spec/model_spec.h"
 
-/// Functions that read keys from a table of a configuration file, or of the config.json of Periscope's own checkpoints.
-/// A `Reader` reads one table; fail() throws an error that names file, key, found and expected value.
+/// Functions that read keys of a configuration file, or of config.json in Periscope's own checkpoints. A `Reader` reads
+/// one table; its fail() throws an error with file, key, found value and expected value.
 namespace periscope {
 
-/// Reads a JSON value into `target`. Returns "", or what was expected instead.
+/// Reads a JSON value into `target`. Returns "" on success, else a description of the expected value.
 template <class Json>
 std::string take(const Json& value, int& target) {
   if (!value.is_number_integer()) return "a whole number";
@@ -55,7 +55,7 @@ std::string take(const Json& value, bool& target) {
 template <class Json>
 std::string take(const Json& value, std::string& target) {
   if (!value.is_string()) return "a string";
-  // It can also be the name of a file, which U+0000 would truncate.
+  // Strings may be file names, which U+0000 would truncate.
   const auto& text = value.template get_ref<const std::string&>();
   if (text.find('\0') != std::string::npos) return "a string without the character U+0000";
   target = text;
@@ -68,7 +68,7 @@ std::string take(const Json& value, DepthExpression& target) {
                           : value.is_string() ? DepthExpression::parse(value.template get<std::string>())
                                               : std::nullopt;
   if (!expression) {
-    return "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"";
+    return "a number, or an expression in L (layers) and l (earlier additions), such as \"2L\" or \"1/sqrt(l+1)\"";
   }
   target = *expression;
   return {};
@@ -93,7 +93,7 @@ std::string take(const Json& value, std::vector<T>& target) {
   return {};
 }
 
-/// Returns the position of the row whose name is `word`; the error lists the names.
+/// Returns the index of the row named `word`. Throws an error listing the known names if there is none.
 template <class Reader, class Rows, class Name = std::identity>
 std::size_t index_of(const Reader& reader, std::string_view key, const std::string& word, const Rows& rows,
                      Name name = {}) {
@@ -106,7 +106,7 @@ std::size_t index_of(const Reader& reader, std::string_view key, const std::stri
   return static_cast<std::size_t>(it - names.begin());
 }
 
-/// Reads the given keys of `section`. Swept keys, which may be lists, are only marked as known.
+/// Reads the keys of `section`. Swept keys may be lists, so they are only marked as known.
 template <class Reader, class S>
 void read_keys(Reader& reader, const Section<S>& section, S& values) {
   for (const Key<S>& key : section.keys) {
@@ -128,8 +128,8 @@ void read_keys(Reader& reader, const Section<S>& section, S& values) {
   }
 }
 
-/// Reads the name of a free form. It identifies the stack in results, so it must differ visibly from all known names:
-/// no Cyrillic р, no space at either end.
+/// Reads the name of a free form. It identifies the stack in results, so it must not resemble a known name: ASCII only
+/// (no Cyrillic р), no space at either end.
 template <class Reader>
 std::string read_placement_name(Reader& reader) {
   std::string name(unnamed_placement);
@@ -138,8 +138,8 @@ std::string read_placement_name(Reader& reader) {
   const bool fits = is_ascii && !name.empty() && name.size() <= 40 && name.front() != ' ' && name.back() != ' ';
   if (!fits || name == unnamed_placement || find_placement(name)) {
     reader.fail("name",
-                "a name of 1 to 40 printable ASCII characters, without a space at either end, that no placement has "
-                "yet");
+                "a name of 1 to 40 printable ASCII characters, without a space at either end, that is not a "
+                "placement's name");
   }
   return name;
 }
@@ -157,22 +157,23 @@ void read_scale(Reader& reader, std::string_view key, double& number, std::optio
   }
 }
 
-/// Reads a placement: a name, a table {name, A, B, C, alpha, beta}, or, unless it is `of_module`, a
-/// table {name, attention, mlp} of two of these.
+/// Reads a placement: a name, a table {name, A, B, C, alpha, beta} or, unless `of_module`, a table {name, attention,
+/// mlp} of two such placements.
 template <class Reader>
 Placement read_placement(Reader& reader, std::string_view key = "placement", bool of_module = false);
 
-/// Returns the placement at `key` for some modules or layers of a stack.
+/// Reads a placement that applies to some modules or layers of a stack only.
 template <class Reader>
 Placement read_part(Reader& reader, std::string_view key, bool of_module) {
   Placement part = read_placement(reader, key, of_module);
-  if (part.sets_rules_alone()) return part;
+  if (part.sets_only_rules()) return part;
   std::vector<std::string_view> names;
   for (const Placement& p : placement_table()) {
-    if (p.sets_rules_alone()) names.push_back(p.name);
+    if (p.sets_only_rules()) names.push_back(p.name);
   }
-  reader.fail(key, fmt::format("a table {{A, B, C, alpha, beta}} or one of {}, as {} changes more of the stack",
-                               fmt::join(names, ", "), part.name));
+  reader.fail(key,
+              fmt::format("a table {{A, B, C, alpha, beta}} or one of {}, because {} sets more than sublayer rules",
+                          fmt::join(names, ", "), part.name));
 }
 
 template <class Reader>
@@ -213,11 +214,11 @@ std::vector<LayerPlacement> read_layer_placements(Reader& model) {
   std::vector<LayerPlacement> all;
   for (Reader& reader : model.tables("layer_placement", "a list of tables {layers = \"0-7\", placement = ...}")) {
     std::string layers;
-    if (!reader.read("layers", layers)) reader.fail("layers", "a range as \"0-7\", or one layer");
+    if (!reader.read("layers", layers)) reader.fail("layers", "a range such as \"0-7\", or one layer");
     const std::size_t dash = layers.find('-');
     const auto first = parse_integer(std::string_view(layers).substr(0, dash));
     const auto last = dash == std::string::npos ? first : parse_integer(std::string_view(layers).substr(dash + 1));
-    if (!first || !last || *last < *first) reader.fail("layers", "\"FIRST-LAST\", layers from 0, or one layer");
+    if (!first || !last || *last < *first) reader.fail("layers", "\"FIRST-LAST\" with layers from 0, or one layer");
     LayerPlacement one{.first = static_cast<int>(*first), .last = static_cast<int>(*last)};
     if (reader.find("placement") != nullptr) one.placement = read_part(reader, "placement", false);
     const auto word = [&](const char* key, auto& field, const auto& names) {
@@ -231,7 +232,7 @@ std::vector<LayerPlacement> read_layer_placements(Reader& model) {
     reader.read("v_norm", one.v_norm);
     reader.finish();
     if (!one.placement && !one.qk_norm && !one.inner_norm && !one.attention_gate && !one.v_norm) {
-      reader.fail("layers", "placement, qk_norm, v_norm, inner_norm or attention_gate of these layers too");
+      reader.fail("layers", "at least one of placement, qk_norm, v_norm, inner_norm, attention_gate for these layers");
     }
     all.push_back(std::move(one));
   }

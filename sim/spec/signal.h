@@ -9,62 +9,62 @@
 
 namespace periscope {
 
-/// Every place of a stack where a signal arises, in the order of the dataflow (T1), for simulation, predictions and
-/// certificates. N = sequences · tokens, D = width, H = heads, e = head_dim,
-/// h = mlp_width, V = vocab, D' = the embedding table's width. "Sublayer" −1 stands for what is before the first one
-/// and 2L for what is after the last.
+/// Signals of a stack in the order of computation (T1), for simulation, predictions and certificates. N = sequences ·
+/// tokens, D = width, H = heads, e = head_dim, h = mlp_width, V = vocab, D' = width of the embedding table. "Sublayer"
+/// −1 means before the first sublayer, 2L after the last.
 enum class Signal {
-  embedding,  ///< scale·E[id] [N, D'], of sublayer −1
-  input,      ///< the stack's input [N, D], before the embedding norm, of sublayer −1
-  x_in,       ///< the stream that enters a sublayer [N, D]
-  A_out,      ///< input_gain·A(x_in), what the module reads [N, D]
-  q_in,       ///< A_out as W_q reads it [N, D]: its gradient is the part of A_out's that comes through W_q
-  k_in,       ///< likewise for W_k, and so on
+  embedding,  ///< scale·E[id] [N, D'], at sublayer −1
+  input,      ///< the stack's input [N, D], before the embedding norm, at sublayer −1
+  x_in,       ///< the stream at a sublayer's input [N, D]
+  A_out,      ///< input_gain·A(x_in), the module's input [N, D]
+  q_in,       ///< A_out as input of W_q [N, D]: its gradient is the part of A_out's gradient through W_q
+  k_in,       ///< the same for W_k; v_in, gate_in and up_in accordingly
   v_in,
   gate_in,
   up_in,
   q_projected,  ///< W_q A_out [N, H·e], before QK-norm
   k_projected,  ///< [N, kv_heads·e]
-  q,            ///< queries as the heads read them, after QK-norm and RoPE [N, H·e]
-  k,            ///< keys likewise [N, kv_heads·e]
+  q,            ///< queries after QK-norm and RoPE [N, H·e]
+  k,            ///< keys after QK-norm and RoPE [N, kv_heads·e]
   v,            ///< values [N, kv_heads·e]
-  scores,       ///< of every token and query head the largest |score| that enters the softmax [N, H]
-  mixed,        ///< the heads' outputs side by side [N, H·e]
+  scores,       ///< largest |score| entering the softmax, per token and query head [N, H]
+  mixed,        ///< concatenated outputs of the heads [N, H·e]
   gate,         ///< W_gate A_out [N, h]
   up,           ///< W_up A_out [N, h]
   hidden,       ///< φ(up), or φ(gate)∘up [N, h]
   f_out,        ///< the module's output [N, D]
   B_out,        ///< B(f_out), the branch before beta [N, D]
-  sum,          ///< αx + βB_out, what norm C reads [N, D]
-  x_out,        ///< the stream that leaves a sublayer [N, D]; of sublayer −1 what enters the first one
-  r_out,        ///< ResiDual's second stream [N, D]
-  output,       ///< of the stack, after the final norm [N, D], of sublayer 2L, as all of the head
+  sum,          ///< αx + βB_out, the input of norm C [N, D]
+  x_out,        ///< the stream at a sublayer's output [N, D]; at sublayer −1, the input of the first sublayer
+  r_out,        ///< second stream of ResiDual [N, D]
+  output,       ///< the stack's output after the final norm [N, D]; like all signals of the head, at sublayer 2L
   projected,    ///< output W_project_outᵀ [N, D']
-  dense,        ///< of BERT's head transform [N, D']
+  dense,        ///< x Wᵀ in BERT's head transform [N, D']
   activated,    ///< φ(dense) [N, D']
-  transformed,  ///< norm(activated), what the unembedding reads [N, D']
+  transformed,  ///< norm(activated), the input of the unembedding [N, D']
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< [N, V]
 
-  // Stored by the arithmetic of a run alone (T24). From `products` on each is one number, the largest of its sublayer.
+  // Recorded only for the arithmetic of a run (T24). From `products` on, each is one number: the largest value of its
+  // sublayer.
   dots,          ///< q·k of every head, before scale and soft cap
-  cap_inputs,    ///< of every head under a soft cap c: the scaled score z and z/c; of the head likewise
+  cap_inputs,    ///< scaled score z and z/c of every head with a soft cap c; the same for the head's logits
   gated,         ///< φ(gate), before the product with up
   products,      ///< W x before its bias, if there is one
-  normalised,    ///< x̂ of a norm before its gain, γ∘x̂ before its bias, and αx of a pointwise one
+  normalised,    ///< in norms: x̂ before the gain, γ∘x̂ before the bias, and αx of pointwise norms
   addends,       ///< αx, βB, the embedding's rows and their partial sums
-  weights,       ///< the weights themselves, rounded to the format
-  sums,          ///< partial sums of a product of matrices or of a mean, in any order
+  weights,       ///< weights rounded to the format
+  sums,          ///< partial sums of a matrix product or a mean, in any order
   deviations,    ///< x − mean in a norm, z − max z in a softmax
-  squares,       ///< their sum of squares
-  reciprocals,   ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
-  denominators,  ///< of softmax
+  squares,       ///< sum of the squared deviations
+  reciprocals,   ///< 1/√(mean square + ε); infinite where ε underflows in the format, because 0/0 is then possible
+  denominators,  ///< denominators of softmax
 
   // Norms and gates inside modules, where a layer has them.
   v_projected,     ///< W_v A_out [N, kv_heads·e], before the norm of values
-  attention_gate,  ///< W_g A_out [N, H] or [N, H·e], before the sigmoid; `gate_in` of an attention is what W_g reads
+  attention_gate,  ///< W_g A_out [N, H] or [N, H·e], before the sigmoid; W_g reads the attention's `gate_in`
   gated_mixed,     ///< mixed∘σ(attention_gate) [N, H·e]
-  inner            ///< what the inner norm puts out: W_o reads it [N, H·e], or W_down [N, h]
+  inner            ///< output of the inner norm: input of W_o [N, H·e] or W_down [N, h]
 };
 inline constexpr std::array<std::string_view, 47> signal_names{
     "embedding",    "input",       "x_in",           "A_out",       "q_in",       "k_in",    "v_in",
@@ -80,7 +80,7 @@ static_assert(are_names_of<Signal>(signal_names));
   return signal_names[static_cast<std::size_t>(signal)];
 }
 
-/// The signals [N, D] of which every statistic is recorded and predicted. r_out only with two streams.
+/// Signals [N, D] for which every statistic is recorded and predicted. r_out exists only with two streams.
 inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_out, Signal::f_out,
                                                       Signal::B_out, Signal::x_out, Signal::r_out};
 
@@ -88,20 +88,20 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return std::ranges::find(stream_signals, signal) != stream_signals.end();
 }
 
-/// True if the curves of a signal run over depth, with 2L + 1 entries from the stack's input on, not over the 2L
-/// sublayers.
+/// True if curves of the signal run over depth (2L + 1 entries, starting at the stack's input) instead of sublayers
+/// (2L).
 [[nodiscard]] constexpr bool runs_over_depth(Signal signal) {
   return signal == Signal::x_out || signal == Signal::r_out;
 }
 
-/// True if a signal belongs to a step as a whole (sim/spec/block.h), and not to one of its branches.
+/// True if the signal belongs to a step as a whole (sim/spec/block.h) instead of one of its branches.
 [[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
 
-/// True for signals of the arithmetic that are one number for a sublayer.
+/// True for signals of the arithmetic that are one number per sublayer.
 [[nodiscard]] constexpr bool is_one_number(Signal signal) {
   return signal >= Signal::products && signal <= Signal::denominators;
 }
-/// True if mixed arithmetic holds a signal in the format of its sums, which is the wider one.
+/// True if mixed-precision arithmetic stores the signal in the accumulation format.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) {
   return signal >= Signal::sums && signal <= Signal::denominators;
 }

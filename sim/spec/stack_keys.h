@@ -5,11 +5,11 @@
 
 namespace periscope {
 
-/// [model], [init] and [input] of the configuration: every key of a StackSpec that is not a checkpoint's.
+/// Keys of sections [model], [init] and [input]: all fields of a StackSpec except those set by checkpoints.
 extern const Section<ModelSpec> model_section;
 extern const Section<InitSpec> init_section;
 extern const Section<InputSpec> input_section;
-/// The free form of model.placement.
+/// Keys of a free form in model.placement.
 extern const Section<SublayerRule> placement_section;
 
 }  // namespace periscope

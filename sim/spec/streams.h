@@ -5,25 +5,25 @@
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
-/// The registry of random streams: all numbers that distinguish streams.
+/// Registry of random streams: all numbers that distinguish them.
 namespace periscope {
 
-/// The purpose of a random stream. The numbers are part of the generator's counter: never renumber, never use one twice
+/// Purpose of a random stream. The numbers are part of the generator's counter: never renumber or reuse one
 /// (tests/random/streams_test.cpp would not compile).
 enum class Stream : std::uint32_t {
-  // 0 … 99: the matrices, see stream_of
+  // 0 … 99: matrices, see stream_of
   input = 100,
   common_input = 101,
   token_ids = 102,
   labels = 103,
-  batches = 104,        ///< places of training windows; `layer` is the step
-  language_laws = 105,  ///< of the synthetic language, and its text
+  batches = 104,        ///< positions of training windows; `layer` is the step
+  language_laws = 105,  ///< transition laws of the synthetic language; language_text draws its text
   language_text = 106,
-  // 300 … 399 and 400 … 499: what matrix-free weights draw, see matrix_free_forward and matrix_free_back
-  // 500 … 599: biases, where scales say that there are any, see bias_stream
-  attack_start = 200,  ///< certify's gradient ascent; `layer` is the restart
-  attack_ids = 201,    ///< certify's search over token ids; `layer` is the restart
-  verify_case = 1000,  ///< `layer` is the number of the case, likewise below
+  // 300 … 399 and 400 … 499: products of matrix-free weights, see matrix_free_forward and matrix_free_backward
+  // 500 … 599: biases of stacks with weight scales, see bias_stream
+  attack_start = 200,  ///< gradient ascent of `certify`; `layer` is the restart
+  attack_ids = 201,    ///< search over token ids in `certify`; `layer` is the restart
+  verify_case = 1000,  ///< `layer` is the index of the case, also in the streams below
   verify_attack = 1001,
   verify_massive = 1002,
   soundness_checkpoint = 1003,
@@ -33,27 +33,26 @@ enum class Stream : std::uint32_t {
 
 [[nodiscard]] constexpr Stream stream_of(Weight weight) { return Stream{static_cast<std::uint32_t>(weight)}; }
 
-/// The streams that a matrix-free matrix draws in the forward and in the backward pass (sim/model/matrix_free.h).
+/// Streams of a matrix-free matrix in the forward and the backward pass (sim/model/matrix_free.h).
 [[nodiscard]] constexpr Stream matrix_free_forward(Weight weight) {
   return Stream{300 + static_cast<std::uint32_t>(weight)};
 }
-[[nodiscard]] constexpr Stream matrix_free_back(Weight weight) {
+[[nodiscard]] constexpr Stream matrix_free_backward(Weight weight) {
   return Stream{400 + static_cast<std::uint32_t>(weight)};
 }
 
-/// The bias of a matrix or norm; `layer` of the key is the sublayer.
+/// Stream of the bias of a matrix or norm; `layer` of the key is the sublayer.
 [[nodiscard]] constexpr Stream bias_stream(Weight weight) { return Stream{500 + static_cast<std::uint32_t>(weight)}; }
 
-/// Tensors that are rounded stochastically: a signal or its gradient; a matrix or gain, its bias, and the matrix's
-/// input.
+/// Kinds of stochastically rounded tensors. A matrix or gain has streams for itself, its bias and its input.
 enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
 
 /// `layer` of the key is the sublayer + 1.
-[[nodiscard]] constexpr Stream rounding_stream(Signal signal, Rounded what) {
-  return Stream{4000 + 100 * static_cast<std::uint32_t>(what) + static_cast<std::uint32_t>(signal)};
+[[nodiscard]] constexpr Stream rounding_stream(Signal signal, Rounded kind) {
+  return Stream{4000 + 100 * static_cast<std::uint32_t>(kind) + static_cast<std::uint32_t>(signal)};
 }
-[[nodiscard]] constexpr Stream rounding_stream(Weight weight, Rounded what) {
-  return Stream{4500 + 100 * static_cast<std::uint32_t>(what) + static_cast<std::uint32_t>(weight)};
+[[nodiscard]] constexpr Stream rounding_stream(Weight weight, Rounded kind) {
+  return Stream{4500 + 100 * static_cast<std::uint32_t>(kind) + static_cast<std::uint32_t>(weight)};
 }
 
 /// Distinct keys give independent streams: layer and stream are part of the generator's counter, the seed is its key.
@@ -63,17 +62,18 @@ struct StreamKey {
   Stream stream;
 };
 
-/// Theory draws from another generator (Threefry), with seed and replicate as two words of its key. The third is a
-/// place: below 2³² a sublayer of the finite-width chain (T25), else a sum of these.
+/// Theory draws from a different generator (Threefry), whose key consists of seed, replicate and a place. Places below
+/// 2³² are sublayers of the finite-width chain (T25); others are sums of the constants below.
 namespace theory::place {
 
-inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;  ///< what T25's chain draws before the first sublayer
-inline constexpr std::uint64_t table = input + 1;                ///< the rows of a projected table
-inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;       ///< attention patterns, plus the sublayer
-inline constexpr std::uint64_t backward_pass = std::uint64_t{1} << 47U;  ///< of patterns: those of the backward chain
-inline constexpr std::uint64_t other_half = std::uint64_t{1}
-                                            << 32U;               ///< of patterns: the second of two independent sets
-inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< of the backward pass: the logits of the loss
+// Draws of the finite-width chain before the first sublayer, and the rows of a projected table.
+inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;
+inline constexpr std::uint64_t table = input + 1;
+// Attention patterns: plus the sublayer, plus these for the backward pass and for a second, independent set.
+inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;
+inline constexpr std::uint64_t backward_pass = std::uint64_t{1} << 47U;
+inline constexpr std::uint64_t second_set = std::uint64_t{1} << 32U;
+inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< added to `backward_pass`: logits of the loss
 
 }  // namespace theory::place
 }  // namespace periscope

@@ -6,12 +6,15 @@
 #include <stdexcept>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "sim/spec/weight_scales.h"
 
 namespace periscope {
 namespace {
 
-/// Returns the initial standard deviation of a table. A single table without a scale is the stack's input.
+/// Returns the initial standard deviation of a table. An embedding table that alone forms the stack's input, without a
+/// scale, follows input.second_moment.
 double table_stddev(const StackSpec& spec, Weight weight) {
   const EmbeddingSpec& e = spec.model.embedding;
   const InitSpec& init = spec.init;
@@ -23,7 +26,7 @@ double table_stddev(const StackSpec& spec, Weight weight) {
 
 bool writes_to_stream(Weight weight) { return weight == Weight::o || weight == Weight::down; }
 
-/// Returns the standard deviation that init.scheme gives a matrix, or a table that is drawn as one.
+/// Returns the standard deviation that init.scheme gives to a matrix, or to a table drawn like one.
 double scheme_stddev(const StackSpec& spec, int layer, Weight weight) {
   const auto [fan_out, fan_in] = shape_of(spec.model, weight, layer);
   const InitSpec& init = spec.init;
@@ -41,7 +44,7 @@ double scheme_stddev(const StackSpec& spec, int layer, Weight weight) {
   return std * truncation_factor(init);
 }
 
-/// Returns the standard deviation of a matrix at the start, tables left out.
+/// Returns the initial standard deviation of a matrix that is not a table.
 double initial_stddev(const StackSpec& spec, int layer, Weight weight) {
   const InitSpec& init = spec.init;
   if (weight == Weight::unembedding && init.head_std) return *init.head_std * truncation_factor(init);
@@ -61,7 +64,7 @@ template <class Map>
 const auto& scale_in(const Map& map, const ParameterId& id) {
   const auto it = map.find(id);
   if (it == map.end()) {
-    throw std::logic_error("there is no scale of " + std::string(name_of(id.weight)) + " of sublayer " +
+    throw std::logic_error("missing scale of " + std::string(name_of(id.weight)) + " of sublayer " +
                            std::to_string(id.sublayer));
   }
   return it->second;
@@ -137,7 +140,8 @@ std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm) {
   }
   const std::vector<double>& gain = scale_in(spec.scales->gains, gain_id(sublayer, norm));
   if (gain.size() != width) {
-    throw std::logic_error(std::to_string(gain.size()) + " gains of a norm of " + std::to_string(width) + " channels");
+    throw std::logic_error(
+        fmt::format("gain of {}: expected {} channels, found {}", name_of(norm), width, gain.size()));
   }
   return gain;
 }

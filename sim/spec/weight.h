@@ -12,8 +12,8 @@
 
 namespace periscope {
 
-/// The weights of a stack: matrices, tables, and gains of norms. The numbers of matrices and tables are part of the
-/// random streams' keys and must never change.
+/// Weights of a stack: matrices, tables, and gains of norms. The numbers of matrices and tables are part of the keys of
+/// random streams and must never change.
 enum class Weight : std::uint32_t {
   q,
   k,
@@ -26,21 +26,21 @@ enum class Weight : std::uint32_t {
   unembedding,
   positions,    ///< learned position table
   token_types,  ///< token-type table
-  project_in,   ///< from the embedding table's width to the stack's
-  project_out,  ///< from the stack's width to the unembedding's
-  head_dense,   ///< of BERT's head transform
-  norm_a,       ///< of a sublayer, as norm_b and norm_c
+  project_in,   ///< projects from the embedding table's width to the stack's
+  project_out,  ///< projects from the stack's width to the unembedding's
+  head_dense,   ///< BERT's head transform
+  norm_a,       ///< norm_a, norm_b, norm_c: of a sublayer
   norm_b,
   norm_c,
-  q_norm,  ///< of an attention sublayer, as k_norm
+  q_norm,  ///< q_norm, k_norm: of an attention sublayer
   k_norm,
   embedding_norm,
   final_norm,
-  head_norm,       ///< of BERT's head transform
+  head_norm,       ///< in BERT's head transform
   v_norm,          ///< of an attention sublayer
   inner_norm,      ///< of a sublayer, before W_o or W_down
-  attention_gate,  ///< a matrix: W_g of an attention sublayer
-  branch_scale,    ///< of a sublayer: LayerScale's factor of every channel, a norm that only scales
+  attention_gate,  ///< W_g of an attention sublayer, a matrix
+  branch_scale,    ///< of a sublayer: LayerScale's per-channel factor, treated as a norm that only scales
 };
 
 inline constexpr std::array<std::string_view, 26> weight_names{
@@ -59,12 +59,12 @@ static_assert(are_names_of<Weight>(weight_names));
 [[nodiscard]] constexpr bool is_norm(Weight weight) {
   return weight >= Weight::norm_a && weight != Weight::attention_gate;
 }
-/// Norms inside modules: RMSNorms for any ModelSpec::norm, with initial gain 1 and no bias.
+/// Norms inside modules: always RMSNorms, with initial gain 1 and no bias.
 [[nodiscard]] constexpr bool is_module_norm(Weight weight) {
   return weight == Weight::q_norm || weight == Weight::k_norm || weight == Weight::v_norm ||
          weight == Weight::inner_norm;
 }
-/// The matrices of layers, in the order of results. Not every stack has `gate`, not every layer attention_gate.
+/// Matrices of layers, in the order of results. `gate` and `attention_gate` are optional.
 inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  Weight::v,    Weight::o,
                                                       Weight::gate, Weight::up, Weight::down, Weight::attention_gate};
 [[nodiscard]] constexpr bool is_layer_matrix(Weight weight) {
@@ -82,8 +82,8 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
   return weight == Weight::gate || weight == Weight::up || weight == Weight::down;
 }
 
-/// Names one parameter tensor of a stack: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], the bias of a
-/// matrix or norm [1, fan_out] or [1, n], or the number α [1, 1] inside a pointwise norm.
+/// Identifies one parameter tensor of a stack: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], a bias of a
+/// matrix [1, fan_out] or norm [1, n], or α [1, 1] of a pointwise norm.
 struct ParameterId {
   enum class Part { matrix, gain, bias, alpha };
   int sublayer;  ///< 0 … 2L−1; 0 for parameters outside layers
@@ -101,51 +101,52 @@ struct ParameterId {
 [[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
   return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
 }
-/// The bias that goes with a matrix or a gain.
+/// Returns the bias of a matrix or gain.
 [[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
   return {id.sublayer, id.weight, ParameterId::Part::bias};
 }
-/// α of the norm with this gain.
+/// Returns α of the norm with this gain.
 [[nodiscard]] constexpr ParameterId alpha_of(ParameterId gain) {
   return {gain.sublayer, gain.weight, ParameterId::Part::alpha};
 }
 
-/// A matrix maps fan_in features to fan_out: y = x Wᵀ with W [fan_out, fan_in].
+/// A matrix maps fan_in features to fan_out features: y = x Wᵀ with W [fan_out, fan_in].
 struct WeightShape {
   int fan_out;
   int fan_in;
 };
 
-/// `layer` matters for the attention's gate only. Throws std::logic_error for a norm.
+/// `layer` only matters for the attention gate. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 
-/// n, the features of a norm's gain: D; of a head or a whole projection for QK-norms; of a head for v_norm; of the
-/// input of W_o or W_down for the inner norm of `sublayer`; D' for the head's norm.
+/// Returns n, the number of features in a norm's gain. It is e or the projection's width for QK-norms, e for v_norm,
+/// the width of the input of W_o or W_down for the inner norm of `sublayer`, D' for the head's norm, and D otherwise.
 int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 
-/// The length of a norm's gain, bias or α: norm_width, or 1.
+/// Length of a norm's gain, bias or α: norm_width, or 1 for α.
 int vector_length(const ModelSpec& model, const ParameterId& id);
 
-/// Standard deviation of a standard normal number truncated as in `init`; 1 without truncation.
+/// Standard deviation of a standard normal variable truncated as in `init`; 1 without truncation.
 double truncation_factor(const InitSpec& init);
 
-/// Standard deviation of the entries of a matrix or table, from `scales`, or else `init` and the placement (DeepNorm).
-/// Tables are inputs: without scales and init.embedding_std their standard deviation is √input.second_moment. Throws
-/// std::logic_error if there are scales, but none of this matrix.
+/// Standard deviation of the entries of a matrix or table, from `scales` if set, else from `init` and the placement
+/// (DeepNorm). Tables are inputs: without scales and init.embedding_std it is √input.second_moment. Throws
+/// std::logic_error if `scales` lacks the matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
-/// Standard deviation of an embedding table by `init`: init.embedding_std, or that of a matrix of its shape. The
-/// stack's own tables follow input.second_moment, which may differ.
+/// Standard deviation of an embedding table according to `init`: init.embedding_std, or that of a matrix of its shape.
+/// The stack's own tables follow input.second_moment, which may differ.
 double drawn_embedding_stddev(const StackSpec& spec);
 
-/// Standard deviation of the entries of the bias of a matrix or gain; 0 without bias.
+/// Standard deviation of the entries of the bias of a matrix or gain; 0 without a bias.
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
 
-/// Gains of a norm [norm_width]: from `scales`, or else model.gamma, 1 of norms inside modules, model.layer_scale of
-/// branch_scale. Throws as stddev_of does, also if their number is not the norm's width.
+/// Gains of a norm [norm_width]: from `scales` if set, else model.gamma, 1 for norms inside modules, and
+/// model.layer_scale for branch_scale. Throws std::logic_error if `scales` lacks the norm or has the wrong number of
+/// gains.
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
 
-/// α of a norm: from `scales`, or else model.norm_alpha.
+/// α of a norm: from `scales` if set, else model.norm_alpha.
 double alpha_of(const StackSpec& spec, int sublayer, Weight norm);
 
 [[nodiscard]] constexpr NormKind kind_of(const ModelSpec& model, Weight norm) {

@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-/// T1's branch, that reads the first stream of n and is added to it.
+/// Returns the branch of a sublayer (T1). Of `streams` streams it reads the first and writes to the first.
 Branch branch_of(const ModelSpec& m, int sublayer, int more_layers, std::size_t streams = 1) {
   const SublayerRule rule = m.rule(sublayer, more_layers);
   Branch branch{.sublayer = sublayer,
@@ -26,21 +26,21 @@ Branch branch_of(const ModelSpec& m, int sublayer, int more_layers, std::size_t 
   return branch;
 }
 
-Step in_line(const ModelSpec& m, int index, int more_layers) {
+Step sequential_step(const ModelSpec& m, int index, int more_layers) {
   const SublayerRule rule = m.rule(index, more_layers);
   return {.branches = {branch_of(m, index, more_layers)}, .mixing = {{rule.alpha}}, .norm_c = {rule.norm_c}};
 }
 
-/// Beside the stream a sum of all branches, which no module reads.
-Step beside_a_sum(const ModelSpec& m, int index, int more_layers) {
+/// The second stream is the sum of all branches, which no module reads (ResiDual).
+Step dual_step(const ModelSpec& m, int index, int more_layers) {
   const SublayerRule rule = m.rule(index, more_layers);
   Branch branch = branch_of(m, index, more_layers, 2);
   branch.writes = {rule.beta, rule.beta};
   return {.branches = {branch}, .mixing = {{rule.alpha, 0.0}, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
 }
 
-/// Both modules of layer `index`.
-Step side_by_side(const ModelSpec& m, int index, int more_layers, bool share_norm) {
+/// Both modules of layer `index` in one step.
+Step parallel_step(const ModelSpec& m, int index, int more_layers, bool share_norm) {
   Branch attention = branch_of(m, 2 * index, more_layers);
   Branch mlp = branch_of(m, 2 * index + 1, more_layers);
   mlp.shares_input = share_norm;
@@ -49,8 +49,8 @@ Step side_by_side(const ModelSpec& m, int index, int more_layers, bool share_nor
   return {.branches = {attention, mlp}, .mixing = {{rule.alpha}}, .norm_c = {rule.norm_c}};
 }
 
-/// The second stream remembers what the layer began with, and the MLP is added to that.
-Step from_the_layer_s_start(const ModelSpec& m, int index, int more_layers) {
+/// The second stream stores the layer's input, to which the MLP is added (SpanNorm).
+Step span_step(const ModelSpec& m, int index, int more_layers) {
   const SublayerRule rule = m.rule(index, more_layers);
   const bool first = ModelSpec::is_attention(index);
   const double alpha = rule.alpha;
@@ -60,24 +60,24 @@ Step from_the_layer_s_start(const ModelSpec& m, int index, int more_layers) {
           .norm_c = {rule.norm_c, false}};
 }
 
-/// The second stream remembers the stack's input, of which every layer's attention gets some more.
-Step with_first_input(const ModelSpec& m, int index, int more_layers) {
+/// The second stream stores the stack's input, a multiple of which is added before every layer's attention (nanochat).
+Step first_input_step(const ModelSpec& m, int index, int more_layers) {
   const SublayerRule rule = m.rule(index, more_layers);
   Branch branch = branch_of(m, index, more_layers, 2);
   std::vector<double> stream{rule.alpha, 0.0};
   if (ModelSpec::is_attention(index)) {
     const double place = static_cast<double>(index / 2 + more_layers) / std::max(m.layers + more_layers - 1, 1);
-    const double kept = 1.15 - 0.10 * place;
+    const double scale = 1.15 - 0.10 * place;
     const double added = 0.20 - 0.15 * place;
-    branch.reads = {kept, added};
-    stream = {rule.alpha * kept, rule.alpha * added};
+    branch.reads = {scale, added};
+    stream = {rule.alpha * scale, rule.alpha * added};
   }
   return {.branches = {branch}, .mixing = {stream, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
 }
 
 using Square = std::vector<std::vector<double>>;
 
-/// Sinkhorn's iteration from positive entries, which converges geometrically.
+/// Sinkhorn iteration from positive entries; converges geometrically.
 void make_doubly_stochastic(Square& h) {
   constexpr int iterations = 200;
   const std::size_t n = h.size();
@@ -95,8 +95,9 @@ void make_doubly_stochastic(Square& h) {
   }
 }
 
-/// The mixing [n][n] of step `index`: rows and columns are ≥ 0 and sum to 1. Random ones are Sinkhorn's limit of
-/// exp(4 u − 2), u uniform in [0, 1), seeded by the step alone: the same for every seed of a run.
+/// Returns the mixing matrix [n][n] of step `index`: entries are ≥ 0, rows and columns sum to 1. Random matrices are
+/// the Sinkhorn limit of exp(4 u − 2) with u uniform in [0, 1). Only the step seeds them, so all seeds of a run share
+/// them.
 Square mixing_matrix(StreamMixing mixing, int streams, int index) {
   const auto n = static_cast<std::size_t>(streams);
   Square h(n, std::vector<double>(n, mixing == StreamMixing::uniform ? 1.0 / streams : 0.0));
@@ -113,7 +114,7 @@ Square mixing_matrix(StreamMixing mixing, int streams, int index) {
   return h;
 }
 
-Step of_many_streams(const ModelSpec& m, int index, int more_layers) {
+Step hyper_step(const ModelSpec& m, int index, int more_layers) {
   const auto streams = static_cast<std::size_t>(m.streams);
   const SublayerRule rule = m.rule(index, more_layers);
   Branch branch = branch_of(m, index, more_layers, streams);
@@ -137,14 +138,14 @@ int steps_of(const ModelSpec& m) {
 Step step_of(const ModelSpec& m, int index, int more_layers) {
   switch (m.placement.wiring) {
     case Wiring::sequential: break;
-    case Wiring::dual: return beside_a_sum(m, index, more_layers);
-    case Wiring::parallel: return side_by_side(m, index, more_layers, true);
-    case Wiring::parallel_two: return side_by_side(m, index, more_layers, false);
-    case Wiring::span: return from_the_layer_s_start(m, index, more_layers);
-    case Wiring::first_input: return with_first_input(m, index, more_layers);
-    case Wiring::hyper: return of_many_streams(m, index, more_layers);
+    case Wiring::dual: return dual_step(m, index, more_layers);
+    case Wiring::parallel: return parallel_step(m, index, more_layers, true);
+    case Wiring::parallel_two: return parallel_step(m, index, more_layers, false);
+    case Wiring::span: return span_step(m, index, more_layers);
+    case Wiring::first_input: return first_input_step(m, index, more_layers);
+    case Wiring::hyper: return hyper_step(m, index, more_layers);
   }
-  return in_line(m, index, more_layers);
+  return sequential_step(m, index, more_layers);
 }
 
 StreamEnds ends_of(const ModelSpec& m) {
@@ -178,14 +179,14 @@ std::optional<int> Branch::read_stream() const {
 
 bool Step::is_one_addition() const {
   const std::vector<double>& row = mixing.front();
-  const bool alone = std::ranges::all_of(row.begin() + 1, row.end(), [](double weight) { return weight == 0.0; });
-  return alone && branches.size() == 1 && branches.front().read_stream() == 0 && !branches.front().channel_scale;
+  const bool unmixed = std::ranges::all_of(row.begin() + 1, row.end(), [](double weight) { return weight == 0.0; });
+  return unmixed && branches.size() == 1 && branches.front().read_stream() == 0 && !branches.front().channel_scale;
 }
 
 double branch_scale(const Step& step, const Branch& branch) {
   const auto stream = static_cast<std::size_t>(branch.read_stream().value_or(0));
-  const double kept = branch.read_stream() ? step.mixing[stream][stream] : 1.0;
-  return std::abs(branch.writes[stream] / (step.streams() > 1 && kept == 0.0 ? 1.0 : kept));
+  const double own = branch.read_stream() ? step.mixing[stream][stream] : 1.0;
+  return std::abs(branch.writes[stream] / (step.streams() > 1 && own == 0.0 ? 1.0 : own));
 }
 
 bool StreamEnds::has(Signal name) const { return std::ranges::find(names, name) != names.end(); }

@@ -4,14 +4,14 @@
 
 namespace periscope {
 
-/// The number of additions to the streams: 2L, or L where both modules of a layer read one stream side by side.
+/// Number of additions to the streams: 2L, or L if both modules of a layer are parallel branches of one step.
 int steps_of(const ModelSpec& model);
 
-/// Addition `index` of a stack, from 0. `more_layers`: with constants that depend on depth as in a stack of so many
-/// more layers, counted from so many more.
+/// Returns addition `index` of a stack, from 0. With `more_layers` = k, depth-dependent constants are those of a stack
+/// with k more layers, and the layer counts as layer + k.
 Step step_of(const ModelSpec& model, int index, int more_layers = 0);
 
-/// How the streams of a stack begin and end.
+/// Returns how the streams of a stack start and end.
 StreamEnds ends_of(const ModelSpec& model);
 
 }  // namespace periscope

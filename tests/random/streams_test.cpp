@@ -41,10 +41,10 @@ TEST_CASE("the streams of weights are those of no one else") {
   CHECK(name_of(Stream{99}) == "nobody's");
   for (std::uint32_t w = 0; w < 100; ++w) {
     CHECK(name_of(matrix_free_forward(static_cast<Weight>(w))) == "nobody's");
-    CHECK(name_of(matrix_free_back(static_cast<Weight>(w))) == "nobody's");
+    CHECK(name_of(matrix_free_backward(static_cast<Weight>(w))) == "nobody's");
     CHECK(name_of(bias_stream(static_cast<Weight>(w))) == "nobody's");
-    CHECK(matrix_free_forward(static_cast<Weight>(w)) < matrix_free_back(Weight::q));
-    CHECK(matrix_free_back(static_cast<Weight>(w)) < bias_stream(Weight::q));
+    CHECK(matrix_free_forward(static_cast<Weight>(w)) < matrix_free_backward(Weight::q));
+    CHECK(matrix_free_backward(static_cast<Weight>(w)) < bias_stream(Weight::q));
   }
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T
   constexpr std::uint64_t most_sublayers = 1U << 20U;
   std::set<std::uint64_t> starts{0, place::input, place::table};
   std::size_t count = starts.size();
-  for (const std::uint64_t half : {std::uint64_t{0}, place::other_half}) {
+  for (const std::uint64_t half : {std::uint64_t{0}, place::second_set}) {
     for (const std::uint64_t way : {std::uint64_t{0}, place::backward_pass, place::backward_pass + place::logits}) {
       starts.insert(place::patterns + way + half);
       ++count;

@@ -158,7 +158,7 @@ TEST_CASE("an expression without a finite value: the message has the expression 
   };
   CHECK_THROWS_WITH_AS((void)alpha("1/sqrt(l)", 0, 2),
                        "model.placement.alpha = \"1/sqrt(l)\": expected a finite number for every l; it is infinite at "
-                       "l = 0, L = 2, and l, the additions before, begins at 0",
+                       "l = 0, L = 2, where l counts earlier additions from 0",
                        ConfigError);
   CHECK_THROWS_WITH_AS((void)alpha("0/0", 0, 2),
                        doctest::Contains("\"0/0\": expected a finite number for every l; it is NaN at l = 0"),

@@ -37,7 +37,7 @@ class OutputKernelSum {
 /// Random numbers for what is drawn beside the patterns. They are a stream of their own, so that the patterns are the
 /// same whether anything else is drawn or not.
 NormalStream other_numbers_of(PatternStream stream) {
-  stream.sublayer += place::other_half;
+  stream.sublayer += place::second_set;
   return numbers_of(stream);
 }
 
