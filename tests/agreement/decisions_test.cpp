@@ -223,7 +223,7 @@ TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such"
   const auto outcome = [&] {
     gradients::GradientConfig config;
     config.down_factors = {0.1, 1.0};
-    const gradients::Result result{.cases = {c}, .facts = {{"order_claim", "not-shown"}, {"order_condition", ""}}};
+    const gradients::Result result{.cases = {c}, .texts = {{"order_claim", "not-shown"}, {"order_condition", ""}}};
     return outcome_of(gradients::crossover_experiment(), config, result);
   };
   CHECK(outcome().code == ExitCode::ok);

@@ -8,23 +8,23 @@
 #include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 
-/// The change of gradients from the top of a stack to its bottom (G7, G9, G10), at every strength of attention of
-/// gradients.qk_factors; 0 is uniform attention.
+/// Rate per layer at which gradients change from the top of a stack to its input (G7, G9, G10), for every
+/// init.qk_factor of gradients.qk_factors; 0 is uniform attention.
 namespace periscope::gradients {
 namespace {
 
-/// Weights of the slope towards the input.
+/// Returns the weights with which a sum over layers is the slope towards the input.
 std::vector<double> slope_to_the_input(std::size_t points) {
   std::vector<double> x;
   for (std::size_t i = 0; i < points; ++i) x.push_back(static_cast<double>(points - 1 - i));
   return judge::slope_weights(x);
 }
 
-/// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
+/// G10 claims a rate for Post-LN. G9 (Pre-LN) and G7 (Peri-LN) claim that gradients are about uniform over layers.
 const std::map<std::string_view, judge::Claim> attenuation_claims{
     {"post", {.id = "G10", .claimed = claimed_attenuation_rate}}, {"pre", {.id = "G9"}}, {"peri", {.id = "G7"}}};
 
-/// Adds a log norm that was measured at every layer, and its slope per layer; without a prediction the measured rate.
+/// Adds the log norm at every layer and its slope per layer. Without a prediction, adds only the measured values.
 template <class Place>
 void add_slope(const config::Config& config, const theory::Prediction& prediction, const std::string& name, Place place,
                Case& c) {
@@ -35,7 +35,7 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
   std::vector<judge::Test> points;
   if (c.unsupported.empty()) {
     points = every(stride, log_norms(config, c.spec, prediction, place));
-    // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
+    // Power limit (T22): half of the rate of G10, so that this rate and 0 cannot both agree.
     rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate);
   }
   c.compare("log_" + name, points);

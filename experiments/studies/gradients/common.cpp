@@ -23,7 +23,6 @@ constexpr Key<GradientConfig> keys[] = {
 };
 // clang-format on
 
-/// Judges the tests and claims of all cases together.
 void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
   std::vector<judge::Test*> theory, control;
   std::vector<judge::Claim*> claims;
@@ -56,8 +55,8 @@ SeedAverage Work::measure(const StackSpec& spec, const std::string& factor,
 theory::Prediction Work::predict(const StackSpec& spec, const StackSpec& overridden,
                                  theory::GradientPaths paths) const {
   const auto task = [&] {
-    const std::string what = fmt::format("gradients{}", static_cast<int>(paths));
-    return stacks::prediction_task(what, spec, overridden, config);
+    const std::string name = fmt::format("gradients{}", static_cast<int>(paths));
+    return stacks::prediction_task(name, spec, overridden, config);
   };
   theory::Prediction prediction = stacks::cached(progress, config::short_label(spec) + ": theory", task, [&] {
     theory::PredictionOptions options = stacks::prediction_options(config);

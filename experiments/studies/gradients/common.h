@@ -20,10 +20,10 @@
 #include "sim/core/backend.h"
 #include "theory/predict/predict.h"
 
-/// Shared by the experiments about gradients: results by the names of their columns, predictions, tolerated biases.
+/// Common code of the gradient experiments: results by column name, predictions, tolerated biases.
 namespace periscope::gradients {
 
-/// [gradients]: values that the commands of `periscope gradients` sweep.
+/// Section [gradients]: values that the commands of `periscope gradients` sweep.
 struct GradientConfig : config::Config {
   std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
   std::vector<double> qk_factors{0.0, 1.0};          ///< attenuation: init.qk_factor
@@ -32,25 +32,25 @@ struct GradientConfig : config::Config {
 
 extern const Section<GradientConfig> gradients_section;
 
-/// Results of one stack, by the names of their columns.
+/// Results of one stack, by column name.
 struct Case {
   StackSpec spec;
   std::string unsupported = {};                      ///< why there is no prediction
-  std::map<std::string, judge::SeedRows> rows = {};  ///< measured, a row per seed
-  /// Curves, and single numbers; NaN where nothing was measured or predicted. Those with seeds are judged.
+  std::map<std::string, judge::SeedRows> rows = {};  ///< measured values, one row per seed
+  /// Curves and single numbers; NaN where not measured or not predicted. Only tests with `seeds` > 0 are judged.
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
-  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< depth: theory's, at its greatest depths
-  double identity_error = 0.0;  ///< identity path: largest ‖g − s − r‖/‖g‖
-  double identity_bound = 0.0;  ///< bound of that by rounding
+  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted at the largest depths
+  double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ of identity-path
+  double identity_bound = 0.0;  ///< rounding bound of identity_error
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
-  /// Makes tests of predicted `points` and the means over seeds of `rows`; either may be fewer.
+  /// Sets tests[name] to the predicted `points` with the means over seeds of rows[name]; pads the shorter with NaN.
   void compare(const std::string& name, std::vector<judge::Test> points = {});
-  /// Adds what the literature claims of the stack's placement, if anything, about the measured number of `test`.
+  /// Adds the literature's claim about the stack's placement, if there is one, with the measured number of `test`.
   void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
                  const judge::Test& test, double correction = 0.0);
-  /// Returns the test that decides `name`, or one of NaN that was not checked if there is none.
+  /// Returns the deciding test of `name`, or an unchecked test of NaNs if there is none.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
 
@@ -59,25 +59,24 @@ inline constexpr judge::Estimate nan_estimate{std::numeric_limits<double>::quiet
 
 struct Result {
   std::vector<Case> cases = {};
-  std::map<std::string, std::string> facts = {};  ///< of all cases together, by column
+  std::map<std::string, std::string> texts = {};  ///< columns that describe all cases together
 };
 
-/// The columns of a case. Each function adds those of one result, whose name, dimensions, units and meaning it is
-/// given.
+/// Columns of a case. The functions below add the columns of one result with this name, dimensions, units and meaning.
 using Columns = dataset::Table<Case>;
-/// Returns placement and unsupported on the dimension `row`.
+/// Returns the columns placement and unsupported on the dimension `row`.
 Columns columns_of(const std::string& row);
-/// NAME_measured and NAME_stderr of the case's tests.
+/// Adds NAME_measured and NAME_stderr.
 void add_measured(Columns& columns, const dataset::ColumnSpec& curve);
-/// NAME_predicted and NAME_predicted_stderr of the case's tests.
+/// Adds NAME_predicted and NAME_predicted_stderr.
 void add_predicted(Columns& columns, const dataset::ColumnSpec& curve);
 void add_compared(Columns& columns, const dataset::ColumnSpec& curve);
-/// judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
+/// Adds judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
 void add_test(Columns& columns, const dataset::ColumnSpec& test);
-/// NAME and NAME_reason, of the test that decides `tests`.
+/// Adds NAME and NAME_reason: the verdict of the test that decides `tests`.
 void add_verdict(Columns& columns, const std::string& name, const std::string& tests, const std::string& row,
                  const std::string& question);
-/// NAME, the claim's name in the ledger of claims, NAME_number, which it claims in `units`, and NAME_verdict.
+/// Adds NAME (the claim's id), NAME_number (the claimed number in `units`) and NAME_verdict.
 void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units);
 
 /// Measures and predicts the stacks of an experiment. Each seed and each prediction is a task of progress.
@@ -86,12 +85,12 @@ struct Work {
   const Backend& backend;
   stacks::Progress& progress;
 
-  /// As stacks::measure_stack. `factor` is added to the label of the task: "qk_factor 0.5".
+  /// Calls stacks::measure_stack. `factor`, such as "qk_factor 0.5", is appended to the task's label.
   SeedAverage measure(const StackSpec& spec, const std::string& factor,
                       const std::function<void(const Reading&)>& on_seed) const;
 
   /// Predicts the gradients of `overridden`, the stack `spec` with --theory-set, for the token ids and labels of the
-  /// seeds of `spec`. Unsupported also where the run's dtype cannot represent the prediction (out_of_range).
+  /// seeds of `spec`. Also unsupported if the run's dtype cannot represent the prediction (out_of_range).
   [[nodiscard]] theory::Prediction predict(const StackSpec& spec, const StackSpec& overridden,
                                            theory::GradientPaths paths = theory::GradientPaths::all) const;
 };
@@ -99,20 +98,20 @@ struct Work {
 struct Experiment {
   std::string name;  ///< "gradients depth"
   std::string question;
-  std::string configuration;  ///< in experiments/configs
+  std::string configuration;  ///< file in experiments/configs
   Columns columns;
-  dataset::Schema schema;     ///< its first dimension is that of the cases
-  stacks::Compared compared;  ///< predicted numbers that are compared with what is measured
-  bool over_depths = false;   ///< runs through gradients.layers
-  bool decomposes = false;    ///< decomposes gradients by their paths
-  int predictions = 1;        ///< number of predictions of a measured stack
-  /// Returns the number of values at which a case is measured and predicted.
+  dataset::Schema schema;     ///< the first dimension runs over the cases
+  stacks::Compared compared;  ///< predicted numbers that a verdict compares
+  bool over_depths = false;   ///< sweeps gradients.layers
+  bool decomposes = false;    ///< splits gradients by their paths
+  int predictions = 1;        ///< number of predictions per measured stack
+  /// Returns the number of swept values per case.
   std::function<std::size_t(const GradientConfig&)> values = [](const GradientConfig&) { return 1; };
   std::function<void(const GradientConfig&)> require = [](const GradientConfig&) {};  ///< throws ConfigError
-  /// Returns the stacks of the cases from those of the configuration.
+  /// Returns the stacks of the cases, given the stacks of the configuration.
   std::function<std::vector<StackSpec>(const GradientConfig&, const std::vector<StackSpec>&)> swept =
       [](const GradientConfig&, const std::vector<StackSpec>& all) { return all; };
-  /// Returns the case of a stack, as measured and as predicted.
+  /// Returns the case of a measured stack and the stack to predict.
   std::function<Case(const Work&, const StackSpec&, const StackSpec&)> measure;
   /// Called before the cases are judged.
   std::function<void(const GradientConfig&, Result&)> combine = [](const GradientConfig&, Result&) {};
@@ -125,17 +124,17 @@ Experiment identity_path_experiment();
 Experiment score_path_experiment();
 Experiment crossover_experiment();
 
-/// Returns dataset, table and exit code of a finished run. It failed if a test of the whole theory disagrees, or if an
-/// identity is broken beyond rounding.
+/// Returns dataset, table and exit code of a finished run. The check fails if a test of the complete theory disagrees,
+/// or if the identity g = s + r is violated beyond rounding.
 study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result);
 
-/// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
+/// Name of tests against a deliberately incomplete theory; judged separately, without effect on the exit code.
 inline const std::string control_tests = "log_grad_sq_without_scores";
 
 /// Measures, predicts and judges all cases of an experiment.
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress);
 
-/// Returns numbers of a prediction that a verdict compares: the stream's gradient at every depth, and a second curve.
+/// Returns the predicted numbers that a verdict compares: the stream's gradient at every depth, and a second curve.
 template <class Place>
 std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {
   std::vector<double> numbers;
@@ -144,10 +143,10 @@ std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Pl
   }
   return numbers;
 }
-/// Returns the gradient of the last layer's W_down, or nothing if it is not predicted.
+/// Returns the gradient of the last layer's W_down; empty if it is not predicted.
 std::vector<double> last_down(const Profile& predicted);
 
-/// Returns measured log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight).
+/// Returns the measured log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight).
 template <class Place>
 std::vector<double> log_norms(const Profile& profile, Place place) {
   std::vector<double> logs = profile.find(Statistic::log_grad_sq, place)->value;
@@ -155,12 +154,12 @@ std::vector<double> log_norms(const Profile& profile, Place place) {
   return logs;
 }
 
-/// Returns the bias that T19 tolerates in the mean over seeds of a log norm at `depth`, half of that of log_grad_sq,
-/// less the variance of the log norm over seeds.
+/// Returns the tolerated bias (T19) of the mean over seeds of a log norm at `depth`: half of the one of log_grad_sq.
+/// Excludes the variance of the log norm over seeds, which the caller adds.
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, bool of_attention = false);
 
-/// Returns the predicted log norms of a place as tests without what is measured, with their log_norm_bias.
+/// Returns the predicted log norms of a place as tests without measured values, with their log_norm_bias.
 template <class Place>
 std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec& spec,
                                    const theory::Prediction& prediction, Place place) {
@@ -177,13 +176,13 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
   return all;
 }
 
-/// Tests Σ weights_i y_i of rows of log norms against the same sum over `points`, tests without measured values.
-/// The errors of the predictions are fully correlated; the biases, to which the variances over seeds add, have one
-/// sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 do not count.
+/// Returns the test of Σ weights_i y_i, where y are log norms (`rows`), against the same sum of the predicted `points`.
+/// Prediction errors are taken as fully correlated. All biases, including the variances over seeds, are taken to have
+/// one sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 are ignored.
 judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,
                         const std::vector<double>& weights, double limit);
 
-/// Every stride-th entry: with 2 a curve over sublayers at attention, or at the layers' ends.
+/// Returns every stride-th entry: 2 selects the attention sublayers, or the layer boundaries of a curve over depth.
 template <class T>
 std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   std::vector<T> layers;
@@ -191,16 +190,16 @@ std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   return layers;
 }
 
-/// "G8: -0.5: holds", the claimed number in a format of fmt's; "-" without a claim.
+/// Returns "G8: -0.5: holds", with the claimed number in the fmt format string `format`; "-" without a claim.
 std::string claim_words(const Case& c, const std::string& claim, const char* format);
 
-/// The measured depths of `gradients depth`, and greater ones.
+/// Returns the depths that `gradients depth` predicts: the measured depths, and larger ones.
 std::vector<int> theory_layers(const GradientConfig& config);
 
-/// G10: a factor (2/3)^(1/2) per layer towards the input.
+/// Claim G10: gradients shrink by a factor (2/3)^(1/2) per layer towards the input.
 inline const double claimed_attenuation_rate = 0.5 * std::log(2.0 / 3.0);
 
-/// Finds where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
+/// Returns the smallest x at which piecewise linear y(x) changes sign; NaN if there is none. Requires ascending x.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace periscope::gradients

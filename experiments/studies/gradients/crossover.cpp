@@ -13,14 +13,14 @@
 #include "sim/base/mapped.h"
 #include "sim/numerics/larger.h"
 
-/// The last MLP matrix's gradient of every placement over that of Pre-LN with the same weights, against the size of the
-/// MLP's output a, which init.down_factor sweeps (G6, T14). Placements share their random weights at equal seeds, so
-/// ratios are taken seed by seed.
+/// Ratio of the last MLP matrix's gradient to Pre-LN's with the same weights, over the size of the MLP's output a,
+/// which init.down_factor sweeps (G6, T14). Placements have equal random weights at equal seeds, so ratios are taken
+/// per seed.
 namespace periscope::gradients {
 namespace {
 
-/// Returns the log of the factor between the gradients of the stack's output and of the last MLP's output a (T14), from
-/// measured sizes: γ/rms of the input of every norm between them. The sum before a norm C is that of orthogonal parts.
+/// Returns the log of the factor by which the gradient changes from the stack's output to the last MLP's output a
+/// (T14), from measured sizes: γ/rms(input) of every norm in between. Stream and branch are taken as orthogonal.
 double log_gain(const StackSpec& spec, const Profile& profile) {
   const ModelSpec& m = spec.model;
   const SublayerRule rule = m.rule(m.sublayers() - 1);
@@ -34,7 +34,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-/// Returns the sweep of one placement: rows over factors, and predictions at every factor.
+/// Measures and predicts one placement at every factor. Rows run over the factors.
 Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
   const GradientConfig& config = work.config;
   Case sweep{.spec = spec};
@@ -62,8 +62,8 @@ Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
   return sweep;
 }
 
-/// Returns the test of log rms a at which the ratio is 1. Without seeds, so that it is not judged, if the predicted
-/// ratio is 1 nowhere.
+/// Returns the test of the log rms of a at which the ratio is 1. If the predicted ratio is never 1, the test has no
+/// seeds and is not judged.
 judge::Test crossing_of(const Case& c) {
   const std::vector<judge::Test>&ratios = c.tests.at("log_ratio"), &sizes = c.tests.at("log_rms_a");
   const auto predicted_value = [](const judge::Test& test) { return test.predicted.value; };
@@ -86,7 +86,7 @@ judge::Test crossing_of(const Case& c) {
           .precise = ratios[i].precise && ratios[i + 1].precise && sizes[i].precise && sizes[i + 1].precise};
 }
 
-/// Returns the case of a placement's sweep over that of Pre-LN.
+/// Returns the case of a placement's ratios to Pre-LN.
 Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
   const auto ratio_of = [&](const char* name) {
     const auto &above = own.rows.at(name).rows(), &below = pre.rows.at(name).rows();
@@ -105,7 +105,7 @@ Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
   const bool is_predicted = c.unsupported.empty();
   for (std::size_t i = 0; is_predicted && i < config.down_factors.size(); ++i) {
     const judge::Test &top = own.tests.at("log_gradient")[i], &below = pre.tests.at("log_gradient")[i];
-    // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
+    // power_limits.log_grad_sq applies to logarithms of squares; logarithms of norms are half as large.
     ratios.push_back({.predicted = {top.predicted.value - below.predicted.value,
                                     std::hypot(top.predicted.error, below.predicted.error)},
                       .tolerated_bias = top.tolerated_bias + below.tolerated_bias,
@@ -121,12 +121,12 @@ Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
   return c;
 }
 
-/// An estimate of a logarithm as one of the number.
+/// Converts an estimate of a logarithm to an estimate of the number.
 judge::Estimate exponential(const judge::Estimate& log) {
   return {std::exp(log.value), std::exp(log.value) * log.error};
 }
 
-/// G6 at every factor of the sweep: does Post > Pre > Peri hold beyond the noise?
+/// Judges claim G6 at every factor of the sweep: is Post > Pre > Peri significant?
 void judge_order(const GradientConfig& config, Result& result) {
   judge::ClaimVerdict verdict = judge::ClaimVerdict::not_testable;
   const auto find = [&](std::string_view name) {
@@ -134,9 +134,9 @@ void judge_order(const GradientConfig& config, Result& result) {
   };
   const auto peri = find("peri");
   const auto post = find("post");
-  std::string& condition = result.facts["order_condition"];
+  std::string& condition = result.texts["order_condition"];
   if (peri != result.cases.end() && post != result.cases.end() && config.run.seeds >= judge::fewest_seeds) {
-    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm.
+    // Tests of both ratios against 1; a rejection determines the sign of the logarithm.
     const auto against_1 = [&](const judge::Test& ratio) {
       return judge::Test{.measured = ratio.measured, .seeds = config.run.seeds};
     };
@@ -165,12 +165,12 @@ void judge_order(const GradientConfig& config, Result& result) {
       condition += fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus(exponential(crossing)));
     }
   }
-  result.facts["order_claim"] = judge::name_of(verdict);
+  result.texts["order_claim"] = judge::name_of(verdict);
 }
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
 
-/// "12.3 %", or "NaN" of a stack that diverged.
+/// Returns "12.3 %", or "NaN" for a diverged stack.
 std::string percent(double share) {
   if (!std::isfinite(share)) return judge::number_words(share);
   return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
@@ -178,13 +178,13 @@ std::string percent(double share) {
 
 std::string crossover_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
-                            "predicted", "theory", "T14 off by at most"});
+                            "predicted", "theory", "largest error of T14"});
   for (const Case& c : result.cases) {
     const auto words = [](const judge::Estimate& log) { return judge::plus_minus(exponential(log)); };
     const std::vector<judge::Test>& ratios = c.tests.at("log_ratio");
     const judge::Test crossing = c.test("log_crossing");
     const bool crosses = crossing.seeds > 0;
-    double law_error = 0.0;  // largest |log| by which T14's ratio misses the measured one
+    double law_error = 0.0;  // largest |log(T14's ratio / measured ratio)|
     for (std::size_t i = 0; i < ratios.size(); ++i) {
       law_error = larger(law_error, std::abs(ratios[i].measured.value - c.tests.at("log_law")[i].measured.value));
     }
@@ -194,11 +194,11 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
                crosses ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
                crosses ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error))});
   }
-  const std::string& condition = result.facts.at("order_condition");
+  const std::string& condition = result.texts.at("order_condition");
   return table.text() +
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
          "the ratio from measured sizes alone.\n" +
-         fmt::format("G6: Post > Pre > Peri: {}{}\n", result.facts.at("order_claim"),
+         fmt::format("G6: Post > Pre > Peri: {}{}\n", result.texts.at("order_claim"),
                      condition.empty() ? "" : " (" + condition + ")");
 }
 
@@ -210,25 +210,25 @@ void require_ratios(const GradientConfig& config) {
   }
   const std::vector<StackSpec> stacks = config.stacks();
   if (std::ranges::none_of(stacks, is_pre))
-    throw ConfigError("model.placement: expected \"pre\" among them, which others are compared with");
+    throw ConfigError("model.placement: expected \"pre\" among the values, as the reference of all ratios");
   if (std::ranges::all_of(stacks, is_pre)) {
-    throw ConfigError("model.placement = \"pre\": expected another one beside it, to be compared with it");
+    throw ConfigError("model.placement = \"pre\": expected at least one other placement to compare with it");
   }
   std::set<std::string> seen;
   for (StackSpec spec : stacks) {
-    spec.label.clear();  // which would name the other keys that vary too
+    spec.label.clear();  // the label may name other swept keys
     const std::string placement = config::placement_label(spec);
     if (seen.insert(placement).second) continue;
     throw ConfigError(fmt::format(
         "gradients crossover: two stacks of placement \"{}\": expected one, as each placement is paired with \"pre\"; "
-        "of other keys than model.placement one value",
+        "sweep no other key than model.placement",
         placement));
   }
   config::require_swept_is_one_value(config, "init.down_factor", "gradients.down_factors",
                                      [](const StackSpec& spec) { return spec.init.down_factor; });
 }
 
-/// Replaces the sweeps by their ratios to that of Pre-LN.
+/// Replaces the cases by their ratios to Pre-LN.
 void combine(const GradientConfig& config, Result& result) {
   const std::vector<Case> sweeps = std::exchange(result.cases, {});
   const Case& pre = *std::ranges::find_if(sweeps, is_pre, &Case::spec);
@@ -256,9 +256,9 @@ Experiment crossover_experiment() {
   add_compared(columns, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"});
   add_measured(columns, {"log_law", swept, "nat", "T14's log ratio from measured sizes"});
   add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});
-  add_verdict(columns, "verdict", "log_ratio", "case", "agreement of the ratio with theory at its worst factor (T19)");
+  add_verdict(columns, "verdict", "log_ratio", "case", "verdict on the ratio, over all factors (T19)");
   std::vector<dataset::ColumnSpec> all{{"order_claim", "", "", "verdict on Post > Pre > Peri (G6)", Type::text},
-                                       {"order_condition", "", "", "when that holds", Type::text}};
+                                       {"order_condition", "", "", "when the claim holds", Type::text}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));
   return {.name = "gradients crossover",
           .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",

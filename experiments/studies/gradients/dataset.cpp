@@ -11,20 +11,20 @@ namespace {
 
 using dataset::ColumnSpec;
 
-/// The value of that name, or none.
+/// Returns the value of that name, or nullptr.
 template <class T>
 const T* find(const std::map<std::string, T>& values, const std::string& name) {
   const auto it = values.find(name);
   return it == values.end() ? nullptr : &it->second;
 }
 
-/// NAMEvalues and NAMEerrors of one side of a case's tests, without the NaNs at its end: the other side may be longer.
+/// Adds NAMEvalues and NAMEerrors from `side` of a case's tests, without trailing NaNs: the other side may be longer.
 void add_curve(Columns& columns, const ColumnSpec& curve, const std::string& values, const std::string& errors,
-               const std::string& what, judge::Estimate judge::Test::*side) {
+               const std::string& meaning, judge::Estimate judge::Test::*side) {
   const auto text = [&](const std::string& suffix, const std::string& words) {
     return ColumnSpec{curve.name + suffix, curve.dimensions, curve.units, curve.meaning + ": " + words};
   };
-  columns.curve(text(values, what), text(errors, "standard error of the " + what),
+  columns.curve(text(values, meaning), text(errors, "standard error of the " + meaning),
                 [name = curve.name, side](const Case& c) {
                   const std::vector<judge::Test>* tests = find(c.tests, name);
                   std::vector<judge::Estimate> entries;
@@ -47,7 +47,7 @@ void put_coordinate(const std::string& dimension, const GradientConfig& config, 
 }
 
 bool is_rejected(const Case& c) {
-  // An error that is NaN breaks the identity too.
+  // Negated, so that a NaN error violates the identity too.
   const bool broken = c.has_gradient && !(c.identity_error <= c.identity_bound);
   return broken || std::ranges::any_of(c.tests, [](const auto& named) {
            return named.first != control_tests && std::ranges::any_of(named.second, judge::disagrees);
@@ -81,7 +81,7 @@ void add_compared(Columns& columns, const ColumnSpec& curve) {
 void add_test(Columns& columns, const ColumnSpec& test) {
   const auto deciding = [name = test.name](const Case& c) { return std::optional(c.test(name)); };
   columns.part(judge::test_columns(test.name, test.dimensions, test.units, test.meaning), deciding)
-      .part(judge::verdict_column(test.name + "_verdict", test.dimensions, "agreement with theory: " + test.meaning),
+      .part(judge::verdict_column(test.name + "_verdict", test.dimensions, "verdict on the theory: " + test.meaning),
             deciding);
 }
 
@@ -100,14 +100,14 @@ void add_claim(Columns& columns, const std::string& name, const std::string& row
     });
   };
   add("", "", "claim of the literature about this placement", [](const judge::Claim& c) { return c.id; });
-  add("_number", units, "number that it claims", [](const judge::Claim& c) { return c.claimed; });
-  add("_verdict", "", "verdict on it", [](const judge::Claim& c) { return judge::name_of(c.verdict); });
+  add("_number", units, "claimed number", [](const judge::Claim& c) { return c.claimed; });
+  add("_verdict", "", "verdict on the claim", [](const judge::Claim& c) { return judge::name_of(c.verdict); });
 }
 
 study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result) {
   dataset::Builder builder(experiment.schema);
   for (const auto& dimension : experiment.schema.dimensions()) put_coordinate(dimension.name, config, builder);
-  for (const auto& [column, words] : result.facts) builder.put(column, words);
+  for (const auto& [column, text] : result.texts) builder.put(column, text);
   const std::string& row = experiment.schema.dimensions().front().name;
   for (std::size_t i = 0; i < result.cases.size(); ++i) experiment.columns.put(result.cases[i], builder.at(row, i));
   return {.data = builder.finish(),

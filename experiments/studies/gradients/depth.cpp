@@ -8,15 +8,15 @@
 #include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 
-/// The dependence of the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, on the depth L (G8, T12h):
-/// every stack at every depth of gradients.layers, with the same seeds at all depths. An exponent is fitted to the
-/// logarithms of every seed, and its error is the spread over seeds.
+/// Dependence of the last MLP matrix's gradient, ‖∂loss/∂W_down‖_F of layer L, on the depth L (G8, T12h). Every stack
+/// is measured at every depth of gradients.layers with the same seeds. Exponents are fitted to the logarithms of each
+/// seed; their error is the spread over seeds.
 namespace periscope::gradients {
 namespace {
 
 constexpr std::size_t late_points = 3;
-constexpr int deeper[] = {2, 4, 8, 16};  // theory's depths, in multiples of the greatest measured one
-// T22: half of the ½ by which G8's two laws differ, L⁰ of Post-LN and L^(−½) of Pre-LN.
+constexpr int deeper[] = {2, 4, 8, 16};  // further predicted depths, in multiples of the largest measured one
+// Power limit (T22): half of the difference between G8's exponents, 0 for Post-LN and −½ for Pre-LN.
 constexpr double exponent_power_limit = 0.25;
 
 StackSpec at_depth(StackSpec spec, int layers) {
@@ -27,7 +27,7 @@ StackSpec at_depth(StackSpec spec, int layers) {
 const std::map<std::string_view, judge::Claim> depth_claims{{"post", {.id = "G8"}},
                                                             {"pre", {.id = "G8", .claimed = -0.5}}};
 
-/// Predicts a depth beyond the measured ones from fewer patterns, as only the trend counts.
+/// Predicts a depth beyond the measured ones from fewer attention patterns, because only the trend matters.
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const config::RunOptions& run = work.config.run;
   theory::PredictionOptions options = stacks::prediction_options(work.config);
@@ -37,8 +37,8 @@ theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const S
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 
-/// Fits the exponents of measured depths, and theory's between its two greatest ones. `points` has the predictions of
-/// theory_layers, or of the first of them.
+/// Fits the exponents over measured depths, and the predicted one between the two largest depths. `points` are the
+/// predictions of theory_layers, or of its first entries.
 void fit_exponents(const GradientConfig& config, const std::vector<judge::Test>& points, Case& law) {
   std::vector<double> x;
   for (const int layers : config.layers) x.push_back(std::log(layers));
@@ -75,13 +75,13 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
     for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
       const StackSpec stack = at_depth(spec, all[i]);
       const theory::Prediction deep = predict_deep(work, stack, at_depth(overridden, all[i]));
-      // Unsupported for a stack that grows with depth: its limit is unknown, its exponents are not.
+      // A stack that grows with depth may be unsupported: then only its limit exponent is missing.
       if (!deep.unsupported.empty() || !deep.gradient_unsupported.empty()) break;
       add(stack, deep);
     }
     fit_exponents(config, points, law);
   } else {
-    points.clear();  // of the depths before the unsupported one
+    points.clear();  // drops the depths before the unsupported one
   }
   const judge::Test late = law.test("late_exponent");
   law.add_claim("claim", depth_claims, late, late.predicted.value - law.limit_exponent);
@@ -113,8 +113,8 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
   return table.text() +
          fmt::format(
              "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
-             "exponent between {} and {} layers.\nholds-with-condition: not at these depths, but less "
-             "theory's finite-depth part, in the limit of many layers.\n",
+             "exponent between {} and {} layers.\nholds-with-condition: the claim fails at these depths, but holds "
+             "for many layers, after subtracting the predicted finite-depth part.\n",
              all[all.size() - 2], all.back());
 }
 
@@ -143,7 +143,7 @@ Experiment depth_experiment() {
   add_predicted(columns, {"log_gradient", "law theory_layers", "nat", gradient});
   add_test(columns, {"exponent", "law", "1", "exponent of L, all measured depths"});
   add_test(columns, {"late_exponent", "law", "1", "exponent of L, last three measured depths"});
-  columns.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"}, &Case::limit_exponent);
+  columns.column({"limit_exponent", "law", "1", "predicted exponent at the two largest depths"}, &Case::limit_exponent);
   add_claim(columns, "claim", "law", "1");
   return {.name = "gradients depth",
           .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",

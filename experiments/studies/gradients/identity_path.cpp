@@ -13,16 +13,16 @@
 #include "sim/base/error.h"
 #include "sim/numerics/larger.h"
 
-/// Wang et al.'s decomposition (G11) of every stack's gradient g = s + r (decompose.h): how much comes down the skip
-/// connections alone.
+/// Wang et al.'s decomposition (G11) of every stack's gradient g = s + r (decompose.h): the share that passes through
+/// the skip connections alone.
 namespace periscope::gradients {
 
 static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.rest, s.branch, s.error); }
 
 namespace {
 
-/// Both sides of g = s + r round separately: in each of 2L sublayers a chain of at most six matrix products or norms,
-/// each a sum over `longest` terms with a relative error of at most longest·ε.
+/// Returns the rounding bound of ‖g − s − r‖/‖g‖. Both sides of g = s + r round separately. Each of 2L sublayers has at
+/// most six successive matrix products or norms, sums over `longest` terms with a relative error of at most longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
@@ -37,8 +37,8 @@ GradientPathSizes decompose_seed(const config::Config& config, const Backend& ba
                             stacks::label_ids(spec, seed));
 }
 
-/// Adds a seed: shares ‖s‖²/(‖s‖² + ‖r‖²) and log (‖s_i‖/‖g_2L‖) at depths 0 … 2L, ‖b_i‖/‖g_2L‖ at 0 … 2L−1. Returns
-/// the largest |‖s_i‖/‖g_2L‖ − 1|.
+/// Adds a seed: ‖s‖²/(‖s‖² + ‖r‖²) and log (‖s_i‖/‖g_2L‖) at depths 0 … 2L, ‖b_i‖/‖g_2L‖ at 0 … 2L−1. Returns the
+/// largest |‖s_i‖/‖g_2L‖ − 1|.
 double add(const GradientPathSizes& sizes, Case& c) {
   std::vector<double> shares, logs, branches;
   double skip_change = 0.0;
@@ -57,8 +57,8 @@ double add(const GradientPathSizes& sizes, Case& c) {
   return skip_change;
 }
 
-/// Predicted share ‖s‖²/‖g‖² (branches are orthogonal to the skip path), and skip path, from two predictions that share
-/// their patterns. Judges the share at every depth below the top, where it is 1.
+/// Adds the tests of the share ‖s‖²/‖g‖² (branches are orthogonal to the skip path) and of the skip path. They need two
+/// predictions with the same attention patterns. The share is judged at every depth below the top, where it is 1.
 void predict(const Work& work, const StackSpec& overridden, Case& c) {
   const GradientConfig& config = work.config;
   const theory::Prediction all = work.predict(c.spec, overridden);
@@ -87,13 +87,13 @@ void predict(const Work& work, const StackSpec& overridden, Case& c) {
   c.compare("log_skip", log_skips);
 }
 
-/// G11: with norms before branches the skip path is the identity; with a norm after the sum it is not.
+/// Judges claim G11: with norms before branches the skip path is the identity; with a norm after the sum it is not.
 judge::Claim claim_of(const Case& c, double skip_change) {
   const ModelSpec& model = c.spec.model;
   const SublayerRule rule = model.rule(model.sublayers() - 1);
   const bool expected = !rule.norm_c && rule.alpha == 1.0;
   judge::Claim claim{.id = "G11", .claimed = expected ? 1.0 : 0.0};
-  if (model.rule(0).norm_c != rule.norm_c || !c.has_gradient) return claim;  // Mix-LN: the claim speaks of neither
+  if (model.rule(0).norm_c != rule.norm_c || !c.has_gradient) return claim;  // G11 does not cover Mix-LN
   const bool holds = c.identity_error <= c.identity_bound && (skip_change == 0.0) == expected;
   claim.verdict = holds ? judge::ClaimVerdict::holds : judge::ClaimVerdict::fails;
   return claim;
@@ -102,7 +102,7 @@ judge::Claim claim_of(const Case& c, double skip_change) {
 Case decompose(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const config::RunOptions& run = work.config.run;
   Case c{.spec = spec, .identity_bound = rounding_bound(spec, run.dtype)};
-  double skip_change = 0.0;  // 0 if the skip path is the identity
+  double skip_change = 0.0;  // largest |‖s_i‖/‖g_2L‖ − 1|: 0 for an identity
   stacks::over_cached_seeds(
       "paths", spec, run, run.seeds, config::short_label(spec), work.progress,
       [&](std::uint64_t seed) { return decompose_seed(work.config, work.backend, spec, seed); },
@@ -133,17 +133,17 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                predicted("log_skip"), fmt::format("G11: {}", judge::name_of(c.claims.at("claim").verdict))});
   }
   return table.text() +
-         "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
-         "‖g − s − r‖/‖g‖.\nshare: ‖s‖²/(‖s‖² + ‖r‖²), ± standard error; the verdict is that of the worst depth. G11: "
-         "s is the top's gradient unchanged, or with norms behind it is not.\n";
+         "g = s + r at every depth: s passes through skip connections alone, r through at least one branch; error: "
+         "‖g − s − r‖/‖g‖.\nshare: ‖s‖²/(‖s‖² + ‖r‖²), ± standard error; the verdict is for the depth nearest to "
+         "rejection. G11: s equals the gradient at the top, unless a norm follows the sum.\n";
 }
 
 void require_one_stream(const GradientConfig& config) {
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
       if (!spec.model.ends().has(Signal::r_out)) continue;
-      throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
-                                    spec.model.placement.name));
+      throw ConfigError(
+          fmt::format("model.placement = \"{}\": expected a placement with one stream", spec.model.placement.name));
     }
   }
 }
@@ -155,12 +155,12 @@ Experiment identity_path_experiment() {
   Columns columns = columns_of("case");
   add_compared(columns, {"skip_share", "case depth", "1", "share of the skip path in the gradient"});
   add_compared(columns, {"log_skip", "case depth", "nat",
-                         "log norm of the gradient that came down the skip connections alone, over that at the top"});
+                         "log of the skip path's gradient norm over the gradient norm at the top"});
   add_measured(columns,
-               {"branch_term", "case sublayer", "1", "norm of a branch's term over that of the top's gradient"});
-  columns.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &Case::identity_error)
-      .column({"identity_bound", "case", "1", "what rounding may make of it"}, &Case::identity_bound);
-  add_verdict(columns, "verdict", "skip_share", "case", "agreement of the share with theory at its worst depth (T19)");
+               {"branch_term", "case sublayer", "1", "norm of a branch's term over the gradient norm at the top"});
+  columns.column({"identity_error", "case", "1", "largest |g - s - r| / |g| (norms)"}, &Case::identity_error)
+      .column({"identity_bound", "case", "1", "rounding bound of identity_error"}, &Case::identity_bound);
+  add_verdict(columns, "verdict", "skip_share", "case", "verdict on the share, over all depths (T19)");
   add_claim(columns, "claim", "case", "1");
   std::vector<dataset::ColumnSpec> all = columns.specs();
   std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(all));

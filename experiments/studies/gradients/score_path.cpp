@@ -9,12 +9,12 @@
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/gradients/common.h"
 
-/// The share S/(S+V) that attention's score path (queries and keys) has in every stack's gradient, and what a theory
-/// that leaves it out gets wrong (T9).
+/// Share S/(S+V) of attention's score path (queries and keys) in every stack's gradient, and the error of a theory
+/// without this path (T9).
 namespace periscope::gradients {
 namespace {
 
-/// The tests of a curve over sublayers, with a tolerated bias of 0; without a prediction what is measured.
+/// Returns the tests of a curve over sublayers with a tolerated bias of 0; without a prediction only measured values.
 std::vector<judge::Test> tests_of(const config::Config& config, const Profile& measured,
                                   const theory::Prediction* prediction, Statistic statistic, Signal signal) {
   const Curve& curve = *measured.find(statistic, signal);
@@ -48,37 +48,37 @@ Case measure_shares(const Work& work, const StackSpec& spec, const StackSpec& ov
   if (predicted == nullptr) return c;
   const theory::Prediction without_scores = work.predict(spec, overridden, theory::GradientPaths::without_scores);
   std::vector<judge::Test> control = tests_of(config, measured, &without_scores, Statistic::log_grad_sq, Signal::x_out);
-  // As `judge` does: where half the variance of a logarithm is 1 or more, its mean rests on rare seeds, and biases of
-  // first order in 1/width are meaningless for all gradients of the stack.
-  const bool wild = std::ranges::any_of(logs, [&](const judge::Test& log) {
+  // As in stack_tests.cpp: if half the variance of a logarithm is 1 or more, rare seeds dominate its mean, and biases
+  // of first order in 1/width are meaningless for all gradients of the stack.
+  const bool fluctuates = std::ranges::any_of(logs, [&](const judge::Test& log) {
     return !(judge::variance_of(log.measured, seeds) < judge::largest_fluctuation);
   });
-  const double withdrawn = wild ? std::numeric_limits<double>::infinity() : 0.0;
+  const double unbounded = fluctuates ? std::numeric_limits<double>::infinity() : 0.0;
   for (std::size_t i = 0; i < logs.size(); ++i) {
     const double variance = judge::variance_of(logs[i].measured, seeds) / 4.0;
-    logs[i].tolerated_bias = withdrawn + 2.0 * (log_norm_bias(config, spec, all, i) + variance);
+    logs[i].tolerated_bias = unbounded + 2.0 * (log_norm_bias(config, spec, all, i) + variance);
     control[i].tolerated_bias = logs[i].tolerated_bias;
   }
   for (std::size_t l = 0; l < shares.size(); ++l) {
     const double bias_of_log = 2.0 * log_norm_bias(config, spec, all, 2 * l, true);
     const double bias =
         judge::share_bias(shares[l].predicted.value, bias_of_log, judge::variance_of(shares[l].measured, seeds));
-    shares[l].tolerated_bias = bias + judge::share_floor + withdrawn;
+    shares[l].tolerated_bias = bias + judge::share_floor + unbounded;
   }
   c.tests = {{"log_grad_sq", logs}, {"score_share", shares}, {control_tests, control}};
   return c;
 }
 
 std::string score_path_table(const GradientConfig&, const Result& result) {
-  dataset::TextTable table({"placement", "largest share: measured", "predicted, verdict",
-                            "gradient without it, at the input", "theory, with and without"});
+  dataset::TextTable table({"placement", "largest share: measured", "predicted, verdict", "gradient without score path",
+                            "verdict with, without it"});
   for (const Case& c : result.cases) {
     if (!c.unsupported.empty()) {
       table.add_note(config::placement_label(c.spec), c.unsupported);
       continue;
     }
     const std::vector<judge::Test>& shares = c.tests.at("score_share");
-    // A share that is NaN is the one to show.
+    // A NaN share counts as the largest, so that the table shows it.
     const auto size = [](const judge::Test& t) { return std::isnan(t.measured.value) ? HUGE_VAL : t.measured.value; };
     const auto top = std::ranges::max_element(shares, {}, size);
     const double missing = std::expm1(c.tests.at(control_tests).front().predicted.value -
@@ -93,8 +93,8 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
   }
   return table.text() +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
-         "values.\nWithout the score path a theory of gradients is expected to disagree; only the whole theory's "
-         "verdicts count.\n";
+         "values.\nA theory without the score path is expected to disagree; only verdicts on the complete theory "
+         "affect the exit code.\n";
 }
 
 }  // namespace
@@ -104,12 +104,14 @@ Experiment score_path_experiment() {
   Columns columns = columns_of("case");
   add_compared(columns, {"score_share", "case layer", "1", "share of the score path S/(S+V)"});
   add_compared(columns, {"log_grad_sq", "case depth", "nat", "log of the stream's squared gradient"});
-  add_predicted(columns, {"log_grad_sq_without_scores", "case depth", "nat", "the same without the score path"});
-  add_verdict(columns, "share_verdict", "score_share", "case", "agreement of the share with theory (T19)");
-  add_verdict(columns, "verdict", "log_grad_sq", "case", "agreement of the stream's gradient with theory (T19)");
-  add_verdict(columns, "without_scores_verdict", control_tests, "case", "the same for a theory without the score path");
+  add_predicted(columns, {"log_grad_sq_without_scores", "case depth", "nat",
+                          "log of the stream's squared gradient in a theory without the score path"});
+  add_verdict(columns, "share_verdict", "score_share", "case", "verdict on the share (T19)");
+  add_verdict(columns, "verdict", "log_grad_sq", "case", "verdict on the stream's gradient (T19)");
+  add_verdict(columns, "without_scores_verdict", control_tests, "case",
+              "verdict on the stream's gradient in a theory without the score path");
   return {.name = "gradients score-path",
-          .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
+          .question = "Share of the gradient that passes through queries and keys, and a theory without this path",
           .configuration = "score_path.toml",
           .columns = columns,
           .schema = dataset::Schema("score_path", 4,

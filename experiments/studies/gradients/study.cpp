@@ -15,21 +15,21 @@
 namespace periscope::gradients {
 namespace {
 
-/// Returns the memory estimate of all values that the experiment runs through.
+/// Returns the memory estimate over all swept values.
 stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
-  constexpr int beyond = 16;  // times the greatest depth: theory's deepest stack
+  constexpr int depth_ratio = 16;  // ratio of the deepest predicted to the deepest measured stack
   const int deepest = experiment.over_depths ? std::ranges::max(config.layers) : 0;
   stacks::MemoryEstimate all;
   for (StackSpec spec : config.predicted_stacks()) {
-    if (experiment.over_depths) spec.model.layers = beyond * deepest;
+    if (experiment.over_depths) spec.model.layers = depth_ratio * deepest;
     all.then(stacks::limit_memory(spec, true, threads));
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
     config::RunOptions run = config.run;
     if (experiment.decomposes) run.weights = config::WeightsChoice::dense;
-    // A decomposition keeps every signal and its gradient.
+    // A decomposition stores every signal and its gradient.
     all.then(stacks::reading_memory(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
   }
   return all;
@@ -49,7 +49,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   config.run.backward = true;
   config::require_effective_fault(config);
   config::require_single_additions(config.stacks(), "gradients are followed from sublayer to sublayer");
-  config::require_one_value(config, "model.width", "the allowances of its verdicts are those of one width",
+  config::require_one_value(config, "model.width", "tolerated biases are computed for one width",
                             [](const StackSpec& spec) { return spec.model.width; });
   experiment.require(config);
   return {.file = experiment.schema.kind(),
@@ -86,7 +86,7 @@ std::vector<study::Study> studies() {
                    .without = experiment.decomposes ? study::FlagNames{"memory"} : study::FlagNames{},
                    .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
                    .resolve = [&experiment](const study::Request& request) { return resolve(experiment, request); }});
-    if (!experiment.decomposes) all.back().shared_keys.emplace_back("run.weights");  // else drawn by the experiment
+    if (!experiment.decomposes) all.back().shared_keys.emplace_back("run.weights");  // else dense
   }
   return all;
 }
