@@ -49,8 +49,8 @@ StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "at least four widths, head_dim fixed, heads and mlp_width in proportion"},
-    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "seeds per width"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "widths to measure, at least four; head_dim is fixed, heads and mlp_width grow in proportion"},
+    {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "number of seeds per width"},
 };
 // clang-format on
 

@@ -18,40 +18,40 @@ namespace {
 // clang-format off
 constexpr Key<RunOptions> run_keys[] = {
     {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
-    {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs 4"},
-    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, max_threads), .meaning = "0: OMP_NUM_THREADS, else all cores", .effect = Effect::none},
-    {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda, cuda-tf32"},
+    {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs at least 4"},
+    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, max_threads), .meaning = "number of threads; 0: OMP_NUM_THREADS, else all cores", .effect = Effect::none},
+    {.name = "device", .field = &RunOptions::device, .meaning = "compute device: cpu, reference, cuda, cuda-tf32"},
     {.name = "dtype", .field = WordField<RunOptions>{
          .get = [](const RunOptions& run) { return name_of(run.dtype); },
-         .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "f64, f32, bf16, f16"},
-    {.name = "backward", .field = &RunOptions::backward, .meaning = "gradients too"},
-    {.name = "paired", .field = &RunOptions::paired, .meaning = "use the same random numbers for all stacks (twins), in simulation and prediction; false: independent random numbers for each stack, keyed by its label and kind of input (propagate, theory, power)"},
-    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "dense; matrix-free: without matrices, exact in law (T21; propagate, ladder, gradients); auto: matrix-free where stacks are large and that costs at most half"},
+         .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "data type of tensors: f64, f32, bf16, f16"},
+    {.name = "backward", .field = &RunOptions::backward, .meaning = "measure and predict gradients too"},
+    {.name = "paired", .field = &RunOptions::paired, .meaning = "same random numbers for all stacks (twins), in simulation and prediction; false: independent random numbers, determined by the label and the input kind of each stack (propagate, theory, power)"},
+    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "how random matrices are sampled: dense; matrix-free: only their products, exact in distribution (T21; propagate, ladder, gradients); auto: matrix-free for large stacks if it costs at most half"},
     {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
 };
 
 constexpr Key<TheoryOptions> theory_keys[] = {
-    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns); where it is given, whatever that costs", .default_text = "0.01"},
-    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that costs", .default_text = "0.03"},
-    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, no-score-path, query-gradient, depth-constant"},
-    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .default_text = "by command"},
-    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "replicates of T25's chain; 0: 4 to 16 a seed, as far as they cost no more than the measurement, or seconds"},
+    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "requested standard error of the prediction (sampled attention patterns); an explicit value is met at any cost", .default_text = "0.01"},
+    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "requested standard error of the logarithm of every predicted squared gradient; an explicit value is met at any cost", .default_text = "0.03"},
+    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "deliberate error in the theory: beta0, no-score-path, query-gradient, depth-constant"},
+    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "predict forward statistics at the stack's own widths (T25; default of propagate) instead of in the limit of infinite width (default of theory)", .default_text = "by command"},
+    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "number of replicates of the finite-width chain (T25); 0: 4 to 16 per seed, limited to the cost of the measurement or a few seconds"},
 };
 
 constexpr Key<AgreementOptions> agreement_keys[] = {
-    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "chance of a rejected cell in a run where theory is right"},
-    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "c of the finite-width term c*w for moments, relative (T19)"},
-    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
-    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "c of the finite-width term for logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
+    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "probability of any rejected test in a run if the theory is right"},
+    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias c*w of moments, relative (T19)"},
+    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w of cosines, absolute, and of the size of attention's output, relative"},
+    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias of the logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
 };
 
 constexpr Range limit = between(0, 1e3);
 constexpr Key<PowerLimits> power_limit_keys[] = {
-    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
-    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "the same of the variance"},
-    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "the same of the token cosine, absolute"},
-    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "the same of the logarithm of a squared gradient"},
-    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "the same of the score path's share, absolute"},
+    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "largest detectable error of the second moment, relative, with which a verdict is not inconclusive (T22)"},
+    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "largest detectable error of the variance, relative, as for second_moment"},
+    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "largest detectable error of the token cosine, absolute, as for second_moment"},
+    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "largest detectable error of the logarithm of a squared gradient, as for second_moment"},
+    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "largest detectable error of the score path's share, absolute, as for second_moment"},
 };
 // clang-format on
 
