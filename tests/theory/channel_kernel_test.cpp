@@ -190,7 +190,7 @@ TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads o
     (side.rows ? scales.profiles[matrix_id(0, side.weight)].rows : scales.profiles[matrix_id(0, side.weight)].columns) =
         sizes;
     spec.scales = std::make_shared<const WeightScales>(scales);
-    const ChannelLoss loss = channel_loss(spec, is_of_mlp(side.weight) ? 1 : 0);
+    const ChannelUnevenness loss = channel_unevenness(spec, is_of_mlp(side.weight) ? 1 : 0);
     CHECK(loss.width == Approx(side.of_width).epsilon(1e-12));
     CHECK(loss.hidden == Approx(side.of_hidden).epsilon(1e-12));
   }

@@ -126,16 +126,16 @@ TEST_CASE(
     }
   }
   for (int t = 0; t < 2; ++t) {
-    CHECK(agrees(open[t], k.open(0, t)));
+    CHECK(agrees(open[t], k.values(0, t)));
     CHECK(agrees(slope[t], k.slope(0, t)));
   }
   const double rho = -0.5 / std::sqrt(1.3 * 0.8);
   spec.init.std = 1e4;
-  CHECK(gate_kernels(spec, 0, input).open(0, 1) ==
+  CHECK(gate_kernels(spec, 0, input).values(0, 1) ==
         Approx(0.5 - std::acos(rho) / (2.0 * std::numbers::pi)).epsilon(0.02));
   spec.init.std = 1e-6;
   const GateKernels half = gate_kernels(spec, 0, input);
-  CHECK(half.open(0, 1) == Approx(0.25).epsilon(1e-6));
+  CHECK(half.values(0, 1) == Approx(0.25).epsilon(1e-6));
   CHECK(half.slope(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
 }
 

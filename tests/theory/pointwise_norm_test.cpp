@@ -197,7 +197,7 @@ TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the
   predict_at_width(spec, {}, {.seeds = 4}, p);
   CHECK_FALSE(p.exact_at_width);
   CHECK(p.unsupported.empty());
-  CHECK(p.left_out.find("the chain T25 knows a stream by its Gram matrix") != std::string::npos);
+  CHECK(p.left_out.find("the finite-width chain (T25) follows only Gram matrices") != std::string::npos);
   CHECK_THROWS_AS((void)gram_chain(spec, {}, {}), std::logic_error);
   CHECK(coordinates_unsupported(small_stack("pre", NormKind::l2).model).empty());
 }

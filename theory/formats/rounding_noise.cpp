@@ -9,15 +9,15 @@
 namespace periscope::theory {
 namespace {
 
-/// P(|z| < x) of a standard normal number.
-double within(double x) { return std::erf(x / std::sqrt(2.0)); }
+/// P(|z| < x) for a standard normal z.
+double probability_within(double x) { return std::erf(x / std::sqrt(2.0)); }
 
-/// E[(x̂ − x)²] of x ~ N(0, σ²) rounded to multiples of Δ = `step`, by the Fourier series of the error's mean square in
-/// the place of x between two multiples. To nearest that is Δ²(1/12 + Σ_k (−1)^k cos(2πkx/Δ)/(πk)²), stochastically,
-/// (x − a)(b − x) = Δ²(1/6 − Σ_k cos(2πkx/Δ)/(πk)²), and E cos(2πkx/Δ) = exp(−2(πkσ/Δ)²).
+/// Returns E[(x̂ − x)²] of x ~ N(0, σ²) rounded to multiples of Δ = `step`, by the Fourier series of the mean square
+/// error in x. To nearest the series is Δ²(1/12 + Σ_k (−1)^k cos(2πkx/Δ)/(πk)²); stochastic rounding has
+/// (x − a)(b − x) = Δ²(1/6 − Σ_k cos(2πkx/Δ)/(πk)²). E cos(2πkx/Δ) = exp(−2(πkσ/Δ)²).
 double uniform_noise(double step, double sigma, bool stochastic) {
   const double pi = std::numbers::pi;
-  // Hardly any x is beyond half a step: all of it is lost, or Δ gained with probability |x|/Δ, E|x|(Δ − |x|).
+  // Nearly all |x| < Δ/2: to nearest the error is x; stochastic rounding has mean square error E|x|(Δ − |x|).
   if (sigma < 0.1 * step) {
     return stochastic ? sigma * (step * std::sqrt(2.0 / pi) - sigma) : sigma * sigma;
   }
@@ -31,31 +31,31 @@ double uniform_noise(double step, double sigma, bool stochastic) {
 
 double square_of(std::span<const double> x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
 
-/// Returns how many entries of a matrix share a scale.
+/// Returns the number of entries that share a scale.
 std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
   const auto row = static_cast<std::size_t>(shape.fan_in);
   if (scale == ScaleOver::tensor) return row * static_cast<std::size_t>(shape.fan_out);
   return scale == ScaleOver::block ? std::min<std::size_t>(row, block_length) : row;
 }
 
-/// σ of numbers that are scaled into the range of a format, up to a factor of two, which changes nothing there.
+/// Returns σ after scaling into the range of a floating format, rounded to a power of two, which does not affect noise.
 double sigma_in(const Quantization& q, double sigma) {
   if (q.scale == ScaleOver::nothing) return sigma;
-  constexpr double about_the_largest = 8.0;  // in units of σ
-  return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (about_the_largest * sigma)));
+  constexpr double largest_over_sigma = 8.0;
+  return std::ldexp(sigma, std::ilogb(q.format.floating.largest / (largest_over_sigma * sigma)));
 }
 
 }  // namespace
 
 double floating_noise(const NumberFormat& format, double sigma, bool stochastic) {
   const int subnormal = format.least_exponent;
-  // Above 2^6 σ there is nothing, and below 2^-60 σ no binade that counts.
+  // Binades above 2^6 σ or below 2^-60 σ contribute nothing.
   const int bottom = std::max(subnormal, std::ilogb(sigma) - 60);
   const int top = std::max(bottom, std::ilogb(sigma) + 6);
   double noise = 0.0;
   for (int e = bottom; e <= top; ++e) {
     const double from = e == bottom ? 0.0 : std::ldexp(1.0, e);
-    const double share = within(std::ldexp(1.0, e + 1) / sigma) - within(from / sigma);
+    const double share = probability_within(std::ldexp(1.0, e + 1) / sigma) - probability_within(from / sigma);
     const double step = std::ldexp(1.0, e + 1 - format.precision);
     noise += share * (e == bottom ? uniform_noise(step, sigma, stochastic) : step * step / (stochastic ? 6.0 : 12.0));
   }
@@ -64,10 +64,11 @@ double floating_noise(const NumberFormat& format, double sigma, bool stochastic)
 
 double integer_noise(int largest_integer, std::size_t group, bool stochastic) {
   const auto n = static_cast<double>(group);
-  // E[a²] = ∫ 2a·P(max > a) da by the trapezoidal rule, whose error is far below a step for a function this smooth.
+  // E[a²] = ∫ 2a·P(max > a) da by the trapezoidal rule; the integrand is smooth, so its error is negligible.
   constexpr double step = 1e-3;
   double square = 0.0;
-  for (double a = step; a < 12.0; a += step) square += 2.0 * a * -std::expm1(n * std::log(within(a))) * step;
+  for (double a = step; a < 12.0; a += step)
+    square += 2.0 * a * -std::expm1(n * std::log(probability_within(a))) * step;
   const double levels = largest_integer;
   return (1.0 - 1.0 / n) * square / ((stochastic ? 6.0 : 12.0) * levels * levels);
 }
@@ -80,8 +81,8 @@ double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quant
   return floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, layer, weight)), q.stochastic);
 }
 
-void NoiseBudget::add(std::span<const double> square_errors, std::span<const double> gradient, double times) {
-  for (std::size_t i = 0; i < square_errors.size(); ++i) sum_ += times * square_errors[i] * gradient[i] * gradient[i];
+void NoiseBudget::add(std::span<const double> square_errors, std::span<const double> gradient, double factor) {
+  for (std::size_t i = 0; i < square_errors.size(); ++i) sum_ += factor * square_errors[i] * gradient[i] * gradient[i];
 }
 
 double NoiseBudget::sqnr(std::span<const double> stream, std::span<const double> gradient) const {

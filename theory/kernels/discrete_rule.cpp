@@ -6,30 +6,30 @@
 
 namespace periscope::theory {
 
-DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Index most) {
+DiscreteRule discrete_gauss_rule(const Vector& points, const Vector& weights, Index max_nodes) {
   const double total = weights.sum();
   if (!(total > 0.0)) return {};
-  const Index steps = std::min(most, places.size());
-  Matrix basis(places.size(), steps);
+  const Index steps = std::min(max_nodes, points.size());
+  Matrix basis(points.size(), steps);
   Vector diagonal(steps);
-  Vector beside = Vector::Zero(steps);
-  const double rounding = 1e-13 * places.cwiseAbs().maxCoeff();
+  Vector off_diagonal = Vector::Zero(steps);
+  const double rounding = 1e-13 * points.cwiseAbs().maxCoeff();
   basis.col(0) = (weights / total).cwiseSqrt();
   Index count = 0;
   while (count < steps) {
-    Vector next = places.cwiseProduct(basis.col(count));
+    Vector next = points.cwiseProduct(basis.col(count));
     diagonal(count) = next.dot(basis.col(count));
     ++count;
-    // Twice is enough to make a vector orthogonal to rounding.
+    // Two passes make the vector orthogonal to rounding error.
     for (int pass = 0; pass < 2; ++pass) next -= basis.leftCols(count) * (basis.leftCols(count).transpose() * next);
     const double rest = next.norm();
     if (count == steps || !(rest > rounding)) break;
-    beside(count - 1) = rest;
+    off_diagonal(count - 1) = rest;
     basis.col(count) = next / rest;
   }
   if (count == 1) return {diagonal.head(1), Vector::Constant(1, total)};
   Eigen::SelfAdjointEigenSolver<Matrix> solver;
-  solver.computeFromTridiagonal(diagonal.head(count), beside.head(count - 1), Eigen::ComputeEigenvectors);
+  solver.computeFromTridiagonal(diagonal.head(count), off_diagonal.head(count - 1), Eigen::ComputeEigenvectors);
   return {solver.eigenvalues(), total * solver.eigenvectors().row(0).transpose().cwiseAbs2()};
 }
 

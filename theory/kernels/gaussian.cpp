@@ -13,15 +13,14 @@ namespace {
 
 using std::numbers::pi;
 
-constexpr int series_terms = 64;  // degrees 0 … 64
+constexpr int series_terms = 64;  // highest degree
 constexpr double node_limit = 10.0;
 constexpr double node_step = 1.0 / 16.0;
 constexpr int node_count = static_cast<int>(2 * node_limit / node_step) + 1;
 
-/// One table for all integrands: the coefficients of all tokens are then one matrix product, where a quadrature of
-/// Boost.Math would integrate each of tokens × 65 functions for itself. The trapezoid rule converges faster than any
-/// power of the step here, as every integrand is smooth and falls like the normal density. Nodes z, and weights w_qn =
-/// step·density(z_q)·He_n(z_q)/√n!, so that a_n = Σ_q f(√s z_q) w_qn.
+/// Trapezoid rule shared by all integrands, so that one matrix product computes the coefficients of all tokens. It
+/// converges faster than any power of the step: every integrand is smooth and decays like the normal density.
+/// a_n = Σ_q f(√s z_q) w_qn with nodes z_q and weights w_qn = step·density(z_q)·He_n(z_q)/√n!.
 struct Rule {
   Vector nodes{node_count};
   Matrix weights{node_count, series_terms + 1};
@@ -59,44 +58,43 @@ Matrix relu_derivative_kernel(const Matrix& c) {
   return for_pairs(c, [](double a, double b, double ab) { return (pi - std::acos(correlation(a, b, ab))) / (2 * pi); });
 }
 
-/// E[F(u)F(v)] for F the normal distribution function, and E[φ(u)φ(v)] for φ its density.
+/// E[F(u)F(v)] and E[F'(u)F'(v)] for F the normal distribution function and (u, v) Gaussian.
 struct NormalPair {
-  double both_below, both_density, determinant;
+  double cdf_product, density_product, determinant;
   NormalPair(double a, double b, double ab)
-      : both_below(0.25 + std::asin(std::clamp(ab / std::sqrt((1 + a) * (1 + b)), -1.0, 1.0)) / (2 * pi)),
-        both_density(1 / (2 * pi * std::sqrt((1 + a) * (1 + b) - ab * ab))),
+      : cdf_product(0.25 + std::asin(std::clamp(ab / std::sqrt((1 + a) * (1 + b)), -1.0, 1.0)) / (2 * pi)),
+        density_product(1 / (2 * pi * std::sqrt((1 + a) * (1 + b) - ab * ab))),
         determinant((1 + a) * (1 + b) - ab * ab) {}
 };
 
 Matrix gelu_kernel(const Matrix& c) {
   return for_pairs(c, [](double a, double b, double ab) {
     const NormalPair p(a, b, ab);
-    return ab * p.both_below + p.both_density * (a * b - ab * ab * a / (1 + a) + ab * ab / (1 + b));
+    return ab * p.cdf_product + p.density_product * (a * b - ab * ab * a / (1 + a) + ab * ab / (1 + b));
   });
 }
 
 Matrix gelu_derivative_kernel(const Matrix& c) {
   return for_pairs(c, [](double a, double b, double ab) {
     const NormalPair p(a, b, ab);
-    return p.both_below + ab * p.both_density * (1 / (1 + a) + 1 / (1 + b) + 1 / p.determinant);
+    return p.cdf_product + ab * p.density_product * (1 / (1 + a) + 1 / (1 + b) + 1 / p.determinant);
   });
 }
 
-/// Coefficients a_n of every token's variance, and √(Σ_{n>64} a_n²).
+/// Mehler coefficients a_n of every token, and √(Σ_{n>64} a_n²).
 struct Coefficients {
   Matrix series;  // [tokens, series_terms + 1]
   Vector rest;    // [tokens]
 };
 
-/// Behind a norm the variances of tokens differ by ε alone. Coefficients are smooth in the variance, so that those at
-/// four variances give the others: over a range of relative size r by Chebyshev's nodes to about (r/4)⁴/12 of
-/// themselves.
+/// After a norm the variances of tokens differ only through ε. Coefficients are smooth in the variance, so they are
+/// interpolated from four Chebyshev nodes. The relative error is about (r/4)⁴/12 over a range of relative size r.
 constexpr double narrow_range = 1e-2;
 constexpr int interpolation_nodes = 4;
 
 struct Interpolation {
   Vector nodes{interpolation_nodes};
-  Matrix weights;  // Lagrange's, [tokens, nodes]
+  Matrix weights;  // Lagrange weights [tokens, nodes]
   explicit Interpolation(const Vector& x) : weights(Matrix::Ones(x.size(), interpolation_nodes)) {
     const double middle = 0.5 * (x.maxCoeff() + x.minCoeff());
     const double half = std::max(0.5 * (x.maxCoeff() - x.minCoeff()), 1e-6 * middle);
@@ -111,7 +109,7 @@ struct Interpolation {
   }
 };
 
-/// `f` maps a vector of arguments.
+/// `f` maps a vector of arguments elementwise.
 template <class F>
 Coefficients coefficients_of(const F& f, const Vector& variance) {
   const bool narrow =
@@ -128,7 +126,7 @@ Coefficients coefficients_of(const F& f, const Vector& variance) {
   return {tokens->weights * series, (tokens->weights * rest).cwiseMax(0.0).cwiseSqrt()};
 }
 
-/// Horner's rule for `block` tokens s at a time against token t, so that sums stay in registers.
+/// Sums the series by Horner's rule, for `block` tokens s at a time against token t, so that sums stay in registers.
 template <class F>
 Matrix kernel_by_series(const F& f, const Matrix& c) {
   constexpr Index block = 32;
@@ -136,7 +134,7 @@ Matrix kernel_by_series(const F& f, const Matrix& c) {
   const Index tokens = c.rows();
   const auto [series, rest] = coefficients_of(f, c.diagonal());
   const Index padded = (tokens + block - 1) / block * block;
-  // Of every block of tokens the coefficients lie together: [block, terms] each.
+  // Coefficients grouped by block of tokens: [block, terms] each.
   Eigen::ArrayXXd blocks = Eigen::ArrayXXd::Zero(block, (padded / block) * (series_terms + 1));
   for (Index first = 0; first < tokens; first += block) {
     const Index n = std::min(block, tokens - first);

@@ -6,7 +6,7 @@
 
 #include "sim/spec/model_spec.h"
 
-/// Expectations of nonlinear functions of Gaussian pairs: the MLP's share of the theory (T5, T10).
+/// Expectations of nonlinear functions of Gaussian pairs, for activations and MLPs (T5, T10).
 namespace periscope::theory {
 
 using Matrix = Eigen::MatrixXd;
@@ -25,20 +25,20 @@ Matrix for_pairs(const Matrix& c, const Pair& pair) {
   return out;
 }
 
-/// Φ_tt' = E[φ(u_t) φ(u_t')] for (u_t, u_t') centred Gaussian with covariance c [T, T]. Closed forms for
-/// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU and the sigmoid.
+/// Returns Φ_tt' = E[φ(u_t) φ(u_t')] for (u_t, u_t') centred Gaussian with covariance c [T, T]. Closed forms for ReLU
+/// (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for other activations.
 Matrix activation_kernel(Activation activation, const Matrix& c);
 
-/// Φ'_tt' = E[φ'(u_t) φ'(u_t')].
+/// Returns Φ'_tt' = E[φ'(u_t) φ'(u_t')].
 Matrix derivative_kernel(Activation activation, const Matrix& c);
 
-/// E[f(u_t) f(u_t')] for any f by Mehler's series: with f(√s z) = Σ_n a_n(s) He_n(z)/√n!,
-/// E = Σ_n a_n(c_tt) a_n(c_t't') ρⁿ, ρ the correlation. The coefficients come from the trapezoid rule
-/// under the Gaussian weight (spectrally accurate for smooth f), 64 terms are summed, and the rest
-/// Σ_{n>64} is replaced by √(rest_t rest_t') ρ⁶⁵, which is exact on the diagonal.
+/// Returns E[f(u_t) f(u_t')] for any f by Mehler's series: with f(√s z) = Σ_n a_n(s) He_n(z)/√n!,
+/// E = Σ_n a_n(c_tt) a_n(c_t't') ρⁿ, ρ the correlation. The trapezoid rule under the Gaussian weight computes the
+/// coefficients (spectrally accurate for smooth f). Terms up to n = 64 are summed; √(rest_t rest_t') ρ⁶⁵ replaces the
+/// remainder and is exact on the diagonal.
 Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c);
 
-/// E[f(z)] for z ~ N(0, variance), by the same rule.
+/// Returns E[f(z)] for z ~ N(0, variance), by the trapezoid rule of mehler_kernel.
 double gaussian_mean(const std::function<double(double)>& f, double variance);
 
 }  // namespace periscope::theory

@@ -14,20 +14,20 @@
 namespace periscope::theory {
 namespace {
 
-/// Tokens of about the same second moment, as one entry.
+/// Tokens of similar second moment, represented by their mean.
 struct Group {
   double second_moment;
   double tokens;
 };
 
-/// Groups of 1, 1, 2, 4, 8 … tokens from the largest second moment down, each by its mean: exact for equal
-/// tokens, and fine where the maximum is decided.
+/// Groups tokens by descending second moment into groups of 1, 1, 2, 4, 8 … tokens. Exact for equal tokens, and finest
+/// for the largest tokens, which determine the maximum.
 std::vector<Group> grouped(const Vector& second_moment) {
   std::vector<double> q(second_moment.begin(), second_moment.end());
-  // Only the group of an entry matters, so long vectors are not fully sorted: the entries before position `size` are
+  // Only the group of an entry matters, so long vectors are only partitioned: the entries before position `size` are
   // the largest, for size = 1, 2, 4 …
-  constexpr std::size_t many = 1U << 13U;
-  if (q.size() <= many) {
+  constexpr std::size_t full_sort_limit = 1U << 13U;
+  if (q.size() <= full_sort_limit) {
     std::ranges::sort(q, std::greater<>());
   } else {
     for (std::size_t size = std::bit_floor(q.size() - 1), end = q.size(); size > 0; end = size, size /= 2) {
@@ -57,7 +57,7 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
-  // A table's second moment in units of `unit`, the second moment of all tables if these share one.
+  // `moment` is the second moment of a table in units of `unit`, the second moment shared by all tables if any.
   const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
   const double unit = scaled ? 1.0 : input.second_moment;
   const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };
@@ -102,11 +102,11 @@ double expected_maximum(const Vector& second_moment, int width) {
     }
     return -std::expm1(log_below);
   };
-  // Beyond 10 standard deviations 1 − erf is under 2e−23: nothing beside the integral for any size that fits in memory.
+  // Beyond 10 standard deviations 1 − erf is under 2e−23: negligible for any size that fits in memory.
   constexpr double end = 10.0;
   constexpr unsigned halvings = 15;
-  // The rule's estimate of its error is far too large: most results are right to 1e-10, those of one or two entries per
-  // token with second moments that differ by many orders to 1e-7.
+  // The rule overestimates its error. Most results have an error below 1e-10; the error reaches 1e-7 for one or two
+  // entries per token with second moments that differ by many orders of magnitude.
   constexpr double tolerance = 1e-7;
   return largest * boost::math::quadrature::gauss_kronrod<double, 21>::integrate(above, 0.0, end, halvings, tolerance);
 }

@@ -7,34 +7,36 @@
 
 namespace periscope::theory {
 
-/// The state of the forward theory: two token kernels of a signal with D features.
+/// State of the forward theory: two kernels [T, T] over the tokens of a signal with D features.
 struct TokenKernel {
-  Matrix product;  ///< K_tt' = E⟨x_t, x_t'⟩/D (section 0)
-  Matrix mean;     ///< E[mean(x_t) mean(x_t')], mean over features: O(K/D), what LayerNorm removes
+  Matrix product;  ///< K_tt' = E⟨x_t, x_t'⟩/D
+  Matrix mean;     ///< E[mean(x_t) mean(x_t')], mean over features; O(K/D), removed by LayerNorm
 
-  /// Kernel of a signal whose features are independent and centred.
+  /// Returns the kernels of a signal whose features are independent and centred.
   static TokenKernel of_independent_features(const Matrix& product, int width) {
     return {product, product / static_cast<double>(width)};
   }
 };
 
-/// T6: the kernel of a·x + b·y for y independent of x and centred.
+/// Returns the kernel of a·x + b·y for y independent of x and centred (T6).
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
-/// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input. For token ids scale²·second_moment where
-/// the ids are equal, times σ²·fan-in of a projection, plus second_moment for learned positions where the places in the
-/// sequence are equal (ids may be those of several sequences of input.tokens, one after the other) and everywhere for a
-/// token type. With scales every table has its own second moment (stddev_of).
+/// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·1 + c). Token ids: the sum of
+/// - scale²·second_moment where ids are equal, times σ²·fan-in if the embedding is projected;
+/// - second_moment where positions in the sequence are equal, for learned positions;
+/// - second_moment everywhere, for a token type.
+/// `ids` may concatenate several sequences of input.tokens. With scales every table has its own second moment.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 
-/// Mean over the pairs of distinct tokens of K_tt'/√(K_tt K_t't'). NaN for one token.
+/// Returns the mean of K_tt'/√(K_tt K_t't') over pairs of distinct tokens. NaN for one token.
 double token_cosine(const Matrix& k);
 
-/// E max |x_ti| for x_ti ~ N(0, second_moment_t) independent over the tokens t and `width` features, by quadrature of
-/// ∫ 1 − Π_t erf(m/√(2 q_t))^width dm: T18 without its asymptotic expansion. An upper bound for correlated tokens.
+/// Returns E max |x_ti| for x_ti ~ N(0, q_t), q = second_moment, independent over tokens t and `width` features. This
+/// is T18 without its asymptotic expansion: quadrature of ∫ 1 − Π_t erf(m/√(2 q_t))^width dm. An upper bound if tokens
+/// are correlated.
 double expected_maximum(const Vector& second_moment, int width);
 
-/// T18, leading order: the largest of n ≫ 1 Gaussian entries of standard deviation σ lies near
+/// Returns the typical maximum of n ≫ 1 Gaussian entries to leading order (T18):
 /// σ·(√(2 ln n) − (ln ln n + ln 4π)/(2√(2 ln n))).
 double typical_maximum(double n, double sigma);
 

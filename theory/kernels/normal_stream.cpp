@@ -13,33 +13,33 @@ namespace {
 
 using Threefry = r123::Threefry4x64;
 
-constexpr int blocks = 64;                  // counters per batch
-constexpr int words_of_batch = 4 * blocks;  // each makes two numbers: radius·(cos, sin)
-using Batch = Eigen::Array<float, words_of_batch, 1>;
+constexpr int counters_per_batch = 64;
+constexpr int words_per_batch = 4 * counters_per_batch;  // a word gives two numbers: radius·(cos, sin)
+using Batch = Eigen::Array<float, words_per_batch, 1>;
 
-// The last word of a key tells streams of one place apart.
+// Last word of the key: separates the kinds of numbers that share a StreamKey.
 constexpr std::uint64_t normal_numbers = 1;
 constexpr std::uint64_t signs = 0;
-constexpr std::uint64_t other_numbers = 2;  // plus the counter
+constexpr std::uint64_t chi_squared_numbers = 2;  // plus the counter
 
 }  // namespace
 
-NormalStream::NormalStream(ChainStream stream) : key_{stream.seed, stream.replicate, stream.place, normal_numbers} {}
+NormalStream::NormalStream(StreamKey stream) : key_{stream.seed, stream.replicate, stream.place, normal_numbers} {}
 
 template <class Real>
 void NormalStream::fill(Real* out, Index count) {
   constexpr float ulp = 0x1p-32F;
   const Threefry::key_type key{{key_[0], key_[1], key_[2], key_[3]}};
-  std::array<std::uint64_t, words_of_batch> words;
-  for (Index done = 0; done < count; done += Index{2} * words_of_batch) {
-    for (std::size_t b = 0; b < blocks; ++b) {
+  std::array<std::uint64_t, words_per_batch> words;
+  for (Index done = 0; done < count; done += Index{2} * words_per_batch) {
+    for (std::size_t b = 0; b < counters_per_batch; ++b) {
       const auto word = Threefry()({{counter_ + b, 0, 0, 0}}, key);
-      for (std::size_t j = 0; j < 4; ++j) words[j * blocks + b] = word[j];
+      for (std::size_t j = 0; j < 4; ++j) words[j * counters_per_batch + b] = word[j];
     }
-    counter_ += blocks;
+    counter_ += counters_per_batch;
     Batch radius;
     Batch angle;
-    for (int i = 0; i < words_of_batch; ++i) {
+    for (int i = 0; i < words_per_batch; ++i) {
       const std::uint64_t word = words[static_cast<std::size_t>(i)];
       radius[i] = static_cast<float>(static_cast<std::uint32_t>(word >> 32U)) * ulp + ulp / 2;
       const auto low = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
@@ -48,9 +48,9 @@ void NormalStream::fill(Real* out, Index count) {
     radius = (-2.0F * radius.log()).sqrt();
     const Batch first = radius * angle.cos();
     const Batch second = radius * angle.sin();
-    const Index n = std::min<Index>(words_of_batch, count - done);
+    const Index n = std::min<Index>(words_per_batch, count - done);
     for (Index i = 0; i < n; ++i) out[done + i] = first[i];
-    const Index rest = std::min<Index>(words_of_batch, count - done - n);
+    const Index rest = std::min<Index>(words_per_batch, count - done - n);
     for (Index i = 0; i < rest; ++i) out[done + n + i] = second[i];
   }
 }
@@ -76,7 +76,7 @@ Eigen::MatrixXf NormalStream::signs_float(Index rows, Index cols) {
 Matrix NormalStream::wishart_factor(Index size, Index degrees) {
   if (degrees < size) return normals(size, degrees);
   Matrix factor = normals(size, size).triangularView<Eigen::StrictlyLower>();
-  r123::Engine<Threefry> engine(Threefry::ukey_type{{key_[0], key_[1], key_[2], other_numbers + counter_}});
+  r123::Engine<Threefry> engine(Threefry::ukey_type{{key_[0], key_[1], key_[2], chi_squared_numbers + counter_}});
   for (Index i = 0; i < size; ++i) {
     factor(i, i) = std::sqrt(boost::random::chi_squared_distribution<double>(static_cast<double>(degrees - i))(engine));
   }

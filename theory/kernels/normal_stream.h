@@ -8,27 +8,27 @@
 
 namespace periscope::theory {
 
-/// Names a stream of random numbers: its replicate, and what they are for.
-struct ChainStream {
+/// Key of a stream of random numbers.
+struct StreamKey {
   std::uint64_t seed;
   std::uint64_t replicate;
-  std::uint64_t place;  ///< see theory::place
+  std::uint64_t place;  ///< sublayer or purpose, a value of theory::place
 };
 
-/// Independent standard normal numbers: Threefry counters and Box–Muller, many at a time. A number has the resolution
-/// of float, and none is beyond ±6.8: what that takes off a second moment is below 1e-9.
+/// Independent standard normal numbers from Threefry counters and the Box–Muller transform. Numbers have float
+/// resolution and magnitude at most 6.8, which changes the second moment by less than 1e-9.
 class NormalStream {
  public:
-  explicit NormalStream(ChainStream stream);
+  explicit NormalStream(StreamKey stream);
 
-  /// [rows, cols], column by column.
+  /// Returns normal numbers [rows, cols], drawn in column-major order.
   Matrix normals(Index rows, Index cols) { return filled<double>(rows, cols); }
   Eigen::MatrixXf normals_float(Index rows, Index cols) { return filled<float>(rows, cols); }
-  /// Independent signs, ±1 [rows, cols].
+  /// Returns independent uniform signs ±1 [rows, cols].
   Eigen::MatrixXf signs_float(Index rows, Index cols);
-  /// A with A Aᵀ ~ Wishart(I_size, degrees), the Gram matrix of `size` rows of `degrees` standard normal numbers:
-  /// Bartlett's lower-triangular factor [size, size], or, where degrees < size makes the matrix singular, those
-  /// rows themselves [size, degrees].
+  /// Returns A with A Aᵀ ~ Wishart(I_size, degrees), the Gram matrix of `size` rows of `degrees` standard normal
+  /// numbers: Bartlett's lower-triangular factor [size, size], or the rows [size, degrees] if degrees < size, where the
+  /// Wishart matrix is singular.
   Matrix wishart_factor(Index size, Index degrees);
 
  private:
@@ -38,7 +38,7 @@ class NormalStream {
     fill(m.data(), m.size());
     return m;
   }
-  /// The next `count` numbers.
+  /// Writes the next `count` numbers.
   template <class Real>
   void fill(Real* out, Index count);
 

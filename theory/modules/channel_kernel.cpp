@@ -24,7 +24,7 @@ ChannelKernel sum_of(std::vector<ChannelTerm> terms) {
   return {std::move(total), std::move(terms)};
 }
 
-/// A term after a norm whose gains differ; `scale` is the factor of every token.
+/// Normalises a term with per-channel gains; `scale` is the factor of every token.
 ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, const Vector& scale) {
   const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
   const auto width = static_cast<double>(gain.each.size());
@@ -34,7 +34,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, cons
   y.power = before.cwiseProduct(gain.each.cwiseAbs2());
   if (!subtracts_mean(kind)) {
     y.kernel.product = rescaled(x.kernel.product);
-    // The share of the mean is that of independent channels, or less after a LayerNorm.
+    // Mean kernel of independent channels, or smaller after an earlier LayerNorm.
     y.kernel.mean = rescaled(x.kernel.mean) * (mean_before > 0.0 ? y.power.mean() / mean_before : 0.0);
     return y;
   }
@@ -46,7 +46,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, cons
   return y;
 }
 
-/// Normalises a term with one gain, which every channel has.
+/// Normalises a term with one gain shared by all channels.
 ChannelTerm normalised_term(ChannelTerm x, NormKind kind, double gain, const Vector& scale) {
   const auto rescaled = [&](const Matrix& m) {
     return Matrix((gain * gain) * (scale.asDiagonal() * m * scale.asDiagonal()));
@@ -103,7 +103,7 @@ ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain
   return sum_of(std::move(terms));
 }
 
-// Terms without powers of their own add up to one.
+// Terms without channel powers are merged into one.
 ChannelKernel combined(double a, const ChannelKernel& x, double b, const ChannelKernel& y) {
   if (x.is_uniform() && y.is_uniform()) return {combined(a, x.total, b, y.total), {}};
   std::vector<ChannelTerm> terms;

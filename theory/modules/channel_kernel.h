@@ -7,49 +7,48 @@
 
 namespace periscope::theory {
 
-/// Gains of a norm: one for all channels, or one for each.
+/// Gains of a norm: one shared by all channels, or one per channel.
 struct Gain {
-  double all = 1.0;        ///< if `each` is empty
+  double all = 1.0;        ///< the shared gain, used if `each` is empty
   Vector each = Vector();  ///< [D]
 
   [[nodiscard]] bool is_uniform() const { return each.size() == 0; }
 };
 
-/// gain_of, as one number where all channels have the same.
+/// Returns the gains of a norm, collapsed to one number if all channels have the same.
 Gain norm_gain(const StackSpec& spec, int sublayer, Weight norm);
 
-/// A part a∘b of a signal: b's channels are independent of each other, of one kernel, and a channel's number a_k
-/// scales it.
+/// One term a∘b of a signal: the channels of b are independent with a common kernel, and a_k scales channel k.
 struct ChannelTerm {
   Vector power;        ///< a_k² [D]; empty: 1 in every channel
-  TokenKernel kernel;  ///< `product` is b's; `mean` is the kernel of the mean over channels of a∘b
+  TokenKernel kernel;  ///< `product` is the kernel of b; `mean` is the kernel of the mean of a∘b over channels
 
   [[nodiscard]] double mean_power() const { return power.size() == 0 ? 1.0 : power.mean(); }
 };
 
-/// The kernels of a signal whose channels may differ in size, after norms with a gain for each: a sum of independent
-/// terms. Channel k has E x_t,k x_t',k = Σ_l power_l,k · product_l, which is never formed.
+/// Kernels of a signal whose channels may differ in size (norms with per-channel gains, T29): a sum of independent
+/// terms. Channel k has E x_t,k x_t',k = Σ_l power_l,k · product_l; this per-channel kernel is never formed.
 struct ChannelKernel {
-  TokenKernel total;  ///< means over the channels: what statistics and matrices with independent entries see
+  TokenKernel total;  ///< means over channels: sufficient for statistics and for matrices with i.i.d. entries
   std::vector<ChannelTerm> terms = {};  ///< empty: `total` is the kernel of every channel
 
   [[nodiscard]] bool is_uniform() const { return terms.empty(); }
-  /// E x_t,k² [T, D]; of a uniform signal the total's diagonal [T, 1].
+  /// Returns E x_t,k² [T, D]; for a uniform signal the diagonal of `total` [T, 1].
   [[nodiscard]] Matrix second_moments() const;
 };
 
-/// T2 with gains g: g_k² multiplies the power of channel k, and tokens are divided by the rms of the input over all
-/// channels. A module after the norm sees Σ_l mean_k(g_k² power_l,k) · product_l. LayerNorm subtracts the mean, to
+/// Norm (T2) with gains g: g_k² multiplies the power of channel k, and each token is divided by its rms over all input
+/// channels. A module after the norm reads Σ_l mean_k(g_k² power_l,k) · product_l. LayerNorm subtracts the mean, to
 /// leading order in 1/D.
 ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain);
 
-/// T6: a·x + b·y for y independent of x and centred.
+/// Residual sum (T6) a·x + b·y for y independent of x and centred.
 ChannelKernel combined(double a, const ChannelKernel& x, double b, const ChannelKernel& y);
 
-/// x plus a vector with independent entries N(0, stddev²), the same for every token: a bias.
+/// Adds a bias: a vector with independent entries N(0, stddev²), the same for every token.
 ChannelKernel with_bias(ChannelKernel x, double stddev, int width);
 
-/// The law of a matrix's entries (T29): independent, centred, W_ij of variance variance·rows_i·columns_j.
+/// Variance profile of a matrix (T29): independent centred entries W_ij of variance variance·rows_i·columns_j.
 struct MatrixLaw {
   double variance;
   Vector rows;     ///< r_i² [fan_out]; empty: 1
@@ -60,17 +59,18 @@ struct MatrixLaw {
 
 MatrixLaw matrix_law(const StackSpec& spec, int layer, Weight weight);
 
-/// The mean of squares of a side of a profile, which is 1 where it is empty.
+/// Returns the mean of `rows` or `columns` of a MatrixLaw; 1 if empty.
 double mean_of(const Vector& side);
 
-/// mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty: the factor by which n channels count as fewer in fluctuations.
+/// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. Fluctuations of n channels are those of n/unevenness
+/// equal channels.
 double unevenness(const Vector& powers);
 
-/// T29 into a matrix: the kernel of what a row of mean square 1/n sees, Σ_l mean_k(columns_k·power_l,k)·product_l. With
-/// empty columns that is `total.product`.
+/// Kernel at the input of a matrix (T29), read by a row of mean square 1/n: Σ_l mean_k(columns_k·power_l,k)·product_l.
+/// Equals `total.product` if `columns` is empty.
 Matrix read_kernel(const ChannelKernel& x, const Vector& columns);
 
-/// T29 out of a matrix: a signal of independent channels whose kernels are `product` times the matrix's row powers.
+/// Signal at the output of a matrix (T29): independent channels whose kernels are `product` times the row powers.
 ChannelKernel with_row_powers(const Matrix& product, const Vector& rows, int width);
 
 }  // namespace periscope::theory

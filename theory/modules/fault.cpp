@@ -6,9 +6,9 @@ namespace periscope::theory {
 
 std::string_view meaning_of(Fault fault) {
   constexpr std::array<std::string_view, fault_names.size()> meanings{
-      "", "the branch's kernel x1.01 behind a norm B, else x1.05, from the middle of the stack on",
-      "the gradient of queries and keys does not go on down the stack", "the squared gradient of W_q x1.1",
-      "constants that depend on depth as for one layer more"};
+      "", "branch kernel x1.01 after a norm B, otherwise x1.05, in the upper half of the stack",
+      "gradients of queries and keys do not propagate down the stack", "squared gradient of W_q x1.1",
+      "depth-dependent constants of a stack with one more layer"};
   return meanings[static_cast<std::size_t>(fault)];
 }
 

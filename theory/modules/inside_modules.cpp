@@ -9,12 +9,12 @@
 namespace periscope::theory {
 namespace {
 
-/// The two integrals of V-norm for heads of e features, as functions of ρ². The midpoint rule over [0, π/2] is that of
-/// a smooth periodic function over its whole period. Beyond `widest` features the first order in 1/e is as good.
+/// The two integrals of V-norm for heads of e features, as functions of ρ². The midpoint rule over [0, π/2] converges
+/// spectrally: the integrand is periodic and smooth. Above `max_features` the first order in 1/e is as accurate.
 class CosineOfGaussians {
  public:
   explicit CosineOfGaussians(int features) : e_(features) {
-    if (features > widest) return;
+    if (features > max_features) return;
     const auto count = static_cast<Index>(std::max(64.0, 8.0 * std::sqrt(features)));
     sin2_.resize(count);
     weight_.resize(count);
@@ -41,13 +41,13 @@ class CosineOfGaussians {
   }
 
  private:
-  static constexpr int widest = 4096;
+  static constexpr int max_features = 4096;
   double e_;
   Vector sin2_;
   Vector weight_;
 };
 
-/// f(ρ²)/√(r_t r_t') for every pair of tokens, times `factor`(c_tt'); 0 where r is.
+/// Returns factor(c_tt')·f(ρ²)/√(r_t r_t') for every pair of tokens, r_t = c_tt + ε; 0 where r_t or r_t' is 0.
 template <class F, class G>
 Matrix for_token_pairs(const Matrix& c, double eps, const F& f, const G& factor) {
   const Vector variance = c.diagonal().cwiseMax(0.0);

@@ -22,7 +22,7 @@ ChannelKernel KernelStreams::sum(const std::vector<double>& weights) const {
   }
   for (std::size_t i = 0; i < own_.size(); ++i) {
     if (weights[i] != 0.0 && !own_[i].is_uniform()) {
-      throw std::logic_error("streams whose channels differ in size cannot be mixed");
+      throw std::logic_error("unsupported: mixing streams whose channels differ in size");
     }
   }
   return {TokenKernel::of_independent_features(between(weights, weights), width_), {}};
@@ -38,7 +38,7 @@ bool KernelStreams::are_equal() const {
 void KernelStreams::add(const Step& step, const std::vector<ChannelKernel>& branches) {
   std::vector<ChannelKernel> next;
   for (std::size_t i = 0; i < own_.size(); ++i) {
-    // α x + β b, in one sum where there is one of each, as T6 has it.
+    // With one source stream, αx + βb (T6) is a single sum.
     const std::optional<std::size_t> only = only_entry(step.mixing[i]);
     ChannelKernel x = only ? combined(step.mixing[i][*only], own_[*only], step.branches[0].writes[i], branches[0])
                            : sum(step.mixing[i]);
@@ -50,16 +50,16 @@ void KernelStreams::add(const Step& step, const std::vector<ChannelKernel>& bran
   own_ = std::move(next);
   pairs_ = pairs_.mixed(step.mixing);
   for (std::size_t b = 0; b < branches.size(); ++b) pairs_.add(step.branches[b].writes, branches[b].total.product);
-  set_own_pairs();
+  update_diagonal_pairs();
 }
 
 void KernelStreams::normalise(std::size_t stream, ChannelKernel normalised, const Vector& scale) {
   own_[stream] = std::move(normalised);
   pairs_.scale(stream, scale, scale);
-  set_own_pairs();
+  update_diagonal_pairs();
 }
 
-void KernelStreams::set_own_pairs() {
+void KernelStreams::update_diagonal_pairs() {
   for (std::size_t i = 0; i < pairs_.count(); ++i) pairs_(i, i) = own_[i].total.product;
 }
 

@@ -10,11 +10,11 @@
 
 namespace periscope::theory {
 
-/// The kernels of a stack's streams (sim/spec/block.h) and those between them, E⟨x_i,t, x_j,t'⟩/D. Fresh branches are
-/// centred and independent of everything before, so they add to each.
+/// Kernels of a stack's streams (sim/spec/block.h) and their cross kernels E⟨x_i,t, x_j,t'⟩/D. Branches are centred and
+/// independent of all earlier signals, so their kernels add.
 class KernelStreams {
  public:
-  /// All begin as x, of `width` features.
+  /// Every stream starts as x, with `width` features.
   KernelStreams(const ChannelKernel& x, int streams, int width)
       : width_(width),
         own_(static_cast<std::size_t>(streams), x),
@@ -22,29 +22,29 @@ class KernelStreams {
 
   [[nodiscard]] const ChannelKernel& operator[](std::size_t stream) const { return own_[stream]; }
   [[nodiscard]] std::size_t count() const { return own_.size(); }
-  /// The kernel of Σ_i weights_i x_i. Throws std::logic_error for several streams whose channels differ in size.
+  /// Returns the kernel of Σ_i weights_i x_i. Throws std::logic_error if mixed streams have channels of different size.
   [[nodiscard]] ChannelKernel sum(const std::vector<double>& weights) const;
-  /// E⟨Σ_i a_i x_i, Σ_j b_j x_j⟩/D over tokens, of several streams.
+  /// Returns E⟨Σ_i a_i x_i, Σ_j b_j x_j⟩/D [T, T]. Requires at least two streams.
   [[nodiscard]] Matrix between(const std::vector<double>& a, const std::vector<double>& b) const {
     return pairs_.sum(a, b);
   }
-  /// True if all streams are one and the same.
+  /// Returns true if all streams are the same signal.
   [[nodiscard]] bool are_equal() const;
 
-  /// T6: what a step adds up, before its norms C; `branches` are its B_out.
+  /// Residual sums of a step (T6), before its norms C; `branches` are the outputs of its norms B.
   void add(const Step& step, const std::vector<ChannelKernel>& branches);
-  /// Replaces a stream's kernel by that after a norm, which multiplies every token by its entry of `scale`.
+  /// Replaces the kernel of a stream after a norm that multiplied token t by scale_t.
   void normalise(std::size_t stream, ChannelKernel normalised, const Vector& scale);
 
  private:
-  void set_own_pairs();
+  void update_diagonal_pairs();
 
   int width_;
   std::vector<ChannelKernel> own_;
-  StreamPairs<Matrix> pairs_;  // none of a single stream
+  StreamPairs<Matrix> pairs_;  // empty for a single stream
 };
 
-/// The one entry that is not 0, if the others are.
+/// Returns the index of the only nonzero entry, or nullopt; 0 for a single entry.
 std::optional<std::size_t> only_entry(const std::vector<double>& weights);
 
 }  // namespace periscope::theory

@@ -14,29 +14,29 @@
 namespace periscope::theory {
 namespace {
 
-/// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations,
-/// and grows with r² at both ends: tested against the sum over all channels.
-constexpr Index most_nodes = 16;
+/// Maximum number of nodes of the Gauss rule over hidden channels. The kernel of an MLP is smooth in the size r of a
+/// pre-activation and grows like r² at both ends; the rule is tested against the sum over all channels.
+constexpr Index max_channel_nodes = 16;
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
   const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));
   return sigma * sigma;
 }
 
-/// a_j·b_j, where an empty vector is 1 in all of `count` entries.
+/// Returns a_j·b_j [count]; an empty vector means 1 in every entry.
 Vector product_of(const Vector& a, const Vector& b, Index count) {
   if (a.size() == 0 && b.size() == 0) return Vector::Ones(count);
   if (a.size() == 0) return b;
   return b.size() == 0 ? a : Vector(a.cwiseProduct(b));
 }
 
-/// A table's part of the input: `scale` is the second moment of its entries, row(t) the row that token t looks up.
+/// Kernel of a table lookup: `scale` is the second moment of the table's entries, row(t) the row of token t.
 template <class Row>
 ChannelKernel looked_up(const MatrixLaw& law, double scale, Index tokens, int width, const Row& row) {
   Matrix k = Matrix::Zero(tokens, tokens);
   for (Index t = 0; t < tokens; ++t) {
     for (Index s = 0; s < tokens; ++s) {
-      // Of one row, so that its two factors are one size's square.
+      // Only equal rows correlate, so the product of both row factors is one row power.
       if (row(t) == row(s)) k(t, s) = scale * (law.rows.size() == 0 ? 1.0 : law.rows(row(t)));
     }
   }
@@ -101,7 +101,7 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
   const ModelSpec& m = spec.model;
   const bool gated = m.gates_at(layer) > 0;
   if (spec.scales != nullptr && (m.v_norm_at(layer) || gated || m.inner_norm_at(2 * layer))) {
-    throw std::logic_error("norms and gates inside modules have no law at given scales");
+    throw std::logic_error("unsupported: norms or gates inside modules with given scales");
   }
   const MatrixLaw q = matrix_law(spec, layer, Weight::q);
   const MatrixLaw k = matrix_law(spec, layer, Weight::k);
@@ -118,7 +118,7 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
     heads = projected * average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
                                                    read_kernel(input, v.columns), samples, stream);
   }
-  if (gated) heads = heads.cwiseProduct(gate_kernels(spec, layer, x).open);
+  if (gated) heads = heads.cwiseProduct(gate_kernels(spec, layer, x).values);
   if (m.inner_norm_at(2 * layer)) {
     const Vector square = inner_square(heads, m.norm_eps);
     heads = through_inner_norm(heads, square);
@@ -139,7 +139,7 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
   const Activation activation = activation_of(m.mlp);
   const MatrixLaw up = matrix_law(spec, layer, Weight::up);
   const MatrixLaw down = matrix_law(spec, layer, Weight::down);
-  const MatrixLaw first = gated ? matrix_law(spec, layer, Weight::gate) : up;  // what the activation reads
+  const MatrixLaw first = gated ? matrix_law(spec, layer, Weight::gate) : up;  // the matrix before the activation
   const double first_bias = bias_variance(spec, layer, gated ? Weight::gate : Weight::up);
   const double up_bias = bias_variance(spec, layer, Weight::up);
   const auto mapped = [&](const MatrixLaw& law) {
@@ -150,13 +150,13 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     return k;
   };
   if (activated != nullptr && first.rows.size() + up.rows.size() + down.columns.size() > 0) {
-    throw std::logic_error("the backward pass has no hidden channels of unlike size");
+    throw std::logic_error("unsupported in the backward pass: hidden channels that differ in size");
   }
-  // Σ_j weights_j Φ(r_j² κ + b²)/h, r_j the size of channel j in what the activation reads.
+  // Σ_j weights_j Φ(r_j² κ + b²)/h, r_j² the row power of channel j in `first`.
   const Matrix read = mapped(first);
   const auto summed = [&](const Vector& weights) {
     if (first.rows.size() == 0) return Matrix(weights.mean() * activation_kernel(activation, biased(read, first_bias)));
-    const DiscreteRule rule = discrete_gauss_rule(first.rows.cwiseSqrt(), weights, most_nodes);
+    const DiscreteRule rule = discrete_gauss_rule(first.rows.cwiseSqrt(), weights, max_channel_nodes);
     Matrix sum = Matrix::Zero(read.rows(), read.cols());
     for (Index i = 0; i < rule.nodes.size(); ++i) {
       const double power = rule.nodes(i) * rule.nodes(i);
@@ -173,7 +173,7 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
   return with_row_powers(down.variance * m.mlp_width * hidden, down.rows, m.width);
 }
 
-ChannelLoss channel_loss(const StackSpec& spec, int sublayer) {
+ChannelUnevenness channel_unevenness(const StackSpec& spec, int sublayer) {
   if (!has_profiles(spec)) return {};
   const int layer = sublayer / 2;
   const auto of = [&](Weight weight) { return matrix_law(spec, layer, weight); };

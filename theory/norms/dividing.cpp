@@ -5,12 +5,12 @@
 namespace periscope::theory {
 namespace {
 
-/// How many times the mean of squares is what the formula takes: D where it is their sum.
+/// Factor from the mean of squares to the formula's square: D if the formula sums the squares, else 1.
 double features_of(const NormUse& norm) {
   return formula_of(norm.kind).divisor == NormFormula::Divisor::length ? norm.width : 1.0;
 }
 
-/// In units of features_of: mean square + eps.
+/// Returns mean square + eps of every token, with eps in units of the mean square.
 Vector square_of(const TokenKernel& x, const NormUse& norm) {
   const Vector square =
       subtracts_mean(norm.kind) ? Vector((x.product - x.mean).diagonal()) : Vector(x.product.diagonal());

@@ -25,7 +25,7 @@ const NormLaw& law_of(NormKind kind) { return *law_of_kind[static_cast<std::size
 
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma) {
   const auto map = law_of(norm.kind).coordinates;
-  if (map == nullptr) throw std::logic_error("this norm has no map on coordinates");
+  if (map == nullptr) throw std::logic_error("unsupported: coordinates of a pointwise norm");
   map(x, norm, gamma);
 }
 

@@ -5,8 +5,8 @@
 #include "sim/spec/profile.h"
 #include "theory/kernels/kernel.h"
 
-/// What theory knows of every kind of norm (T2, T8, and on the coordinates of T25): a table with one row per kind.
-/// theory/norms/norm_set.h has what certificates know of it.
+/// Formulas of every kind of norm (T2, T8; on coordinates for the finite-width chain, T25): a table with one row per
+/// kind. The bounds used by certificates are in theory/norms/norm_set.h.
 namespace periscope::theory {
 
 /// A norm as a stack uses it.
@@ -18,56 +18,55 @@ struct NormUse {
 };
 [[nodiscard]] NormUse norm_use(const ModelSpec& model);
 
-/// What the gradient's map needs to know of a norm's input.
+/// Properties of a norm's input that its gradient map depends on.
 struct NormTrace {
-  Vector square;      ///< the square of the divisor: mean square (LayerNorm: variance) + eps of every token [T]
-  Matrix input = {};  ///< of a pointwise norm: the covariance of αx [T, T]
+  Vector square;      ///< square of the divisor: mean square (LayerNorm: variance) + eps of every token [T]
+  Matrix input = {};  ///< pointwise norms: covariance of αx [T, T]
 };
 
-/// The laws of one kind of norm.
+/// Formulas of one kind of norm.
 struct NormLaw {
-  /// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are
-  /// normal.
+  /// Kernel after a norm with gain gamma (T2), eps included. For pointwise norms correct only if entries are normal.
   TokenKernel (*kernel)(const TokenKernel& x, const NormUse& norm, double gamma);
-  /// Returns what `slope` and `gradient` need of a norm whose input has this kernel.
+  /// Returns the inputs of `slope` and `gradient` for a norm whose input has kernel x.
   NormTrace (*trace)(const TokenKernel& x, const NormUse& norm);
-  /// E ∂y_i/∂x_i of every token [T], but for what falls with 1/D: gamma over the divisor, 0 for a token that is 0; of a
-  /// pointwise norm gamma·alpha·E φ'(αx).
+  /// E ∂y_i/∂x_i of every token [T] to leading order in 1/D: gamma over the divisor, 0 for a zero token. Pointwise
+  /// norms: gamma·alpha·E φ'(αx).
   Vector (*slope)(const NormTrace& trace, const NormUse& norm, double gamma);
-  /// T8: the gradient kernel at the norm's input, given the kernel at its output, gamma² G_tt'/√(r_t r_t'); of a
-  /// pointwise norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
+  /// Gradient kernel at the norm's input, given the kernel at its output (T8): gamma² G_tt'/√(r_t r_t'). Pointwise
+  /// norms: gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
   Matrix (*gradient)(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
-  /// The norm of T1 on coordinates (T25), eps included: a row that is 0 stays 0. Null: there is no such map.
+  /// The norm (T1) applied in place to coordinates (T25), eps included; zero rows stay 0. Null if unsupported.
   void (*coordinates)(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
-  /// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise ones.
+  /// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise norms.
   double (*elasticity)(double second_moment, const NormUse& norm);
 };
 [[nodiscard]] const NormLaw& law_of(NormKind kind);
 
-/// The law of a norm that divides a token by a size of its own: RMSNorm, LayerNorm and their like.
+/// Norms that divide a token by its own size: RMSNorm, LayerNorm, L2 norm.
 extern const NormLaw dividing_law;
 
-/// The laws of norms that bend every entry by itself, y = γ·φ(αx), for entries that are jointly normal over tokens with
-/// the kernel K. With c = α²K, the covariance of u = αx:
+/// Pointwise norms y = γ·φ(αx), for entries that are jointly normal over tokens with kernel K. With c = α²K, the
+/// covariance of u = αx:
 ///   kernel γ²E[φ(u_t)φ(u_t')], gradient G_tt' → γ²α²E[φ'(u_t)φ'(u_t')]·G_tt', slope γα·E φ'(u_t).
-/// Derf: closed forms. DyT: Mehler's series for small c. For large c tanh(u) = E_S erf(u/(S√2)) with S of the
-/// Kolmogorov distribution (Andrews and Mallows 1974: S·N(0, 1) is logistic), so that its expectations are those of
-/// erf, averaged over two such S by a Gauss rule.
+/// Derf: closed forms. DyT: Mehler's series for small c. For large c, tanh(u) = E_S erf(u/(S√2)) with S from the
+/// Kolmogorov distribution (Andrews and Mallows 1974: S·N(0, 1) is logistic). Its expectations are therefore the closed
+/// forms of erf, averaged over two independent S by a Gauss rule.
 extern const NormLaw dyt_law;
 extern const NormLaw derf_law;
 extern const NormLaw scale_law;  ///< φ(u) = u
 
-/// Why the norms of a stack have no map on coordinates (T25), or "".
+/// Returns why the finite-width chain (T25) does not support a model's norms, or "".
 std::string coordinates_unsupported(const ModelSpec& model);
-/// Why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, and their own
-/// outputs are not normal.
+/// Returns why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, but produce
+/// entries that are not normal.
 std::string norm_unsupported(const StackSpec& spec);
-/// The same for the final norm, which only gradients need.
+/// Returns why the final norm is unsupported, or "". Only gradients depend on it.
 std::string final_norm_unsupported(const ModelSpec& model);
-/// Removes kurtosis and maximum of outputs of pointwise norms from a profile: they were computed for normal entries.
-void leave_out_tails(const ModelSpec& model, Profile& profile);
+/// Removes kurtosis and maximum of pointwise-norm outputs from a profile: their formulas assume normal entries.
+void remove_pointwise_tails(const ModelSpec& model, Profile& profile);
 
-/// Applies NormLaw::coordinates. Throws std::logic_error where coordinates_unsupported has a reason.
+/// Applies NormLaw::coordinates. Throws std::logic_error if coordinates_unsupported returns a reason.
 void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
 
 }  // namespace periscope::theory

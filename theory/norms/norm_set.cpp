@@ -9,25 +9,25 @@
 namespace periscope::theory {
 namespace {
 
-/// |α|·m, rounded up; 0 for α = 0, whatever m is.
+/// Returns |α|·m, rounded up; 0 for α = 0, even if m is infinite or NaN.
 double phi_input(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
 
-/// What x̂ reaches above and below 0, for a feature's interval and an α of either sign.
-struct BentReach {
+/// Largest values of φ(αx) and −φ(αx) for x in [low, high]; α may be negative.
+struct PhiRange {
   double up;
   double down;
 };
 template <class Magnitude>
-BentReach bent_reach(double low, double high, double alpha, const Magnitude& magnitude) {
+PhiRange phi_range(double low, double high, double alpha, const Magnitude& magnitude) {
   const double up = magnitude(std::max(high, 0.0));
   const double down = magnitude(std::max(-low, 0.0));
-  return alpha >= 0.0 ? BentReach{up, down} : BentReach{down, up};
+  return alpha >= 0.0 ? PhiRange{up, down} : PhiRange{down, up};
 }
 
 }  // namespace
 
 double phi_magnitude(NormFormula::Phi phi, double u) {
-  // 16 times what one operation loses is more than the library's functions are off by.
+  // 16 times the error of one operation exceeds the error of the library's tanh and erf.
   const auto above = [](double v) { return std::min(v + 16.0 * (rounding(0) * v + underflow(0)), 1.0); };
   switch (phi) {
     case NormFormula::Phi::tanh: return std::isnan(u) ? 1.0 : above(std::tanh(u));
@@ -47,8 +47,8 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
   Vector hat(x.size());
   for (Index k = 0; k < x.size(); ++k) {
-    const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha,
-                                       [&](double m) { return phi_magnitude(phi, phi_input(norm.alpha, m)); });
+    const PhiRange reach = phi_range(x.low[k], x.high[k], norm.alpha,
+                                     [&](double m) { return phi_magnitude(phi, phi_input(norm.alpha, m)); });
     hat[k] = std::max(reach.up, reach.down);
     const double gain = norm.gain[k];
     const double above = gain >= 0.0 ? gain * reach.up : -gain * reach.down;
@@ -66,42 +66,42 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   return cleaned(std::move(y));
 }
 
-// αx is off by u|αx| for its rounding and as much for an α that another run rounds otherwise; φ of that by as much of
-// itself at most, since uφ'(u) ≤ φ(u), and by 8 roundings of its own, an allowance as for activations. So a computed φ
-// may pass 1. Gain and bias as after the other norms.
+// αx has relative error u from its rounding, and u from an α that another run rounds differently. φ inherits at most
+// that relative error, since uφ'(u) ≤ φ(u), plus 8 roundings as for activations, so a computed φ may exceed 1. Gain and
+// bias are bounded as for the other norms.
 BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::pointwise_normalised(x, norm);
   const NormFormula::Phi phi = formula_of(norm.kind).phi;
-  const bool bends = phi != NormFormula::Phi::none;
+  const bool is_bounded = phi != NormFormula::Phi::none;
   const double wide = std::max(u_, sum_u_);
   const double tiny = eta_ + sum_eta_;
   const auto entered = [&](double m) {
-    return bends ? outward(phi_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
+    return is_bounded ? outward(phi_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
   };
   const auto bent = [&](double m) {
     const double entering = entered(m);
-    if (!bends) return entering;
+    if (!is_bounded) return entering;
     return outward(phi_magnitude(phi, entering) * (1.0 + 8.0 * wide) + tiny);
   };
   const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + rounding(16));
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
   const Vector magnitude = x.magnitude();
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
-  Vector floor(x.size());
+  Vector error(x.size());
   Vector hat(x.size());
   for (Index k = 0; k < x.size(); ++k) {
-    const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha, bent);
+    const PhiRange reach = phi_range(x.low[k], x.high[k], norm.alpha, bent);
     const double gain = norm.gain[k];
     const double size = std::abs(gain);
     hat[k] = std::max(reach.up, reach.down);
-    floor[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
-    if (bends) {
+    error[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
+    if (is_bounded) {
       note(Signal::normalised, entered(magnitude[k]));
       note(Signal::normalised, hat[k]);
     }
-    note(Signal::normalised, size == 0.0 ? floor[k] : outward(size * hat[k] * growth + floor[k]));
+    note(Signal::normalised, size == 0.0 ? error[k] : outward(size * hat[k] * growth + error[k]));
     const auto gained = [&](double reached) {
-      return size == 0.0 ? floor[k] : outward(size * reached * growth + floor[k]);
+      return size == 0.0 ? error[k] : outward(size * reached * growth + error[k]);
     };
     y.low[k] = bias[k] - gained(gain >= 0.0 ? reach.down : reach.up) - rounding(0) * std::abs(bias[k]);
     y.high[k] = bias[k] + gained(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
@@ -111,7 +111,7 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
                                      largest_slope(phi) * (1.0 + 8.0 * wide) +
                                  tiny * root);
   const double radius = std::min(norm_of(hat), of_ball);
-  if (std::isfinite(radius)) y.ellipsoid = Ellipsoid{bias, norm.gain * (radius * growth), floor, false};
+  if (std::isfinite(radius)) y.ellipsoid = Ellipsoid{bias, norm.gain * (radius * growth), error, false};
   y = cleaned(std::move(y));
   return norm.bias.size() > 0 ? stored(std::move(y)) : y;
 }

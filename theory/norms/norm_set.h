@@ -6,13 +6,13 @@
 /// and erf are at most 1, so |y_k − b_k| ≤ |γ_k|.
 namespace periscope::theory {
 
-/// φ(u) ≥ 0 for u ≥ 0, rounded up; at most 1 where φ is bounded by it.
+/// Returns φ(u) for u ≥ 0, rounded up but at most 1 for tanh and erf.
 double phi_magnitude(NormFormula::Phi phi, double u);
 
-/// The largest slope of φ: |φ(u)| ≤ largest_slope·|u|.
+/// Returns the largest slope of φ: |φ(u)| ≤ largest_slope·|u|.
 double largest_slope(NormFormula::Phi phi);
 
-/// T2 of a pointwise norm. The result also lies in the ellipsoid b + γ∘v, ‖v‖ ≤ slope·|α|·‖x‖.
+/// Set of outputs of a pointwise norm, which also lie in the ellipsoid b + γ∘v, ‖v‖ ≤ slope·|α|·‖x‖.
 BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm);
 
 }  // namespace periscope::theory

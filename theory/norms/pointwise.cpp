@@ -12,7 +12,7 @@ namespace {
 using std::numbers::inv_sqrtpi;
 using std::numbers::pi;
 
-/// for_pairs, with a correlation of at most 1 in spite of rounding.
+/// for_pairs with correlations clamped to [−1, 1] against rounding.
 template <class Pair>
 Matrix over_pairs(const Matrix& c, const Pair& pair) {
   return for_pairs(c, [&](double a, double b, double ab) {
@@ -34,15 +34,15 @@ Matrix erf_derivatives(const Matrix& c) {
 }
 double erf_slope(double c) { return 2.0 * inv_sqrtpi / std::sqrt(1.0 + 2.0 * c); }
 
-/// The Gauss rule of S² for S of the Kolmogorov distribution, density 8s Σ_j (−1)^{j−1} j² exp(−2j²s²).
+/// Gauss rule in S² for S from the Kolmogorov distribution, density 8s Σ_j (−1)^{j−1} j² exp(−2j²s²).
 DiscreteRule kolmogorov_rule(int nodes) {
-  constexpr int places = 400;
+  constexpr int points = 400;
   constexpr double first = 0.15;  // below it the density, about exp(−π²/(8s²)), is under 1e-20
-  constexpr double last = 4.5;    // and beyond it under 1e-15
-  Vector square(places);
-  Vector weight(places);
-  for (int i = 0; i < places; ++i) {
-    const double s = first + (last - first) * i / (places - 1);
+  constexpr double last = 4.5;    // above it under 1e-15
+  Vector square(points);
+  Vector weight(points);
+  for (int i = 0; i < points; ++i) {
+    const double s = first + (last - first) * i / (points - 1);
     double density = 0.0;
     for (int j = 40; j >= 1; --j) density += (j % 2 == 1 ? 1.0 : -1.0) * j * j * std::exp(-2.0 * j * j * s * s);
     square[i] = s * s;
@@ -51,15 +51,15 @@ DiscreteRule kolmogorov_rule(int nodes) {
   return discrete_gauss_rule(square, weight / weight.sum(), nodes);
 }
 
-const DiscreteRule& mixture() {
+const DiscreteRule& kolmogorov() {
   static const DiscreteRule rule = kolmogorov_rule(14);
   return rule;
 }
 
 /// Σ_ij w_i w_j f(S_i², S_j²).
 template <class F>
-double mixed(const F& f) {
-  const DiscreteRule& rule = mixture();
+double kolmogorov_mean(const F& f) {
+  const DiscreteRule& rule = kolmogorov();
   double sum = 0.0;
   for (Index i = 0; i < rule.nodes.size(); ++i) {
     for (Index j = 0; j < rule.nodes.size(); ++j) {
@@ -69,87 +69,88 @@ double mixed(const F& f) {
   return sum;
 }
 
-/// Up to this variance Mehler's series is used: its coefficients fall like exp(−π√(n/(2c))) and leave 1e-6.
-constexpr double smooth_variance = 4.0;
+/// Largest variance for Mehler's series: coefficients decay like exp(−π√(n/(2c))), with a truncation error of 1e-6.
+constexpr double max_series_variance = 4.0;
 
 double tanh_derivative(double u) { return 1.0 / std::pow(std::cosh(u), 2); }
 
 Matrix tanh_kernel(const Matrix& c) {
-  if (c.diagonal().maxCoeff() <= smooth_variance) return mehler_kernel([](double u) { return std::tanh(u); }, c);
+  if (c.diagonal().maxCoeff() <= max_series_variance) return mehler_kernel([](double u) { return std::tanh(u); }, c);
   return over_pairs(c, [](double a, double b, double ab) {
-    return 2.0 / pi * mixed([&](double s, double t) { return std::asin(ab / std::sqrt((s + a) * (t + b))); });
+    return 2.0 / pi * kolmogorov_mean([&](double s, double t) { return std::asin(ab / std::sqrt((s + a) * (t + b))); });
   });
 }
 Matrix tanh_derivatives(const Matrix& c) {
-  if (c.diagonal().maxCoeff() <= smooth_variance) return mehler_kernel(tanh_derivative, c);
+  if (c.diagonal().maxCoeff() <= max_series_variance) return mehler_kernel(tanh_derivative, c);
   return over_pairs(c, [](double a, double b, double ab) {
     const double rest = a * b - ab * ab;
-    return 2.0 / pi * mixed([&](double s, double t) { return 1.0 / std::sqrt(s * t + s * b + t * a + rest); });
+    return 2.0 / pi *
+           kolmogorov_mean([&](double s, double t) { return 1.0 / std::sqrt(s * t + s * b + t * a + rest); });
   });
 }
 double tanh_slope(double c) {
-  if (c <= smooth_variance) return gaussian_mean(tanh_derivative, c);
-  const DiscreteRule& rule = mixture();
+  if (c <= max_series_variance) return gaussian_mean(tanh_derivative, c);
+  const DiscreteRule& rule = kolmogorov();
   double sum = 0.0;
   for (Index i = 0; i < rule.nodes.size(); ++i) sum += rule.weights[i] / std::sqrt(rule.nodes[i] + c);
   return std::numbers::sqrt2 * inv_sqrtpi * sum;
 }
 
-/// φ in expectation: E φφ and E φ'φ' of every pair, and E φ'.
-struct Squash {
+/// Gaussian expectations of φ: E φφ and E φ'φ' of every pair of tokens, and E φ'.
+struct PointwiseFunction {
   Matrix (*kernel)(const Matrix& c);
   Matrix (*derivatives)(const Matrix& c);
   double (*slope)(double c);
 };
-constexpr Squash by_tanh{tanh_kernel, tanh_derivatives, tanh_slope};
-constexpr Squash by_erf{erf_kernel, erf_derivatives, erf_slope};
-constexpr Squash by_nothing{[](const Matrix& c) { return c; },
-                            [](const Matrix& c) { return Matrix(Matrix::Ones(c.rows(), c.cols())); },
-                            [](double) { return 1.0; }};
+constexpr PointwiseFunction tanh_function{tanh_kernel, tanh_derivatives, tanh_slope};
+constexpr PointwiseFunction erf_function{erf_kernel, erf_derivatives, erf_slope};
+constexpr PointwiseFunction identity_function{[](const Matrix& c) { return c; },
+                                              [](const Matrix& c) { return Matrix(Matrix::Ones(c.rows(), c.cols())); },
+                                              [](double) { return 1.0; }};
 
-NormTrace bent_trace(const TokenKernel& x, const NormUse& norm) {
+NormTrace pointwise_trace(const TokenKernel& x, const NormUse& norm) {
   return {.square = {}, .input = norm.alpha * norm.alpha * x.product};
 }
 
-template <const Squash& squash>
-TokenKernel bent_kernel(const TokenKernel& x, const NormUse& norm, double gamma) {
-  const Matrix product = gamma * gamma * squash.kernel(bent_trace(x, norm).input);
+template <const PointwiseFunction& function>
+TokenKernel pointwise_kernel(const TokenKernel& x, const NormUse& norm, double gamma) {
+  const Matrix product = gamma * gamma * function.kernel(pointwise_trace(x, norm).input);
   return TokenKernel::of_independent_features(product, norm.width);
 }
 
-template <const Squash& squash>
-Vector bent_slopes(const NormTrace& trace, const NormUse& norm, double gamma) {
+template <const PointwiseFunction& function>
+Vector pointwise_slopes(const NormTrace& trace, const NormUse& norm, double gamma) {
   return trace.input.diagonal().unaryExpr(
-      [&](double c) { return gamma * norm.alpha * squash.slope(std::max(c, 0.0)); });
+      [&](double c) { return gamma * norm.alpha * function.slope(std::max(c, 0.0)); });
 }
 
-template <const Squash& squash>
-Matrix bent_gradient(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
+template <const PointwiseFunction& function>
+Matrix pointwise_gradient(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
   const double scale = gamma * norm.alpha;
-  return scale * scale * squash.derivatives(trace.input).cwiseProduct(g);
+  return scale * scale * function.derivatives(trace.input).cwiseProduct(g);
 }
 
 /// ∂log E φ²/∂log c by a central difference: E φ² is smooth in log c.
-template <const Squash& squash>
-double bent_elasticity(double second_moment, const NormUse& norm) {
+template <const PointwiseFunction& function>
+double pointwise_elasticity(double second_moment, const NormUse& norm) {
   constexpr double step = 1e-3;
   const double c = norm.alpha * norm.alpha * second_moment;
-  const auto log_square = [&](double at) { return std::log(squash.kernel(Matrix::Constant(1, 1, at))(0, 0)); };
+  const auto log_square = [&](double at) { return std::log(function.kernel(Matrix::Constant(1, 1, at))(0, 0)); };
   return c > 0.0 ? (log_square(c * std::exp(step)) - log_square(c * std::exp(-step))) / (2.0 * step) : 1.0;
 }
 
-template <const Squash& squash>
-constexpr NormLaw bending_law{.kernel = bent_kernel<squash>,
-                              .trace = bent_trace,
-                              .slope = bent_slopes<squash>,
-                              .gradient = bent_gradient<squash>,
-                              .coordinates = nullptr,
-                              .elasticity = bent_elasticity<squash>};
+template <const PointwiseFunction& function>
+constexpr NormLaw pointwise_law{.kernel = pointwise_kernel<function>,
+                                .trace = pointwise_trace,
+                                .slope = pointwise_slopes<function>,
+                                .gradient = pointwise_gradient<function>,
+                                .coordinates = nullptr,
+                                .elasticity = pointwise_elasticity<function>};
 
 }  // namespace
 
-const NormLaw dyt_law = bending_law<by_tanh>;
-const NormLaw derf_law = bending_law<by_erf>;
-const NormLaw scale_law = bending_law<by_nothing>;
+const NormLaw dyt_law = pointwise_law<tanh_function>;
+const NormLaw derf_law = pointwise_law<erf_function>;
+const NormLaw scale_law = pointwise_law<identity_function>;
 
 }  // namespace periscope::theory

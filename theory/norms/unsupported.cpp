@@ -5,8 +5,8 @@
 namespace periscope::theory {
 namespace {
 
-/// What makes the stream's entries other than normal before sublayer `end`, or "".
-std::string not_normal_before(const ModelSpec& m, int end) {
+/// Returns the norm that makes the stream's entries non-normal before sublayer `end`, or "".
+std::string non_normal_cause(const ModelSpec& m, int end) {
   if (m.embedding_norm) return "the embedding norm";
   for (int l = 0; l < end; ++l) {
     if (m.rule(l).norm_b) return fmt::format("norm B of sublayer {}", l);
@@ -16,40 +16,34 @@ std::string not_normal_before(const ModelSpec& m, int end) {
 }
 
 std::string unsupported_norm(const ModelSpec& m, std::string_view reader, const std::string& cause) {
-  return fmt::format(
-      "{} ({}) bends every entry by itself, and theory knows its second moment for normal entries alone: "
-      "{} makes the stream's entries other than normal",
-      reader, facts_of(m.norm).title, cause);
+  return fmt::format("{} ({}) is pointwise and supported only for normal entries, but {} makes them non-normal", reader,
+                     facts_of(m.norm).title, cause);
 }
 
 }  // namespace
 
 std::string coordinates_unsupported(const ModelSpec& m) {
   if (law_of(m.norm).coordinates != nullptr) return {};
-  return fmt::format(
-      "the chain T25 knows a stream by its Gram matrix, and what {} makes of entries does not follow from "
-      "that",
-      facts_of(m.norm).title);
+  return fmt::format("the finite-width chain (T25) follows only Gram matrices, which do not determine the output of {}",
+                     facts_of(m.norm).title);
 }
 
 std::string norm_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!is_pointwise(m.norm)) return {};
   if (spec.scales != nullptr) {
-    return fmt::format(
-        "{} bends every entry by itself, and theory knows its second moment where all channels are of one "
-        "size: those of given weights are not",
-        facts_of(m.norm).title);
+    return fmt::format("{} is pointwise and is supported only if all channels have the same size, unlike given weights",
+                       facts_of(m.norm).title);
   }
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     if (rule.norm_a) {
-      if (const std::string cause = not_normal_before(m, l); !cause.empty()) {
+      if (const std::string cause = non_normal_cause(m, l); !cause.empty()) {
         return unsupported_norm(m, fmt::format("norm A of sublayer {}", l), cause);
       }
     }
     if (!rule.norm_c) continue;
-    const std::string cause = not_normal_before(m, l);
+    const std::string cause = non_normal_cause(m, l);
     if (!cause.empty() || rule.norm_b) {
       return unsupported_norm(m, fmt::format("norm C of sublayer {}", l),
                               cause.empty() ? fmt::format("norm B of sublayer {}", l) : cause);
@@ -60,11 +54,11 @@ std::string norm_unsupported(const StackSpec& spec) {
 
 std::string final_norm_unsupported(const ModelSpec& m) {
   if (!is_pointwise(m.norm) || !m.final_norm) return {};
-  const std::string cause = not_normal_before(m, m.sublayers());
+  const std::string cause = non_normal_cause(m, m.sublayers());
   return cause.empty() ? cause : unsupported_norm(m, "the final norm", cause);
 }
 
-void leave_out_tails(const ModelSpec& m, Profile& profile) {
+void remove_pointwise_tails(const ModelSpec& m, Profile& profile) {
   if (!is_pointwise(m.norm)) return;
   const auto leave_out = [&](Signal signal) {
     profile.curves.erase({Statistic::kurtosis, signal});

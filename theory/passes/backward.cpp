@@ -126,7 +126,7 @@ class Backward {
     const Matrix projected = v * input;
     const Matrix after_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
     const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
-    const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(after_gate)) : after_gate;
+    const Matrix of_heads = gated ? Matrix(gate.values.cwiseProduct(after_gate)) : after_gate;
     HeadGradients head;
     if (gated || normed || m.inner_norm_at(l)) {
       const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
@@ -137,7 +137,7 @@ class Backward {
     }
     Matrix value = o * m.query_width() * head.value;
     if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
-    Matrix read = gated ? Matrix(gate.open.cwiseProduct(head.output)) : head.output;
+    Matrix read = gated ? Matrix(gate.values.cwiseProduct(head.output)) : head.output;
     if (m.inner_norm_at(l)) read = through_inner_norm(read, forward.r_inner);
     const Matrix query = o * m.heads * head.query;
     const Matrix key = o * m.heads * head.key;
@@ -145,7 +145,7 @@ class Backward {
     if (gated) {
       // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
       // the same kernel, whether there is one for a head or one for a channel.
-      const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(after_gate);
+      const Matrix dgate = o * m.query_width() * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;
     }

@@ -216,7 +216,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     trace->final_norm = traced(last);
   }
   Profile profile = writer.take();
-  leave_out_tails(m, profile);
+  remove_pointwise_tails(m, profile);
   if (one_direction) profile.angular_distance = angular_distances(step_cosine, chain.grid);
   return profile;
 }
@@ -255,7 +255,7 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       const bool bounded = divides || sized || m.inner_norm_at(branch.sublayer);
       const double passed = after_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
       elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
-      const ChannelLoss loss = channel_loss(spec, branch.sublayer);
+      const ChannelUnevenness loss = channel_unevenness(spec, branch.sublayer);
       // One gate for all features of a head varies as the outputs of heads of 4 features do: E σ⁴/(E σ²)² − 1 comes to
       // ½.
       const bool of_heads = attends && m.attention_gate_at(branch.layer()) == AttentionGate::head;

@@ -76,7 +76,7 @@ class StackAttention {
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
 
 /// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + max(1/D, 1/(32 H)), where ε = ∂log q⁺/∂log q
-/// is the sublayer's elasticity; with profiles (T29) divided by channel_loss. It is i/D (for heads of up to 32
+/// is the sublayer's elasticity; with profiles (T29) divided by channel_unevenness. It is i/D (for heads of up to 32
 /// features) where norms bound the branches, and grows geometrically without norms, where every sublayer multiplies
 /// fluctuations. `q_in`, `q_branch` are the predicted second moments of x_in and f_out.
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,

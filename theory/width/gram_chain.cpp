@@ -31,7 +31,7 @@ Matrix one_hot(const std::vector<int>& ids) {
 }
 
 /// Root of the covariance over tokens of one feature of the stack's input, given the rows of a projected table.
-Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, ChainStream stream) {
+Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey stream) {
   const InputSpec& input = spec.input;
   const double rms = std::sqrt(input.second_moment);
   const Matrix own = Matrix::Identity(input.tokens, input.tokens);
@@ -191,7 +191,7 @@ class Chain {
   const ModelSpec& m_;
   StreamEnds ends_;
   Fault fault_;
-  ChainStream stream_;
+  StreamKey stream_;
   const OnWork& on_work_;
   Readings readings_;
   Matrix state_;  // [n T, r]: n streams, one above the other
