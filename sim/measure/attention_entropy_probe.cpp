@@ -13,7 +13,8 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// −Σ p ln p of softmax(scores). With p = eᶻ/Z it is ln Z − Σ p z, z counted from the largest.
+/// Returns −Σ p ln p of p = softmax(scores), computed as ln Z − Σ p z with p = eᶻ/Z and z relative to the largest
+/// score.
 double entropy_of(std::span<const double> scores) {
   const double largest = *std::ranges::max_element(scores);
   double total = 0.0;
@@ -37,7 +38,7 @@ struct Pattern {
     return static_cast<Index>(q.size()) / (static_cast<Index>(shape.heads) * shape.head_dim) / shape.sequences;
   }
 
-  /// The keys of one head, [head_dim, tokens]: a loop over keys then reads what lies side by side.
+  /// Returns the keys of one head, [head_dim, tokens], so that a loop over keys reads contiguous memory.
   [[nodiscard]] std::vector<double> keys_of(Index sequence, Index kv_head) const {
     const Index n = tokens();
     std::vector<double> keys(static_cast<std::size_t>(shape.head_dim * n));
@@ -48,7 +49,8 @@ struct Pattern {
     return keys;
   }
 
-  /// The sum of the entropies of a head's tokens that see at least two, and how many these are.
+  /// Returns the sum of a head's entropies over the tokens that attend to at least two tokens, and the number of these
+  /// tokens.
   [[nodiscard]] std::pair<double, Index> entropies(Index sequence, Index head) const {
     const Index n = tokens();
     const std::vector<double> keys = keys_of(sequence, head / (shape.heads / shape.kv_heads));
@@ -77,7 +79,7 @@ struct Pattern {
   }
 };
 
-/// Heads are shared between the threads and added up in their order, so that their number changes no bit.
+/// Heads are computed in parallel and summed in a fixed order, so results do not depend on the number of threads.
 double mean_entropy(const Pattern& pattern) {
   const Index heads = pattern.shape.heads;
   std::vector<std::pair<double, Index>> by_head(static_cast<std::size_t>(heads * pattern.shape.sequences));

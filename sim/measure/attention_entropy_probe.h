@@ -7,19 +7,19 @@
 
 namespace periscope {
 
-/// Records, for every layer of one forward pass, the entropy −Σ_s A_ts ln A_ts of the attention pattern A: mean over
-/// query heads and over the tokens that see at least two, in nat; NaN without such a token. It is ln n for equal
-/// attention to n tokens. Patterns are recomputed from queries and keys, on the host and in double.
+/// Records the entropy −Σ_s A_ts ln A_ts of the attention pattern A for every layer of one forward pass, in nat. It is
+/// the mean over query heads and over tokens that attend to at least two tokens; NaN if there are none. Equal attention
+/// to n tokens gives ln n. Patterns are recomputed from queries and keys on the host, in double precision.
 class AttentionEntropyProbe final : public SignalRecorder {
  public:
   explicit AttentionEntropyProbe(const StackContext& context);
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// Returns the entropies by layer.
+  /// Returns one entropy per layer.
   [[nodiscard]] const std::vector<double>& entropies() const { return entropies_; }
 
  private:
   const StackContext& context_;
-  Tensor queries_;  // of the attention module that is passed just now
+  Tensor queries_;  // of the current attention module
   std::vector<double> entropies_;
 };
 

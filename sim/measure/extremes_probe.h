@@ -9,23 +9,23 @@
 
 namespace periscope {
 
-/// The largest elements of the stream at one depth: row t is a token, column k a feature.
+/// Largest entries of the stream at one depth. An entry's row is the token, its column the feature.
 struct StreamExtremes {
   std::vector<Entry> top;  ///< in descending order of |x|
-  double median;           ///< of |x| over all tokens and features
+  double median;           ///< median of |x| over all tokens and features
 };
 
 /// Massive activations after Sun et al. 2024 (arXiv 2402.17762): |x| above 100 and at least 1000 times the median.
 [[nodiscard]] bool is_massive(const Entry& entry, double median);
 
-/// The extremes of one forward pass.
+/// Extremes of one forward pass.
 struct Extremes {
-  std::vector<StreamExtremes> depths;  ///< of the stream at depths 0 … 2L
-  /// The largest |x| inside modules, and of what norms C read, by sublayer; NaN where there is none.
+  std::vector<StreamExtremes> depths;  ///< stream at depths 0 … 2L
+  /// Largest |x| of every signal inside modules, per sublayer; NaN where a sublayer lacks the signal.
   std::map<Signal, std::vector<double>> inside;
 };
 
-/// Records Extremes; its numbers stay on the device until the pass is over.
+/// Records Extremes. Results stay on the device until the end of the pass.
 class ExtremesProbe final : public SignalRecorder {
  public:
   ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count), record_(context.ops) {}

@@ -31,7 +31,7 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
     const Step step = context_.model.step(at.sublayer);
     const bool norm_c = step.norm_c[static_cast<std::size_t>(at.part)];
     if (norm_c) sums_.push_back({at.sublayer, record_.measure(x, {.squares = with_growth_, .top_magnitudes = 1})});
-    // Without norm C the sum is x_out, which is measured once.
+    // Without norm C the sum equals x_out, which is measured only once.
     if (with_growth_ && at.part == 0 && step.is_one_addition() && !branches_.empty())
       branches_.back().sum = norm_c ? sums_.back().slot : measure(x);
   }
@@ -45,7 +45,7 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
     for (const int other : context_.model.sublayers_sharing_input(at.sublayer))
       places_.push_back({other, other, at.signal, slot});
   }
-  if (at.signal == Signal::x_out && parts_ == 1) keep_for_angles(x);
+  if (at.signal == Signal::x_out && parts_ == 1) store_for_angles(x);
   if (at.signal == Signal::x_in) stream_ = {x, slot};
   if (at.signal == Signal::B_out) {
     branches_.push_back({at.sublayer, stream_.slot, slot, record_.measure(x, {.dots_with = stream_.signal})});
@@ -53,9 +53,9 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
 }
 
 void Probe::choose_tokens(Tensor::Index tokens) {
-  const auto kept = static_cast<int>(std::min<Tensor::Index>(tokens, angular_tokens));
-  for (int i = 0; i < kept; ++i) {
-    kept_tokens_.push_back(static_cast<int>((i + 0.5) * static_cast<int>(tokens) / kept));
+  const auto count = static_cast<int>(std::min<Tensor::Index>(tokens, angular_tokens));
+  for (int i = 0; i < count; ++i) {
+    angular_rows_.push_back(static_cast<int>((i + 0.5) * static_cast<int>(tokens) / count));
   }
 }
 
@@ -73,7 +73,7 @@ Probe::Slot Probe::measure(const Tensor& x) {
 
 void Probe::fill(const Place& place) {
   const SignalStatistics& s = record_[place.slot];
-  // Of the parts of a stream the mean is taken, of their maxima the largest.
+  // Streams in several parts: statistics are averaged over the parts; `maximum` is the largest of all parts.
   const int parts = place.signal == Signal::x_out ? parts_ : 1;
   const auto set = [&](Statistic statistic, double value) {
     double& all = entry(statistic, place.signal, place.index);
@@ -89,7 +89,7 @@ void Probe::fill(const Place& place) {
   const bool finite = std::isfinite(second_moment);
   for (const Statistic statistic : row_statistics) {
     const std::vector<double>& of_tokens = s.rows[statistic];
-    const bool largest = statistic == Statistic::maximum;  // max_element overlooks NaN
+    const bool largest = statistic == Statistic::maximum;  // max_element ignores NaN
     set(statistic, !largest ? mean_of(of_tokens) : finite ? *std::ranges::max_element(of_tokens) : second_moment);
   }
   set(Statistic::token_cosine, s.token_cosine);
@@ -123,23 +123,23 @@ void Probe::fill(const Sum& s) {
   maximum = std::isnan(maximum) ? largest : std::max(maximum, largest);
 }
 
-void Probe::keep_for_angles(const Tensor& x) {
-  if (kept_.size() <= angular_depths) kept_.push_back(context_.ops.gather(x, kept_tokens_));
+void Probe::store_for_angles(const Tensor& x) {
+  if (stored_.size() <= angular_depths) stored_.push_back(context_.ops.gather(x, angular_rows_));
 }
 
 void Probe::fill_angles() {
-  if (kept_.size() > angular_depths) return;
-  const std::size_t depths = kept_.size();
+  if (stored_.size() > angular_depths) return;
+  const std::size_t depths = stored_.size();
   std::vector<double>& distance = reading_.profile.angular_distance;
   distance.assign(depths * depths, 0.0);
   StatisticsRecord record(context_.ops);
-  for (const Tensor& x : kept_) record.measure(x, {.squares = true});
+  for (const Tensor& x : stored_) record.measure(x, {.squares = true});
   record.fetch();
   for (std::size_t i = 0; i < depths; ++i) {
     const std::vector<double>& squares = record[i].squares;
     distance[i * depths + i] = std::isfinite(mean_of(squares)) ? 0.0 : nan;
-    StatisticsRecord products(context_.ops);  // of one depth with all deeper ones
-    for (std::size_t j = i + 1; j < depths; ++j) products.measure(kept_[i], {.dots_with = kept_[j]});
+    StatisticsRecord products(context_.ops);  // dot products of depth i with all deeper ones
+    for (std::size_t j = i + 1; j < depths; ++j) products.measure(stored_[i], {.dots_with = stored_[j]});
     products.fetch();
     for (std::size_t j = i + 1; j < depths; ++j) {
       const std::vector<double>& dots = products[j - i - 1].dots;
@@ -159,7 +159,7 @@ Reading Probe::take() {
   for (const Branch& branch : branches_) fill(branch);
   for (const Sum& sum : sums_) fill(sum);
   fill_angles();
-  kept_.clear();
+  stored_.clear();
   return std::move(reading_);
 }
 

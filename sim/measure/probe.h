@@ -14,50 +14,50 @@ namespace periscope {
 
 inline constexpr int top_count = 100;
 inline constexpr int angular_tokens = 32;
-/// Deeper stacks get no angular distances: their number is the square of the depth.
+/// Deeper stacks get no angular distances, because the number of pairs is quadratic in depth.
 inline constexpr std::size_t angular_depths = 513;
 
-/// The largest magnitudes of one signal, per sublayer in descending order.
+/// Largest magnitudes of every signal, per sublayer, in descending order.
 using TopMagnitudes = std::map<Signal, std::vector<std::vector<double>>>;
 
-/// The numbers of one forward pass: every statistic of every signal, no standard errors.
+/// Statistics of all signals in one forward pass, without standard errors.
 struct Reading {
   Profile profile;
   TopMagnitudes top;
-  int diverged_at = -1;  ///< first sublayer whose x_out holds a value that is not finite, or −1
+  int diverged_at = -1;  ///< first sublayer whose x_out has an entry that is not finite, or −1
 };
 
-/// T15 for one sublayer, q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b): q, q⁺ are the mean squares over features of the stream
-/// before and after the addition, s² that of the branch b = B_out. Exact for every token, whatever the weights;
-/// every term is a mean over tokens. Eq. 4 of the Peri-LN paper is the identity without its last term.
+/// Growth identity (T15) of one sublayer: q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b). q and q⁺ are mean squares over features
+/// of the stream before and after the addition; s² is that of the branch b = B_out. The identity holds exactly for
+/// every token and any weights; every term is averaged over tokens. Eq. 4 of the Peri-LN paper omits the last term.
 struct Growth {
-  double stream;  ///< α²q
-  double branch;  ///< β²s²
-  double cross;   ///< 2αβ·√q·s·cos(x, b) = 2αβ⟨x, b⟩/D
-  double sum;     ///< q⁺, of x_out, or with norm C of what C sees
-  double residual;  ///< the worst token's |q⁺ − the three terms|, in units of what rounding explains; NaN if not finite
+  double stream;    ///< α²q
+  double branch;    ///< β²s²
+  double cross;     ///< 2αβ·√q·s·cos(x, b) = 2αβ⟨x, b⟩/D
+  double sum;       ///< q⁺: mean square of x_out, or of the input of norm C
+  double residual;  ///< largest |q⁺ − sum of the terms| of a token, relative to the rounding bound; NaN if not finite
 
   [[nodiscard]] bool is_violated() const { return residual > 1.0; }
 };
 
-/// Rounding explains |Δq⁺| ≤ (2γ₃(u) + γ₃(u)² + 4γ_{D+8}(2⁻⁵³))·(|α|√q + |β|s)²: each feature of x⁺ is off by at most
-/// γ₃(u)(|αx| + |βb|) (two coefficients rounded to the dtype of unit round-off u, two products, one sum), whose mean
-/// square is at most (|α|√q + |β|s)²; each of the four mean squares and products is summed over D features in double.
-/// γ_n(u) = nu/(1 − nu).
+/// Rounding bound of the growth identity: |Δq⁺| ≤ (2γ₃(u) + γ₃(u)² + 4γ_{D+8}(2⁻⁵³))·(|α|√q + |β|s)², γ_n(u) = nu/(1 −
+/// nu). Each feature of x⁺ has an error of at most γ₃(u)(|αx| + |βb|) (two coefficients rounded to the dtype of unit
+/// round-off u, two products, one sum), whose mean square is at most (|α|√q + |β|s)². Each of the four mean squares and
+/// products is summed over D features in double precision.
 [[nodiscard]] double growth_rounding(double unit_roundoff, Tensor::Index width);
 
-/// Records one forward pass; its numbers stay on the device until the pass is over. The estimators are those of
-/// Statistic. Of the sum before norm C it records only the maximum, by depth: NaN without a norm C, infinite for NaN
-/// entries. Angular distances use at most `angular_tokens` tokens, evenly spaced, which bounds memory by
-/// depth · 32 · D.
+/// Records the statistics of one forward pass, as defined by Statistic. Results stay on the device until the end of the
+/// pass. For the sum before norm C only the maximum is recorded, per depth: NaN without a norm C, infinite if an entry
+/// is NaN. Angular distances use at most `angular_tokens` evenly spaced tokens, which bounds memory by depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
-  /// With `growth` it also measures the squares of the sum.
+  /// If `growth`, also measures the terms of the growth identity.
   explicit Probe(const StackContext& context, bool growth = false);
   void on_signal(const Emission& at, const Tensor& x) override;
-  /// Returns what was measured. Call it once, after the pass.
+  /// Returns the recorded statistics. Call once, after the pass.
   Reading take();
-  /// Returns T15 by sublayer, NaN where the step is not a single addition. Call after `take`; requires `growth`.
+  /// Returns the growth identity (T15) per sublayer, NaN where the step is not a single addition. Requires `growth`;
+  /// call after `take`.
   [[nodiscard]] std::vector<Growth> growth() const;
 
  private:
@@ -67,17 +67,17 @@ class Probe final : public SignalRecorder {
     Slot slot;
   };
   struct Place {
-    int index;     ///< in the curves of the signal
-    int sublayer;  ///< −1 for the stack's input, which has no largest magnitudes
+    int index;     ///< index in the curves of the signal
+    int sublayer;  ///< −1 for the stack's input, for which no largest magnitudes are recorded
     Signal signal;
     Slot slot;
   };
   struct Branch {
     int sublayer;
     Slot stream, branch, product;
-    std::optional<Slot> sum = {};  ///< for growth
+    std::optional<Slot> sum = {};  ///< for the growth identity
   };
-  /// The sum before norm C. A step has several if the stream has parts.
+  /// The sum before norm C. A step has several if the stream consists of several parts.
   struct Sum {
     int step;
     Slot slot;
@@ -85,7 +85,7 @@ class Probe final : public SignalRecorder {
 
   Slot measure(const Tensor& x);
   void choose_tokens(Tensor::Index tokens);
-  void keep_for_angles(const Tensor& x);
+  void store_for_angles(const Tensor& x);
   void fill(const Place& place);
   void fill(const Branch& branch);
   void fill(const Sum& sum);
@@ -97,18 +97,18 @@ class Probe final : public SignalRecorder {
 
   const StackContext& context_;
   bool with_growth_;
-  int parts_;  ///< of the stream (StreamEnds)
+  int parts_;  ///< number of parts of the stream, see StreamEnds
   Reading reading_;
   StatisticsRecord record_;
   std::vector<Place> places_;
   std::vector<Branch> branches_;
   std::vector<Sum> sums_;
-  // Two signals without a norm between them are one tensor, which is measured once.
+  // Signals without a norm between them share one tensor, which is measured only once.
   std::array<MeasuredSignal, 3> recent_;
   std::size_t oldest_ = 0;
   MeasuredSignal stream_;  // x_in of the current sublayer
-  std::vector<int> kept_tokens_;
-  std::vector<Tensor> kept_;  // the stream at every depth, kept tokens only
+  std::vector<int> angular_rows_;
+  std::vector<Tensor> stored_;  // rows angular_rows_ of the stream at every depth
 };
 
 }  // namespace periscope

@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-/// Mean and spread by Welford's method.
+/// Mean and variance by Welford's method.
 class RunningMoments {
  public:
   void add(double x) {
@@ -16,11 +16,11 @@ class RunningMoments {
     sum_squares_ += delta * (x - mean_);
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
-  /// NaN if nothing was added.
+  /// NaN if no number was added.
   [[nodiscard]] double mean() const { return count_ > 0 ? mean_ : nan; }
-  /// Unbiased, NaN for fewer than two numbers.
+  /// Unbiased variance; NaN for fewer than two numbers.
   [[nodiscard]] double variance() const { return count_ > 1 ? sum_squares_ / static_cast<double>(count_ - 1) : nan; }
-  /// Standard error of the mean, NaN for fewer than two numbers.
+  /// Standard error of the mean; NaN for fewer than two numbers.
   [[nodiscard]] double standard_error() const { return std::sqrt(variance() / static_cast<double>(count_)); }
 
  private:

@@ -35,9 +35,9 @@ void SeedAverage::add(const Reading& reading) {
   for (const auto& [key, curve] : reading.profile.curves) add_each(curves_[key], curve.value);
   add_each(angular_distance_, reading.profile.angular_distance);
   for (const auto& [signal, rows] : reading.top) {
-    auto& kept = top_[signal];
-    kept.resize(rows.size());
-    for (std::size_t l = 0; l < rows.size(); ++l) kept[l] = merged(kept[l], rows[l]);
+    auto& largest = top_[signal];
+    largest.resize(rows.size());
+    for (std::size_t l = 0; l < rows.size(); ++l) largest[l] = merged(largest[l], rows[l]);
   }
   if (reading.diverged_at < 0) return;
   ++diverged_seeds_;

@@ -9,18 +9,18 @@
 
 namespace periscope {
 
-/// Mean and standard error of readings over seeds. Memory does not grow with the number of seeds.
+/// Mean and standard error of readings over seeds. Memory use does not depend on the number of seeds.
 class SeedAverage {
  public:
   void add(const Reading& reading);
 
-  /// Every curve with its standard error over seeds (NaN for one seed); angular distances are means.
+  /// Returns every curve with its standard error over seeds (NaN for a single seed). Angular distances are means.
   [[nodiscard]] Profile profile() const;
-  /// The largest magnitudes over all seeds.
+  /// Largest magnitudes over all seeds.
   [[nodiscard]] const TopMagnitudes& top() const { return top_; }
   [[nodiscard]] int seeds() const { return seeds_; }
   [[nodiscard]] int diverged_seeds() const { return diverged_seeds_; }
-  /// Earliest sublayer at which a seed diverged, or −1.
+  /// First sublayer at which any seed diverged, or −1.
   [[nodiscard]] int diverged_at() const { return diverged_at_; }
 
  private:

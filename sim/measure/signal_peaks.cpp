@@ -33,8 +33,8 @@ std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   return all;
 }
 
-// A NaN counts as infinite inside a module (top_magnitudes). The maximum of a stream signal with a NaN is NaN, but what
-// caused it inside a module counts as infinite, so the margin is 0 either way.
+// NaN inside a module is recorded as infinite (top_magnitudes). A stream signal with a NaN has a NaN maximum, but its
+// cause inside a module is recorded as infinite, so the margin is 0 in both cases.
 Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest) {
   Margin smallest{.value = std::numeric_limits<double>::infinity(), .signal = {}, .index = 0};
   for (const SignalPeaks& signal : peaks) {

@@ -7,21 +7,21 @@
 
 namespace periscope {
 
-/// The largest |x| of a signal over all tokens and features.
+/// Largest |x| of a signal over all tokens and features.
 struct SignalPeaks {
   Signal signal;
-  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; by depth if runs_over_depth(signal)
+  std::vector<double> values;  ///< per sublayer, NaN where the signal is missing; per depth if runs_over_depth(signal)
 };
 
-/// Returns the peaks of every signal, in the order of the dataflow.
+/// Returns the peaks of every signal, in the order of computation.
 [[nodiscard]] std::vector<SignalPeaks> signal_peaks(const ModelReading& reading);
 
 /// Returns the last sublayer of the step that ends at `depth`; for depth 0 the first sublayer.
 [[nodiscard]] std::size_t sublayer_before(const ModelReading& reading, std::size_t depth);
-/// Returns a curve over depth by sublayer [2L]: depth d >= 1 at sublayer_before(d), NaN elsewhere.
+/// Converts a curve over depth to sublayers [2L]: depth d ≥ 1 is assigned to sublayer_before(d); others are NaN.
 [[nodiscard]] std::vector<double> by_sublayer(const ModelReading& reading, const std::vector<double>& by_depth);
 
-/// A format's largest number over the largest |x| of all signals, and where that is.
+/// Largest number of a format, divided by the largest |x| of all signals, with the signal where it occurs.
 struct Margin {
   double value;
   std::string signal;
@@ -29,8 +29,8 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 
-/// The largest |x| of all signals of every sublayer [2L]; the stack's input counts for the first one. NaN counts as
-/// infinite.
+/// Returns the largest |x| of all signals per sublayer [2L]. The stack's input belongs to the first sublayer. NaN
+/// counts as infinite.
 [[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
 
 }  // namespace periscope

@@ -22,7 +22,7 @@ constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
   throw InputError(fmt::format("train.corpus = {}: {}", path, reason));
 }
 
-/// The files of a corpus in the order in which they are read.
+/// Returns the files of a corpus in the order of reading.
 std::vector<std::string> files_of(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -43,7 +43,7 @@ std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
-MappedFile opened(const std::string& corpus, const std::string& path) {
+MappedFile open_file(const std::string& corpus, const std::string& path) {
   try {
     return MappedFile(path);
   } catch (const InputError& error) {
@@ -51,7 +51,8 @@ MappedFile opened(const std::string& corpus, const std::string& path) {
   }
 }
 
-/// `file`: which of the corpus's files the tokens are from, "" for the only one.
+/// Throws InputError if a token is not below `vocab`. `file` is the file of the corpus with these tokens, "" if there
+/// is only one.
 void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::string& corpus,
                    const std::string& file) {
   const auto wrong = std::ranges::find_if(tokens, [&](std::uint8_t token) { return token >= vocab; });
@@ -61,10 +62,10 @@ void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::s
 }
 
 void append_file(const std::string& corpus, const std::string& path, int vocab, std::vector<std::uint8_t>& tokens) {
-  const MappedFile file = opened(corpus, path);
+  const MappedFile file = open_file(corpus, path);
   const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() > Corpus::most - tokens.size()) {
-    reject(corpus, fmt::format("expected at most {} bytes, found {} up to the end of {}", Corpus::most,
+  if (bytes.size() > Corpus::max_bytes - tokens.size()) {
+    reject(corpus, fmt::format("expected at most {} bytes, found {} in the files up to {}", Corpus::max_bytes,
                                tokens.size() + bytes.size(), path));
   }
   const auto at = tokens.size();
@@ -110,14 +111,13 @@ Corpus::Corpus(const std::string& path, double validation, int window, int vocab
   } else {
     for (const std::string& file : files_of(path)) append_file(path, file, vocab, tokens_);
   }
-  const auto held = static_cast<std::size_t>(validation * static_cast<double>(tokens_.size()));
-  training_ = tokens_.size() - held;
+  const auto held_out = static_cast<std::size_t>(validation * static_cast<double>(tokens_.size()));
+  training_ = tokens_.size() - held_out;
   const auto needed = static_cast<std::size_t>(window);
-  if (training_ < needed || held < needed) {
-    reject(path,
-           fmt::format("too short: {} bytes to train on and {} for validation; expected at least input.tokens + 1 "
-                       "= {} of each",
-                       training_, held, window));
+  if (training_ < needed || held_out < needed) {
+    reject(path, fmt::format(
+                     "expected at least input.tokens + 1 = {} bytes each for training and validation, found {} and {}",
+                     window, training_, held_out));
   }
 }
 

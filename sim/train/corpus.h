@@ -11,18 +11,18 @@ namespace periscope {
 /// Tokens, one byte each, with a held-out split at the end.
 class Corpus {
  public:
-  /// The most bytes that are read: offsets are drawn as int.
-  static constexpr std::size_t most = 0x7fff'ffff;
+  /// Maximum number of bytes, because offsets are drawn as int.
+  static constexpr std::size_t max_bytes = 0x7fff'ffff;
 
-  /// `path`: a file, a folder, whose files at all depths are read in the order of their names, or "synthetic". Throws
-  /// InputError for unreadable and special files, more than `most` bytes, a byte of at least `vocab`, and a split of
-  /// less than `window` tokens.
+  /// `path` is a file, "synthetic", or a folder, whose files at all depths are read in order of their names. Throws
+  /// InputError for an unreadable or special file, more than `max_bytes` bytes, a byte of at least `vocab`, or a split
+  /// shorter than `window` tokens.
   Corpus(const std::string& path, double validation, int window, int vocab);
 
   [[nodiscard]] std::span<const std::uint8_t> tokens() const { return tokens_; }
   [[nodiscard]] std::span<const std::uint8_t> training() const { return tokens().first(training_); }
   [[nodiscard]] std::span<const std::uint8_t> validation() const { return tokens().subspan(training_); }
-  /// The smallest mean loss that any predictor can have over windows of that many labels, if it is known.
+  /// Smallest possible mean loss over windows of `labels` labels, if it is known.
   [[nodiscard]] std::optional<double> loss_floor(int labels) const;
 
  private:
@@ -31,7 +31,7 @@ class Corpus {
   bool synthetic_ = false;
 };
 
-/// Windows of T + 1 tokens each, one after the other: the first T of each are inputs, the last T their labels.
+/// Consecutive windows of T + 1 tokens each. The first T tokens of a window are inputs, the last T their labels.
 struct Windows {
   std::vector<int> tokens;  ///< [count, T + 1]
   int length;               ///< T + 1
@@ -42,11 +42,11 @@ struct Windows {
   [[nodiscard]] std::vector<int> labels(int first, int count) const;
 };
 
-/// The batch of step 1, 2, …: windows of the training split at independent, uniform places, which depend on seed and
-/// step alone.
+/// Returns the batch of step 1, 2, …: windows at independent uniform positions of the training split, which depend only
+/// on seed and step.
 [[nodiscard]] Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step);
 
-/// `count` windows of the validation part, evenly spaced: the same for every seed.
+/// Returns `count` evenly spaced windows of the validation split, the same for every seed.
 [[nodiscard]] Windows held_out(const Corpus& corpus, int length, int count);
 
 }  // namespace periscope

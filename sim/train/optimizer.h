@@ -9,27 +9,28 @@
 
 namespace periscope {
 
-/// Moments of a parameter's gradients that an optimizer keeps, each like the parameter: AdamW's running means of the
-/// gradient and of its square, or the momentum of SGD, whose `square` is empty.
+/// Running moments of a parameter's gradient, each with the parameter's shape: AdamW's means of the gradient and of its
+/// square, or SGD's momentum, for which `square` is empty.
 struct GradientMoments {
   Tensor mean;
   Tensor square;
 };
 
-/// AdamW (Backend::adamw), or SGD with momentum: m ← momentum·m + g, p ← (1 − rate·decay)·p − rate·m, which begins with
-/// m = 0. The decay is that of matrices and tables; gains and biases have none.
+/// AdamW (Backend::adamw), or SGD with momentum: m ← momentum·m + g, p ← (1 − rate·decay)·p − rate·m, initially m = 0.
+/// Decay applies to matrices and tables only, not to gains and biases.
 class Optimizer {
  public:
   using State = std::map<ParameterId, GradientMoments>;
 
-  /// Makes the state for these parameters. The backend outlives this.
+  /// Initialises the state for these parameters. The backend must outlive this object.
   Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters);
 
-  /// The parameter after step 1, 2, …, whose gradient is `scale` · `gradient`. Several threads may each update others.
+  /// Returns the parameter after step 1, 2, …, whose gradient is `scale` · `gradient`. Threads may update different
+  /// parameters concurrently.
   [[nodiscard]] Tensor updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step);
 
   [[nodiscard]] const State& state() const { return state_; }
-  /// Goes on from what was moments.
+  /// Restores a state returned by state().
   void set_state(State state) { state_ = std::move(state); }
 
  private:

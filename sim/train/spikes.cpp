@@ -19,7 +19,7 @@ double median(std::vector<double> values) {
 
 std::vector<int> robust_spikes(std::span<const double> series) {
   constexpr std::size_t window = 128;
-  constexpr std::size_t fewest = 16;
+  constexpr std::size_t min_count = 16;
   constexpr double deviations = 6.0;
   constexpr double normal_over_mad = 1.4826;
   std::vector<double> logs;
@@ -35,7 +35,7 @@ std::vector<int> robust_spikes(std::span<const double> series) {
     for (std::size_t j = i - count; j < i; ++j) {
       if (std::isfinite(logs[j])) before.push_back(logs[j]);
     }
-    if (before.size() < fewest) continue;
+    if (before.size() < min_count) continue;
     const double middle = median(before);
     for (double& x : before) x = std::abs(x - middle);
     if (logs[i] > middle + deviations * normal_over_mad * median(before)) steps.push_back(static_cast<int>(i) + 1);
@@ -44,14 +44,14 @@ std::vector<int> robust_spikes(std::span<const double> series) {
 }
 
 Jump largest_jump(std::span<const double> series) {
-  constexpr std::size_t most = 16;
-  constexpr std::size_t fewest = 4;
+  constexpr std::size_t max_count = 16;
+  constexpr std::size_t min_count = 4;
   Jump largest;
   std::vector<double> before;
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (!std::isfinite(series[i]) || !(series[i] > 0.0)) continue;
-    if (before.size() >= fewest) {
-      const std::size_t count = std::min(most, before.size());
+    if (before.size() >= min_count) {
+      const std::size_t count = std::min(max_count, before.size());
       const double factor = series[i] / median({before.end() - static_cast<std::ptrdiff_t>(count), before.end()});
       if (factor > largest.factor) largest = {static_cast<int>(i) + 1, factor};
     }
@@ -61,11 +61,11 @@ Jump largest_jump(std::span<const double> series) {
 }
 
 std::vector<int> spike_events(std::vector<int> steps) {
-  constexpr int together = 16;
+  constexpr int max_gap = 16;
   std::ranges::sort(steps);
   std::vector<int> events;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (i == 0 || steps[i] - steps[i - 1] > together) events.push_back(steps[i]);
+    if (i == 0 || steps[i] - steps[i - 1] > max_gap) events.push_back(steps[i]);
   }
   return events;
 }

@@ -5,27 +5,28 @@
 
 namespace periscope {
 
-/// Spikes of logarithms, in steps from 1: ln x is more than 6 · 1.4826 · MAD above the median of the up to 128 values
-/// before it (at least 16); MAD is the median distance from the median, 1.4826 MAD the standard deviation of a normal
-/// law. Losses and gradient norms vary by factors: in linear units a stationary lognormal series spikes the more often
-/// the wider it is (0.2 to 14 times in 1000 steps at standard deviations of 0.2 to 0.7 in the logarithm), in logarithms
-/// equally often. After values of which more than half are equal any rise is a spike, as is a value that is not finite.
-/// Values of 0 or below are ignored.
+/// Returns the steps (from 1) at which a series spikes: ln x exceeds the median of the up to 128 previous values (at
+/// least 16) by more than 6 · 1.4826 · MAD. MAD is the median absolute deviation; 1.4826 MAD estimates the standard
+/// deviation of a normal distribution.
+/// Logarithms are used because losses and gradient norms vary by factors. In linear units a stationary lognormal series
+/// spikes more often the wider it is: 0.2 to 14 times in 1000 steps at log standard deviations of 0.2 to 0.7. In
+/// logarithms the rate is constant. If more than half of the previous values are equal, any rise is a spike. A value
+/// that is not finite is a spike. Values ≤ 0 are ignored.
 [[nodiscard]] std::vector<int> robust_spikes(std::span<const double> series);
 
-/// The first steps of the events of spiking steps, in any order: steps at most 16 apart are one event.
+/// Returns the first step of every event. Spiking steps, in any order, at most 16 apart belong to one event.
 [[nodiscard]] std::vector<int> spike_events(std::vector<int> steps);
 
-/// The first steps of the events in which loss or gradient norm spike (robust_spikes).
+/// Returns the first steps of the events in which the loss or the gradient norm spikes (robust_spikes).
 [[nodiscard]] std::vector<int> events_of_run(std::span<const double> loss, std::span<const double> grad_norm);
 
-/// A value of a series over the median of those before it.
+/// Ratio of a value of a series to the median of previous values.
 struct Jump {
-  int step = 0;  ///< 1, 2, …; 0 if no value is above its median, and the factor is 1
+  int step = 0;  ///< 1, 2, …; 0 with factor 1 if no value exceeds its median
   double factor = 1.0;
 };
-/// The largest ratio of a value to the median of the up to 16 positive, finite ones before it (at least 4). It sees
-/// what robust_spikes may miss in the first steps, where a gradient norm may fall tenfold.
+/// Returns the largest ratio of a value to the median of the up to 16 positive, finite values before it (at least 4).
+/// Detects jumps in the first steps that robust_spikes may miss, where gradient norms may fall tenfold.
 [[nodiscard]] Jump largest_jump(std::span<const double> series);
 
 }  // namespace periscope

@@ -13,14 +13,14 @@ namespace {
 constexpr int symbol_count = SyntheticLanguage::symbols;
 constexpr auto alphabet = static_cast<std::size_t>(symbol_count);
 
-/// A uniform number in [0, 1).
+/// Returns a uniform number in [0, 1).
 double uniform(PhiloxEngine& engine) { return 0x1p-32 * engine(); }
 
-/// Adds half of Zipf's law, its symbols in an order that the engine draws.
+/// Adds half of a Zipf distribution over the symbols, in an order drawn from the engine.
 void add_law(PhiloxEngine& engine, double* chances) {
   std::array<int, alphabet> order{};
   std::iota(order.begin(), order.end(), 0);
-  for (std::size_t i = alphabet - 1; i > 0; --i) {  // Fisher and Yates
+  for (std::size_t i = alphabet - 1; i > 0; --i) {  // Fisher–Yates shuffle
     std::swap(order[i], order[static_cast<std::size_t>(uniform(engine) * static_cast<double>(i + 1))]);
   }
   double sum = 0.0;
@@ -36,7 +36,7 @@ double entropy(const double* chances) {
   return sum;
 }
 
-/// The symbol in whose part of [0, 1) the number lies, by cumulated chances.
+/// Returns the symbol whose interval of the cumulative distribution contains `number` in [0, 1).
 int symbol_at(const double* cumulated, double number) {
   return static_cast<int>(std::min<std::ptrdiff_t>(
       symbol_count - 1, std::upper_bound(cumulated, cumulated + symbol_count, number) - cumulated));
@@ -56,7 +56,7 @@ SyntheticLanguage::SyntheticLanguage()
       add_law(laws, chances);
     }
   }
-  // Every symbol may follow every pair with a chance of at least 1/3300, so the chain forgets its beginning quickly.
+  // Every symbol follows every pair with probability at least 1/3300, so the iteration converges quickly.
   for (double change = 1.0; change > 1e-15;) {
     std::vector<double> after(pairs_.size(), 0.0);
     for (int a = 0; a < symbol_count; ++a) {

@@ -5,24 +5,24 @@
 
 namespace periscope {
 
-/// A language whose entropy is known: a stationary Markov chain over 32 symbols in which the next symbol c depends on
-/// the last two, a and b, by p(c|a,b) = ½ p₁(c|b) + ½ p₂(c|a,b). Each p₁(·|b) and p₂(·|a,b) is Zipf's law with
-/// exponent 2, its symbols in an order of their own that is drawn once and for all: the language is always the same.
-/// What a model learns first is p₁; for p₂ it has to attend to the token before the last one.
+/// A language of known entropy: a stationary Markov chain over 32 symbols. The next symbol c depends on the last two, a
+/// and b, by p(c|a,b) = ½ p₁(c|b) + ½ p₂(c|a,b). Each p₁(·|b) and p₂(·|a,b) is a Zipf distribution with exponent 2 over
+/// a separate random order of the symbols. The orders are fixed, so the language is always the same. Models learn p₁
+/// first; p₂ requires attention to the token before the last one.
 class SyntheticLanguage {
  public:
   static constexpr int symbols = 32;
 
   SyntheticLanguage();
 
-  /// The chance of c after a and b.
+  /// Probability of c after a and b.
   [[nodiscard]] double chance(int a, int b, int c) const { return next_[place(a, b) + static_cast<std::size_t>(c)]; }
-  /// The stationary chance of the pair a, b.
+  /// Stationary probability of the pair a, b.
   [[nodiscard]] double chance(int a, int b) const { return pairs_[static_cast<std::size_t>(a * symbols + b)]; }
-  /// The smallest mean loss in nat of any predictor over `tokens` labels, the first of which it has to predict from one
-  /// symbol and the others from two or more: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens.
+  /// Smallest mean loss in nat of any predictor over `tokens` labels: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens. The
+  /// first label is predicted from one symbol, the others from two or more.
   [[nodiscard]] double loss_floor(int tokens) const { return rate_ + (after_one_ - rate_) / tokens; }
-  /// The beginning of the language's one text, `length` symbols.
+  /// Returns the first `length` symbols of the language's only text.
   [[nodiscard]] std::vector<std::uint8_t> text(std::size_t length) const;
 
  private:
@@ -32,8 +32,8 @@ class SyntheticLanguage {
 
   std::vector<double> next_;   // [symbols, symbols, symbols]
   std::vector<double> pairs_;  // [symbols, symbols]
-  double rate_ = 0.0;
-  double after_one_ = 0.0;
+  double rate_ = 0.0;          // H(c|a,b), the entropy rate
+  double after_one_ = 0.0;     // H(c|b)
 };
 
 }  // namespace periscope

@@ -18,47 +18,47 @@ static_assert(are_names_of<OptimizerKind>(optimizer_names));
 inline constexpr std::array<std::string_view, 2> schedule_names{"cosine", "constant"};
 static_assert(are_names_of<ScheduleKind>(schedule_names));
 
-/// The corpus that is no file: the built-in language (sim/train/synthetic_language.h).
+/// Name of the built-in corpus (sim/train/synthetic_language.h), which is not a file.
 inline constexpr std::string_view synthetic_corpus = "synthetic";
 
-/// [train] of the configuration: how a stack is trained, and when it is looked at.
+/// Section [train] of the configuration: how a stack is trained and when it is recorded.
 struct TrainSpec {
-  std::string corpus = std::string(synthetic_corpus);  ///< a file or a folder, whose bytes are the tokens
-  double validation = 0.1;                             ///< last share of the tokens, never trained on
-  int record_every = 100;    ///< steps between records; the first, the last and the steps 1, 2, 5, 10, 20, 50 too
-  int record_sequences = 4;  ///< sequences of held-out tokens that every record reads
-  int accumulate = 1;        ///< micro-batches per step
+  std::string corpus = std::string(synthetic_corpus);  ///< a file, or a folder, whose bytes are the tokens
+  double validation = 0.1;                             ///< held-out fraction of the tokens, at the end
+  int record_every = 100;                              ///< steps between records; see also is_recorded
+  int record_sequences = 4;                            ///< number of held-out sequences per record
+  int accumulate = 1;                                  ///< micro-batches per step
   int steps = 1000;
   int batch = 16;  ///< sequences of input.tokens per step, over all micro-batches
   OptimizerKind optimizer = OptimizerKind::adamw;
-  double lr = 2e-3;     ///< the highest learning rate
-  double warmup = 0.1;  ///< share of the steps in which the rate rises
+  double lr = 2e-3;     ///< peak learning rate
+  double warmup = 0.1;  ///< fraction of the steps with a rising learning rate
   ScheduleKind schedule = ScheduleKind::cosine;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double momentum = 0.9;
   double weight_decay = 0.033;
-  double clip = 1.0;                     ///< largest norm of all gradients together; 0: none
-  std::vector<std::string> frozen = {};  ///< weights, as "norm_b", that stay as they were at initialisation
+  double clip = 1.0;                     ///< maximum global gradient norm; 0 means no clipping
+  std::vector<std::string> frozen = {};  ///< names of weights that are not trained, such as "norm_b"
 
   bool operator==(const TrainSpec&) const = default;
 };
 
 extern const Section<TrainSpec> train_section;
 
-/// Throws ConfigError for a batch that the number of micro-batches does not divide, and for unknown names of frozen
-/// weights.
+/// Throws ConfigError if the number of micro-batches does not divide the batch, or for unknown names in `frozen`.
 void validate(const TrainSpec& train);
 
-/// The learning rate of step s = 1 … steps. With W = max(1, round(warmup·steps)): s/W·lr up to s = W; then lr, or for
-/// the cosine schedule lr·(0.1 + 0.45·(1 + cos π(s − W)/(steps − W))), which ends at lr/10.
+/// Returns the learning rate of step s = 1 … steps. With W = max(1, round(warmup·steps)) it is s/W·lr up to s = W.
+/// After that it is lr, or for the cosine schedule lr·(0.1 + 0.45·(1 + cos π(s − W)/(steps − W))), which ends at lr/10.
 [[nodiscard]] double learning_rate(const TrainSpec& train, int step);
 
-/// True if a weight stays as it is: its gradient counts nowhere.
+/// True if a weight is not trained; its gradient is ignored everywhere.
 [[nodiscard]] bool is_frozen(const TrainSpec& train, Weight weight);
 
-/// True if a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every, at the end.
+/// True if a record is made after `step`: at 0 (before training), 1, 2, 5, 10, 20, 50, every record_every steps, and at
+/// the end.
 [[nodiscard]] bool is_recorded(const TrainSpec& train, int step);
 
 }  // namespace periscope

@@ -16,10 +16,10 @@ namespace {
 
 using Gradients = std::map<ParameterId, Tensor>;
 
-/// Keeps the gradients of one pass, those of frozen weights left out.
-class GradientKeeper final : public GradientRecorder {
+/// Collects the gradients of one pass, except those of frozen weights.
+class GradientCollector final : public GradientRecorder {
  public:
-  explicit GradientKeeper(const TrainSpec& train) : train_(train) {}
+  explicit GradientCollector(const TrainSpec& train) : train_(train) {}
   void on_gradient(const ParameterId& id, const ParameterGradient& gradient) override {
     if (!is_frozen(train_, id.weight)) gradients_[id] = gradient.whole();
   }
@@ -30,20 +30,20 @@ class GradientKeeper final : public GradientRecorder {
   Gradients gradients_;
 };
 
-/// The loss and gradients of a pass over one part of a batch.
+/// Loss and gradients of a pass over one part of a batch.
 struct PartOutcome {
   double loss = 0.0;
   Gradients gradients = {};
 };
 
 PartOutcome pass_part(const StackContext& context, const TrainSpec& train, const Windows& batch, int first) {
-  GradientKeeper keeper(train);
-  const Hooks hooks{.gradients = {&keeper}};
+  GradientCollector collector(train);
+  const Hooks hooks{.gradients = {&collector}};
   const std::vector<int> ids = batch.inputs(first, context.sequences);
   const Loss back = backpropagate(context, embedding_forward(context, ids), batch.labels(first, context.sequences),
                                   hooks, std::numeric_limits<std::size_t>::max());
   embedding_backward(context, ids, back.gradient, hooks);
-  return {.loss = back.value, .gradients = keeper.take()};
+  return {.loss = back.value, .gradients = collector.take()};
 }
 
 double sum_of_squares(const Backend& ops, const Tensor& x) {
@@ -51,8 +51,8 @@ double sum_of_squares(const Backend& ops, const Tensor& x) {
   return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
-/// Calls f(i) for i < count. On the host each call has a thread of its own, whose ops are then all in it: a parameter
-/// of a small stack is not worth a team of threads.
+/// Calls f(i) for i < count. On the host, each call runs in its own thread including all its ops, because parameters of
+/// a small stack are too small to parallelise.
 template <class F>
 void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
   parallel_for(count, f, ops.device() == Device::host);
@@ -70,14 +70,14 @@ double parameter_bytes(const StackSpec& spec, DType dtype) {
 }  // namespace
 
 int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype) {
-  constexpr int most = 16;
-  constexpr int fewest_tokens = 512;
-  constexpr double most_bytes = 0x1p27;
+  constexpr int max_parts = 16;
+  constexpr int min_tokens = 512;
+  constexpr double max_bytes = 0x1p27;
   const int sequences = train.batch / train.accumulate;
   const double bytes = parameter_bytes(spec, dtype);
   int parts = 1;
-  for (int p = 2; p <= std::min(most, sequences); ++p) {
-    const bool fits = sequences / p * spec.input.tokens >= fewest_tokens && p * bytes <= most_bytes;
+  for (int p = 2; p <= std::min(max_parts, sequences); ++p) {
+    const bool fits = sequences / p * spec.input.tokens >= min_tokens && p * bytes <= max_bytes;
     if (sequences % p == 0 && fits) parts = p;
   }
   return parts;
@@ -108,19 +108,19 @@ void Trainer::round_masters() {
   for (const auto& [id, x] : masters_.parameters()) rounded_->parameters()[id] = ops_.cast(x, dtype_);
 }
 
-// Parts are computed in rounds, a micro-batch in each, and added up in their order: the sums do not depend on which of
-// them is ready first.
+// Every round computes the parts of one micro-batch concurrently and adds them up in a fixed order, so sums do not
+// depend on timing.
 Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
   const int sequences = train_.batch / parts_;
   const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights(), .sequences = sequences};
-  const int beside = parts_ / train_.accumulate;
+  const int concurrent = parts_ / train_.accumulate;
   BatchOutcome sum{.loss = 0.0, .gradients = std::vector<Tensor>(ids_.size())};
   for (int round = 0; round < train_.accumulate; ++round) {
-    std::vector<PartOutcome> outcomes(static_cast<std::size_t>(beside));
+    std::vector<PartOutcome> outcomes(static_cast<std::size_t>(concurrent));
     const auto pass_one = [&](int i) {
-      outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * beside + i) * sequences);
+      outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * concurrent + i) * sequences);
     };
-    parallel_for(beside, pass_one, beside > 1);
+    parallel_for(concurrent, pass_one, concurrent > 1);
     for (const PartOutcome& outcome : outcomes) sum.loss += outcome.loss;
     for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
       Tensor& total = sum.gradients[i];

@@ -13,44 +13,45 @@ namespace periscope {
 
 /// Results of one step.
 struct StepOutcome {
-  double loss;             ///< mean over the batch's labels, with the weights before the step [nat]
-  double grad_norm;        ///< of all gradients together, before clipping [nat]
-  double last_layer_norm;  ///< of the gradients of the last layer's parameters, likewise
-  double rate;             ///< the learning rate
+  double loss;             ///< mean over the batch's labels in nat, with the weights before the step
+  double grad_norm;        ///< global gradient norm before clipping [nat]
+  double last_layer_norm;  ///< gradient norm of the last layer's parameters, before clipping [nat]
+  double rate;             ///< learning rate
 
   [[nodiscard]] bool is_finite() const;
 };
 
 /// The state from which training resumes.
 struct TrainingState {
-  int steps = 0;  ///< that were done
+  int steps = 0;  ///< completed steps
   ResidentWeights::Parameters parameters;
   Optimizer::State optimizer;
 };
 
-/// The number of equal parts of a micro-batch that run concurrently, each on one thread: the most with at least 512
-/// tokens each, at most 16, and at most 128 MiB of gradients together. A function of the specification alone, because
-/// the order of a sum of gradients decides its last bits.
+/// Number of equal parts of a micro-batch that run concurrently, each on one thread. It is at most 16; every part has
+/// at least 512 tokens, and all gradients together take at most 128 MiB. Depends only on the specification, because the
+/// order of summation affects the last bits of the gradients.
 [[nodiscard]] int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype);
 
-/// The dtype of master weights, gradients and moments for passes in `dtype`: f32 for BF16 and FP16, whose spacing would
-/// lose small steps.
+/// Dtype of master weights, gradients and moments for passes in `dtype`. It is f32 for BF16 and FP16, which are too
+/// coarse for small steps.
 [[nodiscard]] constexpr DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Trains one stack on one corpus. Weights and batches depend on specification, corpus and seed alone, results on
-/// backend and dtype too.
+/// Trains one stack on one corpus. Weights and batches depend only on specification, corpus and seed; results also
+/// depend on backend and dtype.
 class Trainer {
  public:
-  /// Starts from the seed's random weights. Passes compute in `dtype`, without loss scaling: FP16 gradients lose what
-  /// is below 2⁻²⁴. The backend and the corpus outlive this.
+  /// Starts from the seed's random weights. Passes compute in `dtype` without loss scaling, so FP16 gradients below
+  /// 2⁻²⁴ underflow. Backend and corpus must outlive this object.
   Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& train, const Corpus& corpus, std::uint64_t seed,
           DType dtype);
 
-  /// One optimizer step on training_batch(steps + 1). If loss or gradient are not finite, no weight changes.
+  /// Performs one optimizer step on training_batch(steps + 1). If the loss or the gradient is not finite, weights stay
+  /// unchanged.
   StepOutcome step();
 
   [[nodiscard]] int steps() const { return steps_; }
-  /// The weights in the passes' dtype.
+  /// Weights in the dtype of the passes.
   [[nodiscard]] const ResidentWeights& weights() const { return rounded_ ? *rounded_ : masters_; }
   [[nodiscard]] const StackSpec& spec() const { return spec_; }
 
@@ -59,7 +60,7 @@ class Trainer {
   void restore(TrainingState state);
 
  private:
-  /// Sums over a batch's parts of the mean loss and of the gradients, in the order of ids_.
+  /// Sums of mean losses and gradients over the parts of a batch; gradients are in the order of ids_.
   struct BatchOutcome {
     double loss;
     std::vector<Tensor> gradients;
@@ -76,14 +77,14 @@ class Trainer {
   const Backend& ops_;
   StackSpec spec_;
   TrainSpec train_;
-  int parts_;  ///< of a batch
+  int parts_;  ///< number of parts of a batch
   const Corpus& corpus_;
   std::uint64_t seed_;
-  DType dtype_;  ///< of the passes
+  DType dtype_;  ///< dtype of the passes
   ResidentWeights masters_;
   std::optional<ResidentWeights> rounded_;
   Optimizer optimizer_;
-  std::vector<ParameterId> ids_;  // of all parameters that are not frozen
+  std::vector<ParameterId> ids_;  // parameters that are not frozen
   int steps_ = 0;
 };
 

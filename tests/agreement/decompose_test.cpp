@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/loss.h"
 #include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
@@ -57,7 +57,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const Tensor x = gaussian_input(truth(), spec, DType::f64, 5);
     const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, Stream{}}, 1.0);
     const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
-      SignalKeeper signals(Pass::forward);
+      SignalStore signals(Pass::forward);
       StepPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);
       (void)step_forward(pass, {in});
       return signals.at(sublayer, signal);

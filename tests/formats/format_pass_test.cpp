@@ -6,7 +6,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "sim/emulated/quantize.h"
 #include "sim/emulated/rounded_product.h"
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
@@ -118,8 +118,8 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
   const auto read = [&](const Tensor& x) { return quantized(x, pass.holding.of(Part::inputs), {}); };
   const Tensor x = stored(gaussian_input(quick(), pass.spec, DType::f64, 3));
   const Tensor dx = stored(quick().normal(x.rows(), x.cols(), DType::f64, {4, 0, Stream::input}, 1.0));
-  SignalKeeper forward(Pass::forward);
-  SignalKeeper backward(Pass::backward);
+  SignalStore forward(Pass::forward);
+  SignalStore backward(Pass::backward);
   StepPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
              Keep::for_backward);
   (void)step_forward(p, {x});

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -41,7 +41,7 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
     const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
     ExtremesProbe probe(context, 1);
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
-    SignalKeeper signals(Pass::forward);
+    SignalStore signals(Pass::forward);
     (void)stack_forward(context, input, {.recorders = {&probe, &signals}});
     const auto inside = probe.take().inside;
     const auto check = [&](Signal place, int sublayer) {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -215,7 +215,7 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
     Probe probe(context);
-    SignalKeeper signals(Pass::forward);
+    SignalStore signals(Pass::forward);
     (void)stack_forward(context, input, {.recorders = {&probe, &signals}});
     const Reading r = probe.take();
     bool has_sum = false;

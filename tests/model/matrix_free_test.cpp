@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/parameters.h"
@@ -52,8 +52,8 @@ Passed pass(const Backend& ops, const WeightSource& weights, const Problem& prob
   const StackContext context{
       .ops = ops, .model = problem.spec.model, .weights = weights, .sequences = problem.sequences};
   Passed passed;
-  SignalKeeper forward(Pass::forward);
-  SignalKeeper back(Pass::backward);
+  SignalStore forward(Pass::forward);
+  SignalStore back(Pass::backward);
   GradientKeeper gradients(ops, passed);
   const Hooks hooks{.recorders = {&forward, &back}, .gradients = {&gradients}};
   const Tensor input = problem.ids.empty() ? gaussian_input(ops, problem.spec, dtype, 1)
@@ -64,7 +64,7 @@ Passed pass(const Backend& ops, const WeightSource& weights, const Problem& prob
   const Loss loss = loss_of(context, output, problem.labels, hooks);
   const Tensor dinput = stack_backward(tape, loss.gradient);
   if (!problem.ids.empty()) embedding_backward(context, problem.ids, dinput, hooks);
-  const auto named = [&](const SignalKeeper& keeper, auto& to) {
+  const auto named = [&](const SignalStore& keeper, auto& to) {
     for (const auto& [place, x] : keeper.all()) {
       to["sublayer " + std::to_string(place.first) + " " + std::string(name_of(place.second))] = ops.to_host(x);
     }

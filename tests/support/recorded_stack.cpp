@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 
 namespace periscope::testing {
 
 RecordedStack record_stack(const StackContext& context, const Tensor& input) {
-  SignalKeeper signals(Pass::forward);
+  SignalStore signals(Pass::forward);
   const StackOutput out = stack_forward(context, input, {.recorders = {&signals}});
   RecordedStack record;
   for (const auto& [place, x] : signals.all()) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
 #include "sim/spec/weight_scales.h"
 #include "tests/support/recorded_stack.h"
@@ -113,7 +113,7 @@ TEST_CASE("the largest entry of the sum before norm C, against a simulation, and
     for (int seed = 1; seed <= seeds; ++seed) {
       const GeneratedWeights weights(testing::truth(), spec, DType::f64, static_cast<std::uint64_t>(seed));
       const StackContext context{testing::truth(), spec.model, weights, 1};
-      SignalKeeper signals(Pass::forward);
+      SignalStore signals(Pass::forward);
       const Tensor input = gaussian_input(testing::truth(), spec, DType::f64, static_cast<std::uint64_t>(seed));
       (void)stack_forward(context, input, {.recorders = {&signals}});
       for (std::size_t d = 1; d < of_sum.size(); ++d) {

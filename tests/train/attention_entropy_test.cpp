@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 
@@ -140,7 +140,7 @@ TEST_CASE("entropies of a pass are those of the patterns that its attention mixe
     const GeneratedWeights weights(truth(), spec, DType::f64, 2);
     const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
     AttentionEntropyProbe probe(context);
-    SignalKeeper signals(Pass::forward);
+    SignalStore signals(Pass::forward);
     (void)stack_forward(context, gaussian_input(truth(), spec, DType::f64, 2), {.recorders = {&probe, &signals}});
     REQUIRE(probe.entropies().size() == 2);
     for (int layer = 0; layer < 2; ++layer) {

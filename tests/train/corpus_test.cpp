@@ -137,7 +137,7 @@ TEST_CASE("both parts hold a window, or the corpus is too short") {
   CHECK(rejection(text, 0.5, 10).empty());
   const std::string message = rejection(text, 0.5, 11);
   CHECK(message.find(text) != std::string::npos);
-  CHECK(message.find("10 bytes to train on and 10 for validation") != std::string::npos);
+  CHECK(message.find("for training and validation, found 10 and 10") != std::string::npos);
   CHECK(message.find("input.tokens + 1 = 11") != std::string::npos);
   CHECK(rejection(text, 0.25, 5).empty());
   CHECK_FALSE(rejection(text, 0.25, 6).empty());
@@ -175,7 +175,7 @@ TEST_CASE("what is no file of bytes is refused by its name, at once") {
 TEST_CASE("more bytes than places can be counted are refused before they are read") {
   const TemporaryFolder folder;
   const std::string path = folder.write("sparse", "");
-  fs::resize_file(path, Corpus::most + 1);
+  fs::resize_file(path, Corpus::max_bytes + 1);
   CHECK(rejection(path).find("at most 2147483647 bytes") != std::string::npos);
 }
 

@@ -1,6 +1,6 @@
 #include "experiments/studies/first_steps/first_steps.h"
 #include "sim/measure/model_reading.h"
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "tests/support/doctest.h"
 #include "tests/train/tiny_training.h"
 
@@ -29,7 +29,7 @@ struct Trained {
 };
 
 /// The mean square of (W − W₀) h over all rows h of a signal.
-double by_hand(const Trained& trained, const SignalKeeper& signals, int layer, Weight weight, Signal input) {
+double by_hand(const Trained& trained, const SignalStore& signals, int layer, Weight weight, Signal input) {
   const ParameterId id = matrix_id(layer, weight);
   const Values now = truth().to_host(trained.trainer.weights().parameters().at(id));
   const GeneratedWeights initial(truth(), trained.spec, DType::f64, Trained::seed);
@@ -49,7 +49,7 @@ double by_hand(const Trained& trained, const SignalKeeper& signals, int layer, W
   return sum * static_cast<double>(in) / static_cast<double>(out * h.size());
 }
 
-void keep_signals(const Trained& trained, SignalKeeper& keeper) {
+void keep_signals(const Trained& trained, SignalStore& keeper) {
   const Windows windows = held_out(synthetic_language(), trained.spec.input.tokens + 1, 2);
   const StackContext context{
       .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = windows.count()};
@@ -68,7 +68,7 @@ TEST_CASE("an update is the mean square of what a matrix's change makes of what 
        {std::tuple(plain, Signal::mixed, Signal::hidden), std::tuple(rich, Signal::inner, Signal::inner),
         std::tuple(gated, Signal::gated_mixed, Signal::hidden)}) {
     const Trained trained(spec, 2);
-    SignalKeeper signals(Pass::forward);
+    SignalStore signals(Pass::forward);
     keep_signals(trained, signals);
     std::size_t matrices = 0;
     for (const Weight weight : layer_matrices) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "sim/base/parallel_for.h"
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
@@ -179,7 +179,7 @@ bool can_climb(Signal signal) {
 PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
   const ModelSpec& m = c.model;
   const int end = m.sublayers();
-  SignalKeeper seen(Pass::forward);
+  SignalStore seen(Pass::forward);
   // The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
   const bool capped = place.signal == Signal::logits && m.head.soft_cap > 0.0;
   Seed seed(place.sublayer, capped ? Signal::head_scores : place.signal);

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "experiments/engine/judge/seed_rows.h"
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/loss.h"
 #include "sim/numerics/larger.h"
 
@@ -32,8 +32,8 @@ Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tens
 
 GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input, std::span<const int> labels) {
   const ModelSpec& m = c.model;
-  SignalKeeper signals(Pass::forward);
-  SignalKeeper gradients(Pass::backward);
+  SignalStore signals(Pass::forward);
+  SignalStore gradients(Pass::backward);
   backpropagate(c, input, labels, {.recorders = {&signals, &gradients}});
   // The stream and its gradient after i sublayers.
   const auto stream = [&](std::size_t i) { return signals.at(static_cast<int>(i) - 1, Signal::x_out); };

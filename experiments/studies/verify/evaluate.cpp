@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/measure/signal_keeper.h"
+#include "sim/measure/signal_store.h"
 #include "sim/model/loss.h"
 #include "sim/model/resident_weights.h"
 #include "sim/numerics/larger.h"
@@ -97,8 +97,8 @@ void fill_probabilities(std::span<const double> logits, std::size_t label, Token
 }
 
 /// Fills the facts of every token from the signals of the forward pass.
-void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals,
-                 std::span<const double> logits, Evaluation& e) {
+void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalStore& signals, std::span<const double> logits,
+                 Evaluation& e) {
   const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
   const std::vector<double> branches = host(Signal::B_out), sums = host(Signal::sum), outputs = host(Signal::x_out);
   const SublayerRule rule = c.rule();
@@ -145,7 +145,7 @@ Evaluation evaluate(const BoundCase& c) {
   const ModelSpec model = c.model();
   const ResidentWeights weights = weights_of(model, c);
   const StackContext context{.ops = ops, .model = model, .weights = weights};
-  SignalKeeper signals(Pass::forward);
+  SignalStore signals(Pass::forward);
   DownGradient down;
   const Hooks hooks{.recorders = {&signals}, .gradients = {&down}};
   StackTape tape;
