@@ -8,8 +8,8 @@
 namespace periscope {
 namespace enumerators_details {
 
-/// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator. Not
-/// a string_view, whose definition gcc would append.
+/// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator.
+/// The type is not string_view: gcc would append its definition to the text.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
@@ -26,7 +26,7 @@ constexpr std::string_view identifier_of() {
 
 enum class Probe { known };
 
-/// Returns the number of enumerators, counted from `next` on.
+/// Returns the number of enumerators of E, starting the search at value `next`.
 template <class E, std::size_t next = 0>
 constexpr std::size_t count() {
   if constexpr (identifier_of<static_cast<E>(next)>().empty()) {
@@ -36,7 +36,7 @@ constexpr std::size_t count() {
   }
 }
 
-/// Returns true if a name is the identifier, with - or _: "no-noise" and "no_noise".
+/// Returns true if `name` equals the identifier, treating - as _: "no-noise" and "no_noise" both match no_noise.
 constexpr bool is_spelling_of(std::string_view name, std::string_view identifier) {
   if (name.size() != identifier.size()) return false;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -47,20 +47,20 @@ constexpr bool is_spelling_of(std::string_view name, std::string_view identifier
 
 }  // namespace enumerators_details
 
-/// The identifiers of the enumerators of E, whose values are 0, 1, 2, … The static_asserts next to tables that are
-/// indexed by an enumerator use them, so that adding an enumerator without its row fails to compile.
+/// The identifiers of the enumerators of E, whose values must be 0, 1, 2, … Tables indexed by an enumerator check
+/// them in a static_assert: an enumerator without a table row fails to compile.
 template <class E>
 inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i...>) {
   return std::array{enumerators_details::identifier_of<static_cast<E>(i)>()...};
 }
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
-/// False for a compiler that spells enumerators differently, as nvcc does; a test checks gcc and clang.
+/// True if the compiler spells enumerators as `identifiers` expects: gcc and clang do (tested), nvcc does not.
 inline constexpr bool enumerators_supported =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();
 
-/// True if `names` has a name for every enumerator of E, none of them empty or the identifier of another enumerator.
+/// Returns true if `names` has one name per enumerator of E, none empty or equal to another enumerator's identifier.
 template <class E, std::size_t size>
 constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   if constexpr (enumerators_supported) {
@@ -75,7 +75,7 @@ constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   return true;
 }
 
-/// True if `rows` has a row for every enumerator, in their order; the row's field `enumerator` holds the enumerator.
+/// Returns true if `rows` has one row per enumerator, in order; the field `enumerator` of a row is its enumerator.
 template <class Rows, class Row, class E>
 constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
   if constexpr (enumerators_supported) {

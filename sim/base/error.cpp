@@ -23,17 +23,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-constexpr std::size_t longest_word = 200;  // comparing takes the product of the lengths
-constexpr std::size_t typo = 2;            // edits
+constexpr std::size_t max_length = 200;  // the cost of a comparison is the product of the two lengths
+constexpr std::size_t max_typo_edits = 2;
 
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  word = word.substr(0, longest_word);
+  word = word.substr(0, max_length);
   const auto distance = [&](const std::string& name) {
     const std::size_t edits = edit_distance(word, name);
-    const bool begins = name.starts_with(word) || word.starts_with(name);  // "prenorm" means "pre", not "deepnorm"
-    return std::pair(edits > typo && !begins, edits);
+    const bool is_prefix = name.starts_with(word) || word.starts_with(name);  // "prenorm" means "pre", not "deepnorm"
+    return std::pair(edits > max_typo_edits && !is_prefix, edits);
   };
   const auto best = std::ranges::min_element(names, {}, distance);
   return best == names.end() ? std::string() : *best;
@@ -43,7 +43,8 @@ std::string similar_name(std::string_view word, std::span<const std::string> nam
   if (word.empty()) return "";
   std::string name = nearest(word, names);
   if (name.starts_with(word) || word.starts_with(name)) return name;
-  return word.size() <= longest_word && edit_distance(word, name) <= std::min(typo, word.size() / 2) ? name : "";
+  return word.size() <= max_length && edit_distance(word, name) <= std::min(max_typo_edits, word.size() / 2) ? name
+                                                                                                             : "";
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> names, std::string_view prefix) {

@@ -7,20 +7,20 @@
 
 namespace periscope {
 
-/// The exit code of a process that ends for this reason. It is part of the command-line contract.
+/// Exit codes of the program; a stable part of the command-line interface.
 enum class ExitCode : int {
   ok = 0,
   runtime_failure = 1,
-  configuration = 2,   ///< usage, unknown key, wrong type, impossible shape
-  invalid_input = 3,   ///< a file that was read is not what it claims to be
-  check_failed = 4,    ///< theory rejected, or a bound violated
+  configuration = 2,   ///< usage error, unknown key, wrong type, impossible shape
+  invalid_input = 3,   ///< an input file is unreadable, malformed or inconsistent
+  check_failed = 4,    ///< theory rejected by the measurement, or a bound violated
   diverged = 5,        ///< only with --fail-on-divergence
-  stopped_early = 75,  ///< by SIGINT or SIGTERM; the same command goes on from there
-  interrupted = 130,   ///< by SIGINT, with nothing to go on from
-  terminated = 143,    ///< by SIGTERM, likewise
+  stopped_early = 75,  ///< stopped by SIGINT or SIGTERM; the same command resumes
+  interrupted = 130,   ///< stopped by SIGINT; nothing to resume
+  terminated = 143,    ///< stopped by SIGTERM; nothing to resume
 };
 
-/// The one error type: a sentence for the user, and the exit code that goes with it.
+/// An error to report to the user: a message and the exit code of the process.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
@@ -30,27 +30,27 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// A setting that cannot be: names the key, what was found, what was expected.
+/// An invalid setting. The message names the key, its value and the expected values.
 class ConfigError : public Error {
  public:
   explicit ConfigError(const std::string& what) : Error(ExitCode::configuration, what) {}
 };
 
-/// A file that cannot be used: names the file, what was found, what was expected.
+/// An unusable input file. The message names the file, its content and the expected content.
 class InputError : public Error {
  public:
   explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
 };
 
-/// Returns the name nearest to a misspelt `word` by edit distance. Names within two edits, and names that begin with
-/// `word` or that `word` begins with, take precedence over all others.
+/// Returns the element of `names` that is closest to a misspelt `word` by edit distance, or "" if there are no names.
+/// Names within two edits, and names of which one is a prefix of the other, take precedence.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
-/// Returns the nearest name if it is similar, else "": at most two edits, and at most half of the letters of `word`, or
-/// one begins with the other.
+/// Returns the nearest name if it is similar, else "". Similar means at most two edits and at most half of the letters
+/// of `word`, or that one is a prefix of the other.
 [[nodiscard]] std::string similar_name(std::string_view word, std::span<const std::string> names);
 
-/// Returns the end of an error message, "; nearest is " + `prefix` + name, or "" if no name is similar.
+/// Returns the suffix of an error message, "; nearest is " + `prefix` + name, or "" if no name is similar.
 [[nodiscard]] std::string suggestion(std::string_view word, std::span<const std::string> names,
                                      std::string_view prefix = "");
 

@@ -5,8 +5,8 @@
 
 namespace periscope {
 
-/// Carries an exception out of a parallel loop, whose body must not throw (std::terminate). Every iteration runs its
-/// body through `run`; after the loop `rethrow` throws the first exception caught:
+/// Carries the first exception out of an OpenMP loop; an exception that leaves the loop body would call std::terminate.
+/// Every iteration runs its body through `run`, and `rethrow` is called after the loop:
 ///
 ///   FirstException failure;
 ///   #pragma omp parallel for
@@ -26,7 +26,7 @@ class FirstException {
     }
   }
   [[nodiscard]] bool failed() const { return failed_; }
-  /// Throws the exception, if any. Only after the loop, whose end makes `first_` visible.
+  /// Throws the first exception, if any. Call it only after the loop, whose end makes `first_` visible.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }

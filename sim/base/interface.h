@@ -2,7 +2,7 @@
 
 namespace periscope {
 
-/// Base of the abstract classes: their objects are used through references and pointers, and never copied.
+/// Base of abstract classes. Their objects are used through references and pointers, and cannot be copied.
 class Interface {
  public:
   Interface(const Interface&) = delete;

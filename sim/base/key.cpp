@@ -23,7 +23,7 @@ std::string limits(const Range& range, std::string_view number) {
   return std::string(number);
 }
 
-/// "a whole number from 1 to 10000"
+/// Returns the expected values in words, e.g. "a whole number from 1 to 10000".
 std::string expected(const Range& range, bool whole, bool list) {
   const bool finite = !whole && !(std::isfinite(range.low) && std::isfinite(range.high));
   const std::string_view number = whole ? "whole number" : finite ? "finite number" : "number";
@@ -44,8 +44,8 @@ void require_list(const Range& range, std::string_view section, std::string_view
   require(in_range, section, key, found, expected(range, whole, true));
   std::vector<T> sorted = values;
   std::ranges::sort(sorted);
-  const auto twice = std::ranges::adjacent_find(sorted);  // results are found by the entry
-  if (twice != sorted.end()) require(false, section, key, found, fmt::format("{} only once", *twice));
+  const auto duplicate = std::ranges::adjacent_find(sorted);  // rejected, because results are indexed by the value
+  if (duplicate != sorted.end()) require(false, section, key, found, fmt::format("{} only once", *duplicate));
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ namespace periscope {
 struct Placement;
 class DepthExpression;
 
-/// The finite numbers that a key takes; of a list, its entries.
+/// The finite numbers accepted as the value of a key, or as the entries of a list.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool open = false;     ///< low and high are not in it themselves
-  bool or_zero = false;  ///< 0 is, too, and means: automatic
+  bool open = false;     ///< excludes `low` and `high` themselves
+  bool or_zero = false;  ///< also accepts 0, which means "automatic"
 
   [[nodiscard]] bool contains(double value) const;
 };
@@ -29,43 +29,43 @@ constexpr Range above(double low) { return {.low = low, .open = true}; }
 constexpr Range from_to(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high, .open = true}; }
 
-/// Says what of a result depends on a key.
+/// The influence of a key on the result.
 enum class Effect {
-  result,  ///< another value may give another result
-  none,    ///< how a run goes about it and where its results go, as threads and folders
+  result,  ///< another value may change the result
+  none,    ///< affects only execution and output, e.g. threads and folders
 };
 
-/// A field whose values are words in configuration files.
+/// A field whose value is a word in configuration files.
 template <class Section>
 struct WordField {
-  std::span<const std::string_view> names = {};  ///< empty: any word, which `set` judges
+  std::span<const std::string_view> names = {};  ///< accepted words; if empty, `set` decides
   std::string_view (*get)(const Section&) = nullptr;
   void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError
 };
 
-/// A pointer to the field of a section that holds the value of a key; std::monostate if the key fills other fields.
+/// Pointer to the member that stores a key's value; std::monostate if the key sets several other members.
 template <class S>
 using Field =
     std::variant<std::monostate, int S::*, std::uint64_t S::*, double S::*, bool S::*, std::optional<bool> S::*,
                  std::optional<double> S::*, std::string S::*, std::vector<int> S::*, std::vector<double> S::*,
                  std::vector<std::string> S::*, Placement S::*, DepthExpression S::*, WordField<S>>;
 
-/// One key of a section of the configuration, and all that there is to say of it: `periscope list`, the reader, the
-/// resolved configuration, its hash and the messages are made from this row. The default is the field's initial value.
+/// One key of a configuration section. `periscope list`, the parser, the resolved configuration, its hash and the
+/// messages all derive from it. The default value is the field's initializer.
 template <class S>
 struct Key {
   std::string_view name;
   Field<S> field;
   Range range = {};
-  std::string_view unit = "1";  ///< of a number
+  std::string_view unit = "1";
   std::string_view meaning = "";
-  std::string_view default_text = "";  ///< the default in words, where it depends on something
-  bool swept = false;                  ///< takes a list, too: a run goes through it
-  bool tables = false;                 ///< of a key that fills other fields: its value is a list of tables
+  std::string_view default_text = "";  ///< the default in words, if it depends on other settings
+  bool swept = false;                  ///< also accepts a list of values, which makes a sweep
+  bool tables = false;                 ///< the value is a list of tables (only without `field`)
   Effect effect = Effect::result;
 };
 
-/// A table of a configuration file, as [ladder]: its name and its keys.
+/// A table of a configuration file, e.g. [ladder].
 template <class S>
 struct Section {
   std::string_view name;
@@ -79,7 +79,8 @@ template <class S, class E>
 E type_of(E S::*);
 }  // namespace key_details
 
-/// The enumeration `field`, whose enumerators are called `names`: word_field<&ModelSpec::mlp, mlp_kind_names>.
+/// Returns the WordField of an enumeration `field` whose enumerators have the words `names`, e.g.
+/// word_field<&ModelSpec::mlp, mlp_kind_names>.
 template <auto field, const auto& names>
 constexpr auto word_field() {
   using S = decltype(key_details::section_of(field));
@@ -94,13 +95,14 @@ constexpr auto word_field() {
                           }};
 }
 
-/// Throws ConfigError "section.key = value: expected …" unless the number, or every number of the list, is in range.
+/// Throws ConfigError "section.key = value: expected …" if the value, or an entry of the list, is out of range. Also
+/// rejects empty lists and duplicate entries.
 void require_in(const Range& range, std::string_view section, std::string_view key, int value);
 void require_in(const Range& range, std::string_view section, std::string_view key, double value);
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<int>& value);
 void require_in(const Range& range, std::string_view section, std::string_view key, const std::vector<double>& value);
 
-/// Calls require_in for every key of a section, in the order of the rows.
+/// Calls require_in for every numeric key of a section, in order.
 template <class S>
 void require_ranges(const Section<S>& section, const S& values) {
   for (const Key<S>& key : section.keys) {

@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// f of every element of a range, in its order; f is a function or a member. Unlike a view, it outlives the range.
+/// Returns a vector with f(element) for every element of a range; f may be a function or a pointer to a member.
 template <std::ranges::range R, class F>
 auto mapped(R&& all, const F& f) {
   std::vector<std::decay_t<std::invoke_result_t<const F&, std::ranges::range_reference_t<R>>>> values;

@@ -4,7 +4,7 @@
 
 namespace periscope {
 
-/// Calls body(i) for every i < count, on all threads unless `parallel` is false, and throws the first exception.
+/// Calls body(i) for every i < count, on all threads unless `parallel` is false. Rethrows the first exception.
 template <class Index, class Body>
 void parallel_for(Index count, const Body& body, bool parallel = true) {
   FirstException failure;

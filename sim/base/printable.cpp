@@ -9,16 +9,16 @@
 namespace periscope {
 namespace {
 
-/// A character and the number of its bytes; 0 bytes where there is no valid UTF-8.
+/// A code point and its length in bytes, which is 0 for invalid UTF-8.
 struct Character {
   std::uint32_t code;
   std::size_t bytes;
 };
 
-/// Per number of bytes: the least code that needs them. Shorter ones in more bytes are not valid.
-constexpr std::array<std::uint32_t, 5> least_coded{0, 0, 0x80, 0x800, 0x10000};
+/// The smallest code point that needs 0, 1, … 4 bytes. UTF-8 forbids longer encodings than necessary.
+constexpr std::array<std::uint32_t, 5> smallest_code{0, 0, 0x80, 0x800, 0x10000};
 
-Character first_of(std::string_view text) {
+Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1};
@@ -30,11 +30,11 @@ Character first_of(std::string_view text) {
     code = code << 6U | (byte(i) & 0x3fU);
   }
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < least_coded[bytes] || surrogate || code > 0x10ffff) return {0, 0};
+  if (code < smallest_code[bytes] || surrogate || code > 0x10ffff) return {0, 0};
   return {code, bytes};
 }
 
-/// Controls beyond ASCII: C1, marks and overrides of the direction of writing, separators of lines.
+/// Returns true for control characters beyond ASCII: C1, bidirectional marks and overrides, line separators.
 bool is_control(std::uint32_t code) {
   return (code >= 0x80 && code <= 0x9f) || code == 0x61c || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
@@ -53,10 +53,10 @@ std::string printable(std::string_view text, Layout layout) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const Character c = first_of(text);
+    const Character c = first_character(text);
     const std::size_t bytes = c.bytes == 0 ? 1 : c.bytes;
-    const bool kept = layout == Layout::lines && (c.code == '\n' || c.code == '\t');
-    if (c.bytes == 0 || (c.code < 0x20 && !kept) || c.code == 0x7f) {
+    const bool is_layout = layout == Layout::lines && (c.code == '\n' || c.code == '\t');
+    if (c.bytes == 0 || (c.code < 0x20 && !is_layout) || c.code == 0x7f) {
       append_hex(out, 'x', static_cast<unsigned char>(text.front()), 2);
     } else if (is_control(c.code)) {
       append_hex(out, 'u', c.code, 4);
@@ -69,10 +69,11 @@ std::string printable(std::string_view text, Layout layout) {
 }
 
 std::string shortened(std::string_view text) {
-  constexpr std::size_t longest = 200;
-  if (text.size() <= longest) return printable(text);
-  std::size_t end = longest;
-  while (end > longest - 4 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;  // whole characters
+  constexpr std::size_t max_length = 200;
+  if (text.size() <= max_length) return printable(text);
+  std::size_t end = max_length;
+  // Do not cut inside a multi-byte character.
+  while (end > max_length - 4 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
   return fmt::format("{} … ({} bytes)", printable(text.substr(0, end)), text.size());
 }
 

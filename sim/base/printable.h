@@ -5,19 +5,19 @@
 
 namespace periscope {
 
-/// Selects which parts of a text's layout may reach a terminal.
+/// Whether `printable` preserves line breaks and tabs.
 enum class Layout {
-  line,   ///< nothing: the text is a part of one line
-  lines,  ///< line breaks and tabs
+  line,   ///< escaped: the text is part of one line
+  lines,  ///< preserved
 };
 
-/// `text` as it may be shown to people: what would command a terminal, or show other than it is, is escaped. Control
-/// characters and bytes that are no UTF-8 become "\x1b", the controls of Unicode (C1, bidirectional marks and
-/// overrides, line separators) "\u202e". All else stays as it is, backslashes too.
+/// Escapes text for display on a terminal. ASCII control characters and invalid UTF-8 bytes become e.g. "\x1b".
+/// Unicode control characters (C1, bidirectional marks and overrides, line separators) become e.g. "\u202e". All other
+/// characters are unchanged, including backslashes.
 [[nodiscard]] std::string printable(std::string_view text, Layout layout = Layout::line);
 
-/// Makes a text printable as a message of one line; of more than 200 bytes it returns the beginning and the length in
-/// bytes.
+/// Returns printable(text) for use in a one-line message. Text longer than 200 bytes is truncated, with its length
+/// appended.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 }  // namespace periscope

@@ -2,8 +2,8 @@
 
 namespace periscope {
 
-/// Returns the highest level (1 … 4) of the x86-64 psABI all of whose instructions this processor has and the operating
-/// system permits; 0 on other architectures. May be called before any static object exists, on any processor.
+/// Returns the highest x86-64 psABI level (1 … 4) that this processor and the operating system support; 0 on other
+/// architectures. Safe to call on any processor and before static initialization.
 int processor_level() noexcept;
 
 }  // namespace periscope

@@ -6,7 +6,7 @@ namespace {
 using Index = Tensor::Index;
 
 void check_sequences(const Checks& check, std::string_view name, const Tensor& x, int sequences) {
-  check.require(sequences >= 1 && x.rows() % sequences == 0, "{} {} does not fall into {} sequences of equal length",
+  check.require(sequences >= 1 && x.rows() % sequences == 0, "{} {} cannot be split into {} sequences of equal length",
                 name, shape_of(x), sequences);
 }
 
@@ -14,7 +14,7 @@ void check_rope(const Checks& check, std::string_view name, const Tensor& x, int
                 std::span<const double> frequencies) {
   check_sequences(check, name, x, sequences);
   check.require(heads >= 1 && x.cols() % (Index{2} * heads) == 0,
-                "{} {} does not fall into {} heads of equal, even width", name, shape_of(x), heads);
+                "{} {} cannot be split into {} heads of equal, even width", name, shape_of(x), heads);
   check.require(static_cast<Index>(frequencies.size()) == x.cols() / heads / 2,
                 "there must be {} frequencies, found {} for {} {} with {} heads", x.cols() / heads / 2,
                 frequencies.size(), name, shape_of(x), heads);
@@ -37,7 +37,7 @@ Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const 
                      Index offset) const {
   const Checks check(*this, op::Rope::facts, {{"x", x}});
   check_rope(check, "x", x, heads, sequences, frequencies);
-  check.require(offset >= 0, "there cannot be {} tokens before the first", offset);
+  check.require(offset >= 0, "offset must not be negative, found {}", offset);
   return run_into<op::Rope>(like(x), x, heads, sequences, frequencies, offset);
 }
 
@@ -65,7 +65,7 @@ AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, 
   const Checks check(*this, op::AttentionBackward::facts, {{"q", q}, {"k", k}, {"v", v}, {"dy", dy}});
   check_heads(check, q, k, v, shape);
   check.require(shape.offset == 0 && k.rows() == q.rows(),
-                "the gradients of keys need all queries, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
+                "requires as many keys as queries and offset 0, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
                 shape.offset);
   check.shape("dy", dy, q.rows(), q.cols());
   return run_into<op::AttentionBackward>(AttentionGradient{.dq = like(q), .dk = like(k), .dv = like(v)}, q, k, v, dy,

@@ -8,7 +8,7 @@ namespace periscope {
 Tensor Backend::allocate_checked(const OpFacts& op, Index rows, Index cols, DType dtype) const {
   const Checks check(*this, op, {});
   if (!supports(dtype)) {
-    check.reject(fmt::format("the backend {} does not compute in {}", name(), name_of(dtype)));
+    check.reject(fmt::format("the backend {} does not support {}", name(), name_of(dtype)));
   }
   check.require(rows >= 0 && cols >= 0, "a tensor cannot be {}", Shape{rows, cols});
   return do_allocate(rows, cols, dtype);

@@ -8,22 +8,23 @@
 
 namespace periscope {
 
-/// The ops of a device, for the physics of sim/model. Matrices are row-major; a linear map is stored as W [out, in].
+/// Tensor operations on one device, used by sim/model. Matrices are row-major; a linear map is stored as W [out, in].
 /// Results never depend on the number of threads. Output dtypes and accumulation: sim/core/op.h.
 ///
-/// The public functions check in every build that all tensors of an op hold elements, have one dtype and are on the
-/// device, and that shapes, ids and labels fit; else std::invalid_argument names the op and the shapes, since it is a
-/// mistake of the program. They allocate the outputs and call run(), which a backend implements.
+/// The public functions validate their arguments in every build: all tensors of an op are nonempty, have one dtype and
+/// are on the device, and shapes, ids and labels are consistent. Violations are programming errors: they throw
+/// std::invalid_argument with the op and the shapes. The functions allocate the outputs and call run(), which a
+/// backend implements.
 ///
 /// A Tensor passed by value may be overwritten with the result if the call is its only owner (a temporary, or after
-/// std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
+/// std::move), so elementwise ops need no second buffer. A shared tensor is never written to.
 class Backend : public OpRunner<AllOps> {
  public:
   using Index = Tensor::Index;
   using FillRows = periscope::FillRows;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// The memory of its tensors.
+  /// Where the backend's tensors are stored.
   [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual bool supports(DType dtype) const = 0;
 
@@ -31,13 +32,12 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
   /// Row-major values, rounded to dtype.
   [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
-  /// A tensor [rows, cols] from a source that fills given memory, some rows at a time, called by several threads in any
-  /// order.
+  /// Returns a tensor [rows, cols] filled by `fill`, which several threads may call for blocks of rows in any order.
   [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
-  /// Several tensors in one transfer.
+  /// Copies several tensors in one transfer.
   [[nodiscard]] std::vector<std::vector<double>> to_host(std::span<const Tensor> tensors) const;
-  /// Independent N(0, stddev²): entry i is number i of the stream `key`, whatever the backend.
+  /// Independent N(0, stddev²) entries: entry i is number i of the stream `key`, on every backend.
   [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const;
   /// The values of x, rounded to dtype.
   [[nodiscard]] Tensor cast(const Tensor& x, DType dtype) const;
@@ -52,9 +52,10 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const;
   /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
   [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const;
-  /// ‖dyᵀ x‖_F², f64 [1, 1]: the square of linear's gradient, which need not be formed.
+  /// ‖dyᵀ x‖_F², f64 [1, 1]: the squared norm of linear's weight gradient, possibly without forming the gradient.
   [[nodiscard]] Tensor linear_weight_square(const Tensor& dy, const Tensor& x) const;
-  /// linear and linear_backward_input with the matrix that `normal` draws, in x's or dy's dtype, without storing it.
+  /// Like linear and linear_backward_input, with a random matrix w that is generated on the fly and not stored. It
+  /// equals `normal` in the dtype of x or dy.
   [[nodiscard]] Tensor linear_drawn(const Tensor& x, const DrawnMatrix& w) const;
   [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
@@ -67,19 +68,18 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor add_row(Tensor x, const Tensor& row) const;
   /// Σ_i x_ij: x [N, D] → [1, D]. The gradient of add_row's row.
   [[nodiscard]] Tensor column_sums(const Tensor& x) const;
-  /// Rows `ids` of `table` [V, D] → [ids.size(), D].
+  /// Rows `ids` of table [V, D] → [ids.size(), D].
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const;
-  /// x with rows first … first + rows.rows() − 1 replaced by `rows`: x [N, D], rows [n, D].
+  /// x with rows first … first + n − 1 replaced by `rows`: x [N, D], rows [n, D].
   [[nodiscard]] Tensor replace_rows(Tensor x, Index first, const Tensor& rows) const;
   /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
   [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const;
 
   // -- factorisation ------------------------------------------------------------------------------
-  /// x = lower · basis for x [N, n], by Gram and Schmidt's process in the order of the rows: row t of the basis is the
-  /// normalised part of x_t outside the span of the rows before it. A dependent row (dependence_tolerance) has a zero
-  /// row in the basis and a zero column in lower; later rows keep their places. Accumulated in double: basis · basisᵀ
-  /// is diagonal with entries 1 and 0 to rounding, even for nearly dependent rows. A row that is not finite makes only
-  /// its own row of lower NaN.
+  /// Gram-Schmidt factorisation x = lower · basis of x [N, n]: row t of the basis is the normalised component of x_t
+  /// orthogonal to rows 0 … t−1. A linearly dependent row (dependence_tolerance) gets a zero row in basis and a zero
+  /// column in lower. Accumulated in double: basis · basisᵀ is diagonal with entries 1 and 0 up to rounding, even for
+  /// nearly dependent rows. A row of x that is not finite makes only the same row of lower NaN.
   [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------
@@ -100,41 +100,41 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor soft_cap_backward(double cap, Tensor x, const Tensor& dy) const;
 
   // -- norm ---------------------------------------------------------------------------------------
-  /// T2 on every row of x [N, groups·n], each of its `groups` parts by itself: y = gain ∘ x/√(mean(x²)+eps),
-  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias, L2: y = gain ∘ x/√(Σx²+eps); pointwise kinds:
-  /// y = gain ∘ φ(αx) + bias, φ = tanh, erf, or x̂ = x without α (sim/spec/norm_kind.h). gain, bias [1, n]; bias may be
-  /// empty. alpha [1, 1], empty where the kind has none.
+  /// Normalises each of the `groups` parts of every row of x [N, groups·n] (T2). RMSNorm: y = gain ∘ x/√(mean(x²)+eps);
+  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias; L2: y = gain ∘ x/√(Σx²+eps); pointwise kinds:
+  /// y = gain ∘ φ(αx) + bias, φ = tanh or erf, or y = gain ∘ x + bias without α (sim/spec/norm_kind.h).
+  /// gain, bias [1, n], bias may be empty; alpha [1, 1], empty for kinds without α.
   [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
                             int groups = 1, const Tensor& alpha = {}) const;
-  /// With x̂ the normalised part before gain and bias, s what x was divided by (eps included) and g = gain ∘ dy:
+  /// With x̂ the normalised part before gain and bias, s the divisor of x (including eps) and g = gain ∘ dy:
   /// dx = (g − x̂·mean(g∘x̂))/s, LayerNorm: dx = (g − mean(g) − x̂·mean(g∘x̂))/s, L2: dx = (g − x̂·Σ(g∘x̂))/s;
   /// pointwise kinds: dx = α·φ'(αx)∘g, dalpha = Σ φ'(αx)∘x∘g. dgain = Σ dy∘x̂, dbias = Σ dy.
-  /// A part with s = 0 gives nothing to dx and dgain.
+  /// A part with s = 0 has dx = 0 and adds 0 to dgain.
   [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
                                            double eps, int groups = 1, const Tensor& alpha = {}) const;
 
   // -- attention ----------------------------------------------------------------------------------
-  /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
-  /// (x_i, x_{i+e/2}) of every head turns by the angle t·frequencies[i]. The first token's position is `offset`.
+  /// Rotary embedding (half-split form) of x [sequences·T, heads·e]: at position t, for i < e/2, rotates the pair
+  /// (x_i, x_{i+e/2}) of every head by the angle t·frequencies[i]. The first token has position `offset`.
   [[nodiscard]] Tensor rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
                             Index offset = 0) const;
   /// The inverse rotation of dy: rope with the angles negated.
   [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
                                      std::span<const double> frequencies) const;
-  /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as ScoreRule says, masked to earlier tokens and
-  /// itself if causal, and to the window. Keys and values that no query sees are not read.
+  /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as defined by ScoreRule. A causal query sees only itself
+  /// and earlier tokens, within the window if there is one. Keys and values that no query sees are not read.
   [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                           const AttentionShape& shape) const;
-  /// With A the pattern of a head, dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, under a soft cap times
-  /// 1 − tanh²: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy; dk and dv are sums over the query heads that share them. Only for
-  /// all queries of the sequences: offset 0, K = T.
+  /// With A = softmax(z), dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, multiplied by 1 − tanh² if there is a soft
+  /// cap: dq = dz k, dk = dzᵀ q, dv = Aᵀ dy. dk and dv are summed over the query heads that share a key/value head.
+  /// Requires offset 0 and K = T.
   [[nodiscard]] AttentionGradient attention_backward(const Tensor& q, const Tensor& k, const Tensor& v,
                                                      const Tensor& dy, const AttentionShape& shape) const;
 
   // -- loss ---------------------------------------------------------------------------------------
-  /// Loss and its gradient in one: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with
-  /// p = softmax over the columns of logits [N, V]. Labels are from 0 to V−1; rows with no_label take no part, and
-  /// N is the number of those that do (0 rows: loss 0).
+  /// Loss and gradient: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with p = softmax over the columns
+  /// of logits [·, V]. Labels are from 0 to V−1. Rows labelled no_label are ignored: N counts only the other rows. The
+  /// loss is 0 for N = 0.
   [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const;
   /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
   [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const;
@@ -145,8 +145,8 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] AdamState adamw(AdamState state, const Tensor& gradient, const AdamRule& rule) const;
 
   // -- statistics ---------------------------------------------------------------------------------
-  /// The requested numbers: f64 [1, n] in the order of StatisticsLayout. A pass keeps them on the device in a
-  /// StatisticsRecord; the functions below bring them to the host at once.
+  /// Returns the requested statistics as an f64 tensor [1, n] in the order of StatisticsLayout, on the device
+  /// (StatisticsRecord collects them). The functions below copy their results to the host.
   [[nodiscard]] Tensor measure(const Tensor& x, const StatisticsRequest& request) const;
   [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;
   [[nodiscard]] RowMoments row_moments(const Tensor& x) const;
@@ -155,18 +155,18 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] std::vector<double> column_maxima(const Tensor& x) const;
 
  protected:
-  /// A tensor with undefined contents.
+  /// Returns a tensor with undefined contents.
   [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
 
  private:
-  /// Runs an op with these arguments and an allocated output, which it returns.
+  /// Runs an op with these arguments and `output`, which it returns.
   template <class Op, class Output, class... Arguments>
   [[nodiscard]] Output run_into(Output output, const Arguments&... arguments) const {
     run(Op{arguments..., output});
     return output;
   }
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
-  /// x's own buffer if it is not shared, else a new one.
+  /// Returns x if its buffer is not shared, else a new tensor like x.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
   [[nodiscard]] Tensor allocate_checked(const OpFacts& op, Index rows, Index cols, DType dtype) const;
 };

@@ -16,16 +16,16 @@ Checks::Checks(const Backend& ops, const OpFacts& op, std::initializer_list<Oper
   if (count_ == 0) return;
   const Operand& first = *operands.begin();
   for (const auto& [name, x] : operands) {
-    require(!x.empty(), "{} holds no elements", name);
+    require(!x.empty(), "{} is empty", name);
     if (x.device() != ops.device()) {
-      reject(fmt::format("{} is in the memory of {}, the backend {} works on {}", name, name_of(x.device()), ops.name(),
-                         name_of(ops.device())));
+      reject(fmt::format("{} is in {} memory, expected {} memory of the backend {}", name, name_of(x.device()),
+                         name_of(ops.device()), ops.name()));
     }
-    require(x.dtype() == first.tensor.dtype(), "{} is {}, {} is {}: the tensors of one op have one dtype", name,
-            name_of(x.dtype()), first.name, name_of(first.tensor.dtype()));
+    require(x.dtype() == first.tensor.dtype(), "{} is {}, expected {} like {}", name, name_of(x.dtype()),
+            name_of(first.tensor.dtype()), first.name);
   }
   if (!ops.supports(first.tensor.dtype())) {
-    reject(fmt::format("the backend {} does not compute in {}", ops.name(), name_of(first.tensor.dtype())));
+    reject(fmt::format("the backend {} does not support {}", ops.name(), name_of(first.tensor.dtype())));
   }
 }
 

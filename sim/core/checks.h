@@ -10,7 +10,7 @@
 
 namespace periscope {
 
-/// Prints as [16, 64], or [*, 64] where any number does.
+/// Prints as [16, 64], with * for `any`: [*, 64].
 struct Shape {
   static constexpr Tensor::Index any = -1;
   Tensor::Index rows, cols;
@@ -27,8 +27,8 @@ struct fmt::formatter<periscope::Shape> : fmt::formatter<std::string_view> {
 
 namespace periscope {
 
-/// Checks the arguments of one op. What is wrong is a mistake of the program, not of its user: it throws
-/// std::invalid_argument with a sentence "[norm] gain must be [1, 64], found [1, 32] for x [16, 64]".
+/// Validates the arguments of one op. Invalid arguments are programming errors: they throw std::invalid_argument, e.g.
+/// "[norm] gain must be [1, 64], found [1, 32] for x [16, 64]".
 class Checks {
  public:
   struct Operand {
@@ -38,10 +38,10 @@ class Checks {
   using Index = Tensor::Index;
   static constexpr Index any = Shape::any;
 
-  /// Every operand holds elements, on the backend's device; all have one dtype, which the backend supports.
+  /// Requires every operand to be nonempty and on the backend's device, with one dtype that the backend supports.
   Checks(const Backend& ops, const OpFacts& op, std::initializer_list<Operand> operands);
 
-  /// `remark` goes to the end of the sentence.
+  /// Requires a shape; `remark` is appended to the message.
   void shape(std::string_view name, const Tensor& tensor, Index rows, Index cols, std::string_view remark = {}) const {
     const bool fits = (rows == any || tensor.rows() == rows) && (cols == any || tensor.cols() == cols);
     if (!fits) reject_shape(name, tensor, {rows, cols}, remark);
@@ -50,7 +50,7 @@ class Checks {
   void require(bool holds, fmt::format_string<Values...> sentence, Values&&... values) const {
     if (!holds) reject(fmt::format(sentence, std::forward<Values>(values)...));
   }
-  /// Every number of `values` is from 0 to end − 1, or equal to `other`.
+  /// Requires every number of `values` to be from 0 to end − 1, or equal to `other`.
   void range(std::string_view name, std::span<const int> values, Index end, int other = 0) const;
   [[noreturn]] void reject_shape(std::string_view name, const Tensor& tensor, Shape wanted,
                                  std::string_view remark) const;

@@ -4,22 +4,22 @@
 
 namespace periscope {
 
-/// Ops in terms of others, for backends without a kernel for them. A new op is composed here until a backend has a
-/// faster way. A decorator derives from Backend instead, and must forward every op.
+/// Implements some ops by other ops, for backends without a dedicated kernel. A backend overrides them with faster
+/// kernels. A decorator derives from Backend instead and must forward every op.
 class ComposedBackend : public Backend {
  public:
   using Backend::run;
-  /// Via the host.
+  /// Converts on the host.
   void run(const op::Cast& o) const override;
-  /// The gradient itself, then its squares.
+  /// Computes the weight gradient, then the sum of its squares.
   void run(const op::LinearWeightSquare& o) const override;
-  /// normal, then the product.
+  /// Draws the matrix with `normal`, then multiplies.
   void run(const op::LinearDrawn& o) const override;
   void run(const op::LinearDrawnBackwardInput& o) const override;
-  /// φ(gate), then the product.
+  /// Computes φ(gate), then multiplies.
   void run(const op::Gated& o) const override;
   void run(const op::GatedBackward& o) const override;
-  /// Rope with the angles negated.
+  /// Runs rope with negated frequencies.
   void run(const op::RopeBackward& o) const override;
 };
 

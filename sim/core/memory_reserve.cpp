@@ -13,12 +13,12 @@ namespace periscope {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20U;
-/// Blocks from malloc. The first is freed for the first failing request, which may be a destructor's. The second is
-/// freed for destructors, before a later failing request unwinds the stack or while it does.
+/// Blocks from malloc. The first is freed for the first failing allocation, which may come from a destructor. The
+/// second is freed for destructors, just before std::bad_alloc is thrown or while it unwinds the stack.
 std::array<std::atomic<void*>, 2> reserve;
 std::new_handler previous = nullptr;
 
-/// Frees memory and returns, so that operator new tries again, or throws std::bad_alloc.
+/// Frees memory and returns, so that operator new retries, or throws std::bad_alloc.
 void on_failed_allocation() {
   if (host_pool().idle_bytes() > 0) return free_idle_memory();
   for (std::atomic<void*>& block : reserve) {
@@ -42,7 +42,7 @@ void install_out_of_memory_handler() {
     if (block == nullptr) block = std::malloc(block_bytes);
   }
   const std::new_handler current = std::get_new_handler();
-  if (current == on_failed_allocation) return;  // which would else call itself
+  if (current == on_failed_allocation) return;  // otherwise the handler would call itself
   previous = current;
   std::set_new_handler(on_failed_allocation);
 }

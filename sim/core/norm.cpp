@@ -3,10 +3,10 @@
 namespace periscope {
 namespace {
 
-/// gain is [1, n] for x [N, groups·n].
+/// Requires gain [1, n] for x [N, groups·n].
 void check_gain(const Checks& check, const Tensor& gain, const Tensor& x, int groups) {
   check.require(groups >= 1 && x.cols() >= groups && x.cols() % groups == 0,
-                "x {} does not fall into {} groups of equal width", shape_of(x), groups);
+                "x {} cannot be split into {} groups of equal width", shape_of(x), groups);
   const Tensor::Index n = x.cols() / groups;
   const bool fits = gain.rows() == 1 && gain.cols() == n;
   if (!fits) {
@@ -15,7 +15,7 @@ void check_gain(const Checks& check, const Tensor& gain, const Tensor& x, int gr
   }
 }
 
-/// alpha is [1, 1] of a kind that has one, else empty.
+/// Requires alpha [1, 1] for kinds with an α, and an empty alpha for others.
 void check_alpha(const Backend& ops, const OpFacts& op, NormKind kind, const Tensor& x, const Tensor& gain,
                  const Tensor& alpha) {
   if (facts_of(kind).has_alpha()) {

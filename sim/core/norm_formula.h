@@ -5,8 +5,7 @@
 
 #include "sim/spec/norm_kind.h"
 
-/// φ of a pointwise norm and its derivative, as every backend computes them. Constexpr, so that device code may call
-/// them.
+/// φ of a pointwise norm and its derivative, shared by the backends. Constexpr, so that device code may call them.
 namespace periscope {
 
 template <class Number>
@@ -19,7 +18,7 @@ template <class Number>
   return u;
 }
 
-/// tanh'(u) = 1/cosh²(u), erf'(u) = 2/√π exp(−u²).
+/// φ'(u): tanh'(u) = 1/cosh²(u), erf'(u) = 2/√π exp(−u²).
 template <class Number>
 [[nodiscard]] constexpr Number phi_slope(NormFormula::Phi phi, Number u) {
   switch (phi) {

@@ -12,33 +12,33 @@
 
 namespace periscope {
 
-/// The dtype of an op's result.
+/// The dtype of an op's output.
 enum class OutputType { requested, of_inputs, f64 };
 inline constexpr std::array<std::string_view, 3> output_type_names{"requested", "of inputs", "f64"};
 static_assert(are_names_of<OutputType>(output_type_names));
 
-/// The type in which an op accumulates its longest sum; in_dtype is compute_dtype(dtype).
+/// The dtype in which an op accumulates its longest sum; in_dtype means compute_dtype(dtype).
 enum class Accumulation { none, in_dtype, in_double };
 inline constexpr std::array<std::string_view, 3> accumulation_names{"none", "dtype", "double"};
 static_assert(are_names_of<Accumulation>(accumulation_names));
 
 struct OpFacts {
   std::string_view name;
-  std::string_view shapes;  ///< of the inputs, then of the outputs; N rows
+  std::string_view shapes;  ///< of the inputs and outputs; N is the number of rows
   std::string_view formula;
   OutputType output = OutputType::of_inputs;
   Accumulation accumulation = Accumulation::none;
 };
 
-/// An op is its checked arguments and its allocated outputs (references). An output may share its buffer with an input
-/// that the function of Backend takes by value.
+/// Each op is a struct of validated arguments and references to allocated outputs. An output may share its buffer with
+/// an input that the corresponding Backend function takes by value.
 namespace op {
 
 using enum OutputType;
 using enum Accumulation;
 
 struct Constant {
-  static constexpr OpFacts facts{"constant", "-> [rows, cols]", "one value everywhere", requested};
+  static constexpr OpFacts facts{"constant", "-> [rows, cols]", "every entry equal to value", requested};
   double value;
   Tensor& y;
 };
@@ -51,8 +51,8 @@ struct FromHost {
 };
 
 struct FromRows {
-  static constexpr OpFacts facts{"from_rows", "values by pieces -> [rows, cols]",
-                                 "the same from a source that is asked for some rows at a time", requested};
+  static constexpr OpFacts facts{"from_rows", "blocks of rows -> [rows, cols]",
+                                 "values from a callback that fills blocks of rows, rounded to the dtype", requested};
   const FillRows& fill;
   Tensor& y;
 };
@@ -104,7 +104,7 @@ struct LinearWeightSquare {
 };
 
 struct LinearDrawn {
-  static constexpr OpFacts facts{"linear_drawn", "x [N, in], w [out, in] drawn as by normal -> [N, out]", "x w^T",
+  static constexpr OpFacts facts{"linear_drawn", "x [N, in], w [out, in] drawn like normal -> [N, out]", "x w^T",
                                  of_inputs, in_dtype};
   const Tensor& x;
   const DrawnMatrix& w;
@@ -162,7 +162,7 @@ struct Gather {
 
 struct ReplaceRows {
   static constexpr OpFacts facts{"replace_rows", "x [N, D], rows [n, D] -> [N, D]",
-                                 "x with rows in the place of n of its own"};
+                                 "x with n consecutive rows replaced"};
   const Tensor& x;
   Tensor::Index first;
   const Tensor& rows;
@@ -230,7 +230,7 @@ struct SoftCapBackward {
 struct Norm {
   static constexpr OpFacts facts{
       "norm", "x [N, groups*n], gain [1, n], bias [1, n] or none, alpha [1, 1] or none -> [N, groups*n]",
-      "gain (x - mean)/sqrt(var + eps) + bias; RMSNorm without mean", of_inputs, in_double};
+      "gain (x - mean)/sqrt(var + eps) + bias; RMSNorm subtracts no mean", of_inputs, in_double};
   NormKind kind;
   const Tensor &x, &gain, &bias, &alpha;
   double eps;
@@ -249,8 +249,8 @@ struct NormBackward {
 };
 
 struct Rope {
-  static constexpr OpFacts facts{"rope", "x [sequences*T, heads*e], frequencies [e/2] -> the same",
-                                 "pairs (i, i + e/2) turned by t f_i"};
+  static constexpr OpFacts facts{"rope", "x [sequences*T, heads*e], frequencies [e/2] -> same shape",
+                                 "pairs (i, i + e/2) rotated by t f_i"};
   const Tensor& x;
   int heads, sequences;
   std::span<const double> frequencies;
@@ -259,7 +259,7 @@ struct Rope {
 };
 
 struct RopeBackward {
-  static constexpr OpFacts facts{"rope_backward", "dy [sequences*T, heads*e], frequencies [e/2] -> the same",
+  static constexpr OpFacts facts{"rope_backward", "dy [sequences*T, heads*e], frequencies [e/2] -> same shape",
                                  "the inverse rotation"};
   const Tensor& dy;
   int heads, sequences;
@@ -301,16 +301,15 @@ struct TokenLosses {
 };
 
 struct Adamw {
-  static constexpr OpFacts facts{
-      "adamw", "parameter, mean, square, gradient [N, D] -> parameter, mean, square",
-      "a step of AdamW: decay, then -rate mean/(sqrt(square) + eps), both freed of their start at 0"};
+  static constexpr OpFacts facts{"adamw", "parameter, mean, square, gradient [N, D] -> parameter, mean, square",
+                                 "AdamW step: decay, then -rate mean/(sqrt(square) + eps), bias-corrected"};
   AdamState& state;
   const Tensor& gradient;
   const AdamRule& rule;
 };
 
 struct Measure {
-  static constexpr OpFacts facts{"measure", "x [N, D] -> the statistics asked for",
+  static constexpr OpFacts facts{"measure", "x [N, D] -> requested statistics",
                                  "moments, dots, cosine, extremes (sim/core/statistics.h)", f64, in_double};
   const Tensor& x;
   const StatisticsRequest& request;
@@ -323,7 +322,7 @@ struct Measure {
 template <class... Ops>
 struct OpList {};
 
-/// All ops, in the order of lists and tests.
+/// All ops, in the order of tables and tests.
 using AllOps =
     OpList<op::Constant, op::FromHost, op::FromRows, op::ToHost, op::Normal, op::Cast, op::Linear,
            op::LinearBackwardInput, op::LinearBackwardWeight, op::LinearWeightSquare, op::LinearDrawn,
@@ -336,10 +335,10 @@ template <class... Ops>
 constexpr std::array<OpFacts, sizeof...(Ops)> facts_of(OpList<Ops...> /*ops*/) {
   return {Ops::facts...};
 }
-/// One row per op. `periscope list` prints it; a test fails for an op without a test.
+/// One row per op. `periscope list` prints it. A test checks that every op has a test.
 inline constexpr auto op_table = facts_of(AllOps{});
 
-/// Declares run() for every op of a list.
+/// Declares a virtual run() for every op of a list.
 template <class List>
 class OpRunner;
 template <>

@@ -11,8 +11,8 @@
 
 namespace periscope {
 
-/// Shape of an attention op: q [sequences·T, heads·head_dim] of tokens offset … offset + T−1, k and v
-/// [sequences·K, kv_heads·head_dim] of tokens 0 … K−1, K ≥ offset + T. Query head i reads key/value head
+/// Shape of an attention op: q [sequences·T, heads·head_dim] for tokens offset … offset + T−1 of each sequence, k and v
+/// [sequences·K, kv_heads·head_dim] for tokens 0 … K−1, K ≥ offset + T. Query head i reads key/value head
 /// i / (heads / kv_heads).
 struct AttentionShape {
   int heads;
@@ -21,13 +21,13 @@ struct AttentionShape {
   int sequences;
   bool causal;
   ScoreRule scores = {};
-  Tensor::Index offset = 0;  ///< tokens before the first query
+  Tensor::Index offset = 0;  ///< position of the first query in its sequence
 
-  /// Factor on q·k.
+  /// The factor that multiplies q·k.
   [[nodiscard]] double scale() const {
     return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
   }
-  /// Query t sees tokens first … end−1.
+  /// Query t (counted from `offset`) sees the keys first_seen(t) … end_seen(t, keys) − 1.
   [[nodiscard]] constexpr Tensor::Index first_seen(Tensor::Index t) const {
     return scores.window > 0 ? std::max<Tensor::Index>(0, offset + t - scores.window + 1) : 0;
   }
@@ -36,23 +36,23 @@ struct AttentionShape {
   }
 };
 
-/// A label that cross_entropy leaves out.
+/// Marks a row that cross_entropy ignores.
 inline constexpr int no_label = -1;
 
 /// The result of row_basis: x = lower · basis.
 struct RowBasis {
   Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
-  Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if not requested
+  Tensor basis;  ///< [N, n]; rows are orthonormal, or zero for dependent rows of x; empty if not requested
 };
-/// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length: a
-/// multiple of the unit round-off, so that rows that differ by the rounding of a deep stack count as equal, and
-/// omitting the rest is an error of that size.
+/// A row of x is linearly dependent if its distance from the span of the rows before it, relative to its length, is at
+/// most this tolerance. It is a multiple of the unit round-off: rows that differ only by the rounding of a deep stack
+/// count as equal.
 [[nodiscard]] constexpr double dependence_tolerance(DType dtype) {
   const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
   return format_of(dtype).unit_roundoff() * times;
 }
-/// Writes rows first … first + count − 1 of a matrix, row-major, into values. Made of a callable for both types; in f32
-/// it writes the numbers of f64, rounded to nearest.
+/// A callback that writes rows first … first + count − 1 of a matrix, row-major, into `values`. It is constructed from
+/// a callable for both element types; the f32 values are the f64 values rounded to nearest.
 struct FillRows {
   template <class Values>
   using Function = std::function<void(Tensor::Index first, Tensor::Index count, std::span<Values> values)>;
@@ -60,9 +60,9 @@ struct FillRows {
   Function<float> in_f32;
 
   template <class Source>
-  FillRows(const Source& source) : in_f64(source), in_f32(source) {}  // NOLINT: as std::function does
+  FillRows(const Source& source) : in_f64(source), in_f32(source) {}  // NOLINT: implicit, like std::function
 };
-/// A matrix [rows, cols] of random numbers, the same as Backend::normal with these arguments.
+/// A random matrix [rows, cols] that equals Backend::normal with the same arguments.
 struct DrawnMatrix {
   Tensor::Index rows;
   Tensor::Index cols;
@@ -70,7 +70,7 @@ struct DrawnMatrix {
   double stddev;
 };
 
-/// The result of norm_backward: dx like x; dgain and dbias [1, n]; dalpha [1, 1], empty if the kind has no α.
+/// The result of norm_backward: dx has the shape of x; dgain, dbias [1, n]; dalpha [1, 1], empty for kinds without α.
 struct NormGradient {
   Tensor dx;
   Tensor dgain;
@@ -79,34 +79,34 @@ struct NormGradient {
 };
 
 struct AttentionOutput {
-  Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
-  Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
+  Tensor mixed;   ///< softmax(z) v [N, heads·head_dim], the heads concatenated
+  Tensor scores;  ///< max |z| over the keys that a token sees, per query head [N, heads]; NaN if a score is NaN
 };
 
-/// Each tensor is like its input.
+/// Each gradient has the shape of its input.
 struct AttentionGradient {
   Tensor dq;
   Tensor dk;
   Tensor dv;
 };
 
-/// Both are like the gate.
+/// Both gradients have the shape of the gate.
 struct GatedGradient {
   Tensor dgate;
   Tensor dup;
 };
 
-/// One step of AdamW (Loshchilov and Hutter 2019), decay before the update: step number `step` from 1 on.
+/// Parameters of one AdamW step (Loshchilov and Hutter 2019); the decay is applied before the update.
 struct AdamRule {
   double rate;            ///< learning rate
-  double decay;           ///< share of the parameter that is subtracted first: rate · weight decay
-  double beta1, beta2;    ///< of the running means of the gradient and of its square
+  double decay;           ///< learning rate · weight decay; the parameter is first multiplied by 1 − decay
+  double beta1, beta2;    ///< decay rates of the running means of the gradient and of its square
   double eps;             ///< added to the root of the mean square
-  double gradient_scale;  ///< on the gradient, for clipping
-  Tensor::Index step;     ///< the means are divided by 1 − beta^step, since they began at 0
+  double gradient_scale;  ///< multiplies the gradient, for clipping
+  Tensor::Index step;     ///< step number from 1, for the bias correction: means are divided by 1 − beta^step
 };
 
-/// A parameter and its moments, each like the parameter.
+/// A parameter and its running means, all of the same shape.
 struct AdamState {
   Tensor parameter;
   Tensor mean;
@@ -114,8 +114,8 @@ struct AdamState {
 };
 
 struct CrossEntropy {
-  double loss;     ///< mean over the rows that have a label
-  Tensor dlogits;  ///< its gradient, like the logits
+  double loss;     ///< mean over the labelled rows
+  Tensor dlogits;  ///< gradient of the loss, with the shape of the logits
 };
 
 }  // namespace periscope

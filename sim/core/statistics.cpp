@@ -80,7 +80,7 @@ Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const
   check.require(!request.median_magnitude || x.rows() * x.cols() > 0, "a tensor without elements has no median");
   const int sequences = request.cosine_of_sequences;
   check.require(sequences >= 0 && (sequences == 0 || x.rows() % sequences == 0),
-                "x {} does not fall into {} sequences of equal length", shape_of(x), sequences);
+                "x {} cannot be split into {} sequences of equal length", shape_of(x), sequences);
   if (!request.dots_with.empty()) {
     const Checks both(*this, op::Measure::facts, {{"x", x}, {"dots_with", request.dots_with}});
     both.shape("dots_with", request.dots_with, x.rows(), x.cols());

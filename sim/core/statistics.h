@@ -11,56 +11,56 @@ namespace periscope {
 
 class Backend;
 
-/// Statistics of every row of a tensor [N, D], accumulated in double, two-pass: those of row_statistics. The maximum is
-/// NaN if an element is.
+/// The row_statistics of every row of a tensor [N, D], computed by a two-pass algorithm in double. The maximum is NaN
+/// if an element is NaN.
 struct RowMoments {
-  std::array<std::vector<double>, row_statistics.size()> values;  ///< by row
+  std::array<std::vector<double>, row_statistics.size()> values;  ///< values[statistic][row]
   [[nodiscard]] const std::vector<double>& operator[](Statistic s) const { return values.at(row_statistic(s)); }
 };
 
-/// An element of a tensor, and where it stands.
+/// An element of a tensor and its position.
 struct Entry {
   Tensor::Index row;
   Tensor::Index col;
-  double value;  ///< with its sign
+  double value;
 
   bool operator==(const Entry&) const = default;
 };
 
-/// The statistics to measure of a signal x [N, D].
+/// The statistics to measure for a signal x [N, D].
 struct StatisticsRequest {
   bool moments = false;         ///< RowMoments
-  bool squares = false;         ///< Σ_j x_ij² of every row
-  Tensor dots_with = {};        ///< y [N, D]: Σ_j x_ij y_ij of every row
-  int cosine_of_sequences = 0;  ///< token cosine, of this many sequences
-  int top_magnitudes = 0;       ///< how many
-  int top_entries = 0;          ///< how many
+  bool squares = false;         ///< Σ_j x_ij² for every row
+  Tensor dots_with = {};        ///< y [N, D]: Σ_j x_ij y_ij for every row
+  int cosine_of_sequences = 0;  ///< number of sequences for the token cosine; 0: not measured
+  int top_magnitudes = 0;       ///< number of largest magnitudes
+  int top_entries = 0;          ///< number of entries with the largest magnitudes
   bool median_magnitude = false;
   bool column_maxima = false;
 };
 
-/// The statistics of a signal. Fields that were not requested are empty or NaN.
+/// Statistics of a signal. Fields that were not requested are empty or NaN.
 struct SignalStatistics {
   RowMoments rows;
   std::vector<double> squares;  ///< by row
   std::vector<double> dots;     ///< by row
-  /// Cosine of two rows, mean over the pairs of distinct rows of one sequence, then over sequences:
+  /// Mean cosine of pairs of distinct rows of one sequence, averaged over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   double token_cosine;
-  /// The largest |x_ij|, in descending order (fewer if the tensor is smaller); NaN counts as infinite.
+  /// The largest |x_ij| in descending order, at most all elements; NaN counts as infinite.
   std::vector<double> top_magnitudes;
-  /// The elements with the largest |x_ij|, in descending order, equal ones in the order of rows and columns (fewer if
-  /// the tensor is smaller); NaN counts as infinite.
+  /// The elements with the largest |x_ij| in descending order, at most all elements. Ties are in row-major order; NaN
+  /// counts as infinite.
   std::vector<Entry> top_entries;
-  /// The median of |x_ij|, of an even number the mean of the two in the middle; NaN counts as infinite.
+  /// The median of |x_ij| (the mean of the middle two for an even number of elements); NaN counts as infinite.
   double median_magnitude;
-  std::vector<double> column_maxima;  ///< max_i |x_ij| of every column; NaN counts as infinite
+  std::vector<double> column_maxima;  ///< max_i |x_ij| for every column; NaN counts as infinite
 };
 
-/// Offsets of the numbers of one request in the f64 tensor [1, size] of all of them.
+/// Offsets of the requested statistics in the f64 tensor [1, size] that stores all of them.
 struct StatisticsLayout {
   StatisticsLayout(const Tensor& x, const StatisticsRequest& request);
-  /// The layout of squares alone.
+  /// The layout of a request for the squares of `count` rows only.
   explicit StatisticsLayout(Tensor::Index count) : squares(0), rows(count), size(count) {}
 
   using Index = Tensor::Index;
@@ -76,28 +76,28 @@ struct StatisticsLayout {
   Index rows, cols = 0, magnitude_count = 0, entry_count = 0;
   Index size = 0;
 
-  /// `numbers` are the tensor's values on the host.
+  /// Unpacks the values of the tensor, already copied to the host.
   [[nodiscard]] SignalStatistics read(const std::vector<double>& numbers) const;
 };
 
-/// The statistics of one pass. They stay on the device until `fetch` brings all to the host in one transfer.
+/// Collects the statistics of one pass on the device; `fetch` copies all of them to the host in one transfer.
 class StatisticsRecord {
  public:
   using Slot = std::size_t;
 
-  /// `ops` outlives the record.
+  /// `ops` must outlive the record.
   explicit StatisticsRecord(const Backend& ops) : ops_(&ops) {}
-  /// Measures x; read the result from the slot after the next fetch.
+  /// Measures x. After the next fetch, the result is available by the returned slot.
   Slot measure(const Tensor& x, const StatisticsRequest& request);
-  /// Adds squares that were measured elsewhere: f64 [1, n].
+  /// Adds an f64 tensor [1, n] of squares that was computed elsewhere.
   Slot squares(Tensor numbers);
   void fetch();
-  /// Throws std::out_of_range for a slot that was not fetched.
+  /// Throws std::out_of_range for a slot that has not been fetched.
   [[nodiscard]] const SignalStatistics& operator[](Slot slot) const { return fetched_.at(slot); }
 
  private:
   const Backend* ops_;
-  std::vector<Tensor> numbers_;  // of the slots that were not yet fetched, on the device
+  std::vector<Tensor> numbers_;  // of the slots not yet fetched, on the device
   std::vector<StatisticsLayout> layouts_;
   std::vector<SignalStatistics> fetched_;
 };

@@ -18,21 +18,21 @@ namespace {
 constexpr std::align_val_t alignment{64};
 constexpr std::size_t smallest_pooled = 4096;
 
-/// Sizes are rounded up to one of eight steps per power of two, so that requests of nearly one size share buffers.
+/// Rounds up to one of eight sizes per power of two, so that requests of similar size share buffers.
 std::size_t rounded_up(std::size_t bytes) {
   const std::size_t step = std::bit_floor(bytes) / 8;
   return (bytes + step - 1) / step * step;
 }
 
-/// Large buffers begin at a boundary of huge pages and ask for them: thousands of fresh small pages cost as much as an
-/// elementwise op, and every miss of the address cache in a matrix product.
+/// Large buffers are aligned to huge pages and request them. Thousands of fresh small pages cost as much as an
+/// elementwise op, and cause TLB misses in matrix products.
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
 bool has_huge_pages(std::size_t bytes) { return bytes >= 2 * huge_page; }
 
 void* acquire(std::size_t bytes) {
   if (!has_huge_pages(bytes)) return ::operator new(bytes, alignment);
   void* const memory = ::operator new (bytes, std::align_val_t{huge_page});
-  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: without huge pages all works as well
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // advisory; failure is harmless
   return memory;
 }
 
@@ -40,11 +40,11 @@ void release(void* memory, std::size_t bytes) {
   ::operator delete(memory, has_huge_pages(bytes) ? std::align_val_t{huge_page} : alignment);
 }
 
-/// The idle small buffers of one thread, by size in steps of 64 bytes. An aligned request of the allocator costs about
-/// as much as a small op.
+/// The idle small buffers of one thread, by size in steps of 64 bytes. They are cached because an aligned allocation
+/// costs about as much as a small op.
 struct SmallBuffers {
   static constexpr std::size_t step = 64;
-  static constexpr std::size_t kept = 64;
+  static constexpr std::size_t max_idle = 64;  ///< per size
   /// A stack, linked through the first bytes of its buffers.
   struct Stack {
     struct Buffer {
@@ -72,12 +72,12 @@ struct SmallBuffers {
   ~SmallBuffers();
 };
 
-// True once small_buffers is destroyed: a tensor may be dropped even later, and its memory is then freed at once.
-thread_local bool thread_ends = false;
+// True once small_buffers is destroyed. The memory of tensors destroyed later is freed at once.
+thread_local bool thread_exiting = false;
 thread_local SmallBuffers small_buffers;
 
 SmallBuffers::~SmallBuffers() {
-  thread_ends = true;
+  thread_exiting = true;
   for (Stack& buffers : idle) {
     while (void* const memory = buffers.pop()) release(memory, step);
   }
@@ -86,10 +86,10 @@ SmallBuffers::~SmallBuffers() {
 std::shared_ptr<void> take_small(std::size_t bytes) {
   const std::size_t steps = (bytes + SmallBuffers::step - 1) / SmallBuffers::step;
   const std::size_t size = std::max(steps, std::size_t{1}) * SmallBuffers::step;
-  void* memory = thread_ends ? nullptr : small_buffers.idle[steps].pop();
+  void* memory = thread_exiting ? nullptr : small_buffers.idle[steps].pop();
   if (memory == nullptr) memory = acquire(size);
   return {memory, [steps, size](void* p) noexcept {
-            if (thread_ends || small_buffers.idle[steps].size == SmallBuffers::kept) return release(p, size);
+            if (thread_exiting || small_buffers.idle[steps].size == SmallBuffers::max_idle) return release(p, size);
             small_buffers.idle[steps].push(p);
           }};
 }
@@ -107,7 +107,7 @@ std::shared_ptr<void> BufferPool::take(std::size_t bytes) {
       unlink(idle.back());
     }
     used_bytes_ += size;
-    while (idle_bytes_ > allowed()) free_oldest();
+    while (idle_bytes_ > max_idle_bytes()) free_oldest();
   }
   try {
     if (memory == nullptr) memory = acquire(size);
@@ -123,16 +123,16 @@ void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   const std::scoped_lock lock(mutex_);
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   used_bytes_ -= bytes;
-  if (bytes > allowed()) return release(memory, bytes);
-  while (idle_bytes_ + bytes > allowed()) free_oldest();
-  Idle& buffer = *::new (memory) Idle{.bytes = bytes, .by_age = {}, .of_size = {}};
+  if (bytes > max_idle_bytes()) return release(memory, bytes);
+  while (idle_bytes_ + bytes > max_idle_bytes()) free_oldest();
+  Idle& buffer = *::new (memory) Idle{.bytes = bytes, .by_age = {}, .same_size = {}};
   idle_.push_back(buffer);
   idle_of(bytes).push_back(buffer);
   idle_bytes_ += bytes;
 }
 
-/// One list per power of two and the next three bits; rounded_up sets all lower bits to 0.
-BufferPool::IdleList<&BufferPool::Idle::of_size>& BufferPool::idle_of(std::size_t size) {
+/// One list per leading bit and next three bits of the size; rounded_up clears all lower bits.
+BufferPool::IdleList<&BufferPool::Idle::same_size>& BufferPool::idle_of(std::size_t size) {
   const auto exponent = static_cast<std::size_t>(std::bit_width(size)) - 1;
   return idle_by_size_[8 * exponent + (size >> (exponent - 3)) % 8];
 }
@@ -144,8 +144,8 @@ void BufferPool::unlink(Idle& buffer) {
   same.erase(same.iterator_to(buffer));
 }
 
-std::size_t BufferPool::allowed() const {
-  return std::max(limit_, std::min(most_, std::max(peak_bytes_, used_bytes_) - used_bytes_));
+std::size_t BufferPool::max_idle_bytes() const {
+  return std::max(limit_, std::min(peak_limit_, std::max(peak_bytes_, used_bytes_) - used_bytes_));
 }
 
 void BufferPool::free_oldest() {
@@ -190,7 +190,7 @@ void* TensorMemory::on_host(const Tensor& x, DType wanted) {
 
 bool TensorMemory::is_sole_owner(const Tensor& x) {
   if (x.buffer_.use_count() != 1) return false;
-  std::atomic_thread_fence(std::memory_order_acquire);  // orders other owners' reads before our writes
+  std::atomic_thread_fence(std::memory_order_acquire);  // orders the reads of other owners before our writes
   return true;
 }
 

@@ -9,23 +9,22 @@
 
 #include "sim/core/tensor.h"
 
-/// The memory behind tensors. Only backends include this file (the test `include_rules` checks it).
+/// The memory of tensors. Only backends may include this file, as the test `include_rules` checks.
 namespace periscope {
 
-/// Pool of host buffers, aligned to 64 bytes. A dropped buffer is reused by the next request of its size, since fresh
-/// pages cost more than most ops. Idle buffers hold at most `limit` bytes, or up to `most` as long as idle and used
-/// buffers together stay below the peak of used bytes. The longest idle ones are freed first. Buffers below 4 KiB do
-/// not count: every thread caches up to 64 of each size, without a lock. Safe for threads. Dropping a buffer never
-/// allocates, so that it works when memory has run out: lists of idle buffers are linked through the buffers
-/// themselves.
+/// Pool of host buffers, aligned to 64 bytes. Later requests of the same size reuse a freed buffer, because fresh pages
+/// cost more than most ops. Idle buffers take at most `limit` bytes, or up to `peak_limit` while idle and used buffers
+/// together stay below the peak of used bytes. The buffers idle for longest are freed first. Buffers below 4 KiB are
+/// not counted: each thread caches up to 64 per size, without a lock. Thread-safe. Returning a buffer never allocates,
+/// so it works when memory has run out: the lists of idle buffers are linked through the buffers themselves.
 class BufferPool {
  public:
-  explicit BufferPool(std::size_t limit, std::size_t most = 0) : limit_(limit), most_(most) {}
+  explicit BufferPool(std::size_t limit, std::size_t peak_limit = 0) : limit_(limit), peak_limit_(peak_limit) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() { clear(); }
 
-  /// At least `bytes` bytes, contents undefined. The pool must outlive the buffer.
+  /// Returns at least `bytes` bytes with undefined contents. The pool must outlive the buffer.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes);
   [[nodiscard]] std::size_t idle_bytes() const;
   /// Frees all idle buffers.
@@ -35,40 +34,40 @@ class BufferPool {
   /// Stored in the first bytes of an idle buffer.
   struct Idle {
     std::size_t bytes;
-    boost::intrusive::list_member_hook<> by_age, of_size;
+    boost::intrusive::list_member_hook<> by_age, same_size;
   };
   template <boost::intrusive::list_member_hook<> Idle::*hook>
   using IdleList =
       boost::intrusive::list<Idle, boost::intrusive::member_hook<Idle, boost::intrusive::list_member_hook<>, hook>>;
 
   void give_back(void* memory, std::size_t bytes) noexcept;
-  [[nodiscard]] std::size_t allowed() const;
-  [[nodiscard]] IdleList<&Idle::of_size>& idle_of(std::size_t size);
+  [[nodiscard]] std::size_t max_idle_bytes() const;
+  [[nodiscard]] IdleList<&Idle::same_size>& idle_of(std::size_t size);
   void unlink(Idle& buffer);
   void free_oldest();
 
-  std::size_t limit_, most_;
+  std::size_t limit_, peak_limit_;
   mutable std::mutex mutex_;
-  IdleList<&Idle::by_age> idle_;  // longest idle first
-  std::array<IdleList<&Idle::of_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
+  IdleList<&Idle::by_age> idle_;  // the longest idle first
+  std::array<IdleList<&Idle::same_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;
-  std::size_t peak_bytes_ = 0;  // of those in use, up to the last return of a buffer
+  std::size_t peak_bytes_ = 0;  // of used bytes; updated when a buffer is returned
 };
 
-/// The pool of this process: 256 MiB, or up to 2 GiB below its peak. It is never destroyed.
+/// The pool of this process: limit 256 MiB, peak_limit 2 GiB. It is never destroyed.
 BufferPool& host_pool();
 
-/// A tensor in host memory, contents undefined.
+/// Returns a tensor in host memory with undefined contents.
 Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype);
 
 /// The only access to a tensor's buffer.
 struct TensorMemory {
-  /// The address of x's elements on its own device. Throws std::logic_error for another dtype.
+  /// Returns the address of x's elements on its device. Throws std::logic_error if the dtype differs.
   [[nodiscard]] static void* address(const Tensor& x, DType wanted);
-  /// The address of x's elements in host memory. Throws std::logic_error for another device or dtype.
+  /// Returns the address of x's elements in host memory. Throws std::logic_error if the device or dtype differs.
   [[nodiscard]] static void* on_host(const Tensor& x, DType wanted);
-  /// True if no other tensor shares x's buffer, so that it may be overwritten.
+  /// Returns true if no other tensor shares x's buffer, so that it may be overwritten.
   [[nodiscard]] static bool is_sole_owner(const Tensor& x);
 };
 

@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// The type in which the elements of a tensor are stored. Backend::supports says in which of them a device computes.
+/// The storage type of a tensor's elements. Backend::supports tells which of them a device can compute in.
 enum class DType { f64, f32, bf16, f16 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
@@ -34,10 +34,10 @@ enum class DType { f64, f32, bf16, f16 };
   }
   return {};
 }
-/// The type in which an op computes, sums included: f32 for narrow types, whose results are rounded when stored.
+/// The dtype in which an op computes, including sums: f32 for narrower dtypes, whose results are rounded when stored.
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// The dtype with elements of type T. A class for narrow elements has it as a member `dtype`.
+/// The DType of element type T. A class for narrow elements defines it as its member `dtype`.
 template <class T>
 inline constexpr DType dtype_of = T::dtype;
 template <>
@@ -45,14 +45,14 @@ inline constexpr DType dtype_of<double> = DType::f64;
 template <>
 inline constexpr DType dtype_of<float> = DType::f32;
 
-/// The memory that holds a tensor. The CPU backends and the reference share the host's.
+/// The memory that stores a tensor. The CPU and reference backends both use host memory.
 enum class Device { host, cuda };
 
 [[nodiscard]] constexpr std::string_view name_of(Device device) { return device == Device::host ? "host" : "cuda"; }
 
-/// A row-major matrix [rows, cols] with dtype and device at run time. Rows are tokens (of all sequences in turn) or
-/// output features; a vector is [1, n]. Copies share the buffer, which is not written to while it is shared. Only
-/// backends access the elements (sim/core/storage.h).
+/// A row-major matrix [rows, cols] with run-time dtype and device. Rows are tokens (sequence after sequence) or output
+/// features; a vector is [1, n]. Copies share the buffer, which is never written to while shared. Only backends access
+/// the elements (sim/core/storage.h).
 class Tensor {
  public:
   using Index = std::int64_t;
@@ -67,7 +67,7 @@ class Tensor {
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] Device device() const { return device_; }
   [[nodiscard]] bool empty() const { return buffer_ == nullptr; }
-  /// True for copies of one tensor, which hold the same elements.
+  /// Returns true if both tensors share one buffer.
   [[nodiscard]] bool same_as(const Tensor& other) const { return buffer_ == other.buffer_; }
 
  private:

@@ -11,7 +11,7 @@ AdamState Backend::adamw(AdamState state, const Tensor& gradient, const AdamRule
        {Checks::Operand{"mean", state.mean}, {"square", state.square}, {"gradient", gradient}}) {
     check.shape(name, x, state.parameter.rows(), state.parameter.cols());
   }
-  check.require(rule.step >= 1, "steps count from 1, found {}", rule.step);
+  check.require(rule.step >= 1, "step must be at least 1, found {}", rule.step);
   for (Tensor* x : {&state.parameter, &state.mean, &state.square}) {
     if (!TensorMemory::is_sole_owner(*x)) *x = scale(1.0, *x);
   }

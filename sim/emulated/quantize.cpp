@@ -15,14 +15,14 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// The words of a stream from the given one on, in pieces, or one word for all entries.
+/// Random words of entries: consecutive words of a stream, or one constant word for all entries.
 class Words {
  public:
   Words(StreamKey key, std::uint64_t first) : key_(key), first_(static_cast<Index>(first)) {}
-  explicit Words(std::uint32_t same) : same_(same) {}
-  /// Entries come in order.
+  explicit Words(std::uint32_t constant) : constant_(constant) {}
+  /// Returns the word of an entry. Fast if entries are requested in order.
   std::uint32_t at(Index entry) {
-    if (same_) return *same_;
+    if (constant_) return *constant_;
     const Index i = first_ + entry;
     const Index piece = i / length;
     if (piece != piece_) {
@@ -34,7 +34,7 @@ class Words {
 
  private:
   static constexpr Index length = 256;
-  std::optional<std::uint32_t> same_;
+  std::optional<std::uint32_t> constant_;
   StreamKey key_{};
   Index first_ = 0;
   Index piece_ = -1;
@@ -44,23 +44,23 @@ class Words {
 template <class T>
 double largest_magnitude(const T* x, Index count) {
   double largest = 0.0;
-  bool finite = true;
+  bool is_finite = true;
   for (Index i = 0; i < count; ++i) {
     const double magnitude = std::abs(static_cast<double>(x[i]));
     largest = magnitude > largest ? magnitude : largest;
-    finite = finite && magnitude < std::numeric_limits<double>::infinity();  // false of what is not a number
+    is_finite = is_finite && magnitude < std::numeric_limits<double>::infinity();  // false for NaN
   }
-  return finite ? largest : std::numeric_limits<double>::infinity();
+  return is_finite ? largest : std::numeric_limits<double>::infinity();
 }
 
-/// The least power of two that is not below x > 0.
-double power_of_two_from(double x) {
+/// Returns the smallest power of two that is at least x > 0.
+double next_power_of_two(double x) {
   int exponent = 0;
   const double mantissa = std::frexp(x, &exponent);
   return std::ldexp(1.0, mantissa == 0.5 ? exponent - 1 : exponent);
 }
 
-/// Rounds the group of entries first … first + count − 1.
+/// Rounds entries first … first + count − 1, as one group with a common scale or without a scale.
 template <class T>
 class Group {
  public:
@@ -73,15 +73,15 @@ class Group {
     if (!std::isfinite(largest)) {
       std::fill_n(y_ + first, count, std::numeric_limits<float>::quiet_NaN());
     } else if (q_.format.is_integer()) {
-      whole(first, count, static_cast<float>(largest / q_.format.largest_integer));
+      round_to_integers(first, count, static_cast<float>(largest / q_.format.largest_integer));
     } else {
-      const double share = largest / q_.format.floating.largest;
-      round(first, count, share > 0.0 ? power_of_two_from(share) : 1.0);
+      const double ratio = largest / q_.format.floating.largest;
+      round(first, count, ratio > 0.0 ? next_power_of_two(ratio) : 1.0);
     }
   }
 
  private:
-  /// The scale is a power of two, so that neither product rounds.
+  /// The scale is a power of two, so both products are exact.
   void round(Index first, Index count, double scale) {
     const double inverse = 1.0 / scale;
     for (Index i = first; i < first + count; ++i) {
@@ -90,16 +90,17 @@ class Group {
       y_[i] = static_cast<float>(rounded * scale);
     }
   }
-  void whole(Index first, Index count, double scale) {
+  void round_to_integers(Index first, Index count, double scale) {
     const auto largest = static_cast<double>(q_.format.largest_integer);
     for (Index i = first; i < first + count; ++i) {
       const double value = scale > 0.0 ? static_cast<double>(x_[i]) / scale : 0.0;
-      // The scale was rounded, so that the largest entry may be a little more than largest·scale.
-      const double number = std::clamp(q_.stochastic ? drawn(value, i) : std::nearbyint(value), -largest, largest);
+      // The rounded scale may make the largest entry slightly larger than largest·scale.
+      const double number =
+          std::clamp(q_.stochastic ? stochastic_integer(value, i) : std::nearbyint(value), -largest, largest);
       y_[i] = static_cast<float>(number * scale);
     }
   }
-  [[nodiscard]] double drawn(double value, Index i) {
+  [[nodiscard]] double stochastic_integer(double value, Index i) {
     const double lower = std::floor(value);
     return static_cast<double>(words_.at(i)) * 0x1p-32 < value - lower ? lower + 1.0 : lower;
   }
@@ -126,7 +127,7 @@ void quantize(const Tensor& x, const Quantization& q, Words words, Tensor& y) {
 
 Tensor quantize_with(const Tensor& x, const Quantization& quantization, Words words) {
   if (quantization.format.is_integer() && quantization.scale == ScaleOver::nothing) {
-    throw std::invalid_argument("whole numbers need a scale");
+    throw std::invalid_argument("integer formats require a scale");
   }
   if (x.dtype() == DType::f32 && quantization.keeps_f32()) return x;
   Tensor y = host_tensor(x.rows(), x.cols(), DType::f32);
@@ -140,8 +141,8 @@ Tensor quantize_with(const Tensor& x, const Quantization& quantization, Words wo
 
 template <class T>
 std::vector<double> square_errors_of(const Tensor& x, const Quantization& quantization) {
-  // Stochastic rounding goes up if its word is small enough, in floating formats by magnitude: the least word gives one
-  // neighbour and the largest the other. Rounding to nearest reads no word.
+  // Stochastic rounding rounds up (in magnitude, for floating-point formats) if its word is small enough: the smallest
+  // word yields one neighbour, the largest word the other. Rounding to nearest uses no word.
   const Tensor up = quantize_with(x, quantization, Words(0));
   const Tensor down =
       quantization.stochastic ? quantize_with(x, quantization, Words(std::numeric_limits<std::uint32_t>::max())) : up;

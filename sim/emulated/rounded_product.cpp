@@ -11,16 +11,17 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// Columns whose sums run side by side.
+/// Number of columns accumulated together.
 constexpr Index strip = 64;
 
-/// A matrix whose entry (i, k) stands at data[i·row + k·col].
+/// A matrix with entry (i, k) at data[i·row + k·col].
 struct Strided {
   const float* data;
   Index row, col;
 };
 
-/// y_ij = Σ_k a_ik b_kj, k in order: a [rows, terms], b [terms, cols] row-major, y [rows, cols].
+/// y_ij = Σ_k a_ik b_kj in the order of k, rounding every partial sum: a [rows, terms], b [terms, cols] row-major,
+/// y [rows, cols].
 void multiply(const Strided& a, const float* b, float* y, Index rows, Index terms, Index cols, const Rounding& r) {
   std::array<double, strip> sums;
   for (Index first = 0; first < cols; first += strip) {

@@ -5,11 +5,10 @@
 
 namespace periscope {
 
-/// Products of matrices whose sums are accumulated in a format: a product of two entries enters the running sum
-/// unrounded, and every partial sum is rounded, the terms in the order of their index (an Emulation that is `fused`,
-/// SumOrder::sequential). Tensors are f32 in host memory, of numbers of at most 12 bits each, so that the product of
-/// two is exact. The running sum and the product are added in double and rounded from there, which differs from a
-/// single rounding only next to a tie.
+/// Matrix products that accumulate in a given format: every partial sum is rounded by `sums`, products of two entries
+/// are not (a `fused` Emulation with SumOrder::sequential). Tensors are f32 in host memory, and their numbers must have
+/// at most 12 significant bits, so that products are exact. Partial sums are computed in double and then rounded,
+/// which differs from a single rounding only next to a tie.
 
 /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
 Tensor rounded_linear(const Tensor& x, const Tensor& w, const Rounding& sums);

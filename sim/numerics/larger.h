@@ -4,7 +4,7 @@
 
 namespace periscope {
 
-/// The larger of two numbers; NaN if one is, so that a maximum does not hide it.
+/// Returns the larger of two numbers, or NaN if either is NaN.
 [[nodiscard]] inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace periscope

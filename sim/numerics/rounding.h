@@ -9,18 +9,17 @@
 
 namespace periscope {
 
-/// Rounds doubles to a number format: to nearest, ties to even, or stochastically, with subnormals. What rounds beyond
-/// the largest finite number becomes infinite, or not a number in FP8 E4M3, which has no infinities.
-/// A sum, difference, product, quotient or square root of numbers of a format with at most 24 bits, computed in double
-/// and then rounded, is the correctly rounded one: 53 ≥ 2·24 + 2 bits make the double rounding harmless.
+/// Rounds doubles to a number format, to nearest with ties to even or stochastically; subnormals are supported.
+/// A sum, difference, product, quotient or square root of numbers in a format of at most 24 bits, computed in double
+/// and then rounded, is correctly rounded: double rounding is harmless because 53 ≥ 2·24 + 2 bits.
 class Rounding {
  public:
-  /// Says what a number beyond the largest finite one becomes.
+  /// The result if the rounded magnitude exceeds the largest finite number.
   enum class Overflow {
-    by_format,  ///< as above
+    by_format,  ///< infinity, or NaN in FP8 E4M3, which has no infinities
     infinite,   ///< infinity, also in E4M3
-    saturate,   ///< the largest finite number with its sign, as the OCP specification's saturating conversion; of
-                ///< infinity too
+    saturate,   ///< ± the largest finite number, also for infinite input (saturating conversion of the OCP
+                ///< specification)
   };
   explicit Rounding(const NumberFormat& format, Overflow overflow = Overflow::by_format)
       : is_double_(format.precision == 53),
@@ -32,12 +31,12 @@ class Rounding {
         shift_(static_cast<std::uint64_t>(53 - format.precision)),
         least_(static_cast<std::uint64_t>(format.least_exponent + 1023)) {}
 
-  /// Rounds to nearest, ties to even. (Without a branch, so that loops become vector instructions.)
+  /// Rounds to nearest, ties to even. Branch-free, so that loops are vectorised.
   [[nodiscard]] double operator()(double x) const {
     if (is_double_) return x;
     const double magnitude = std::abs(x);
-    // 2^(E + 53 − p) for |x| in [2^E, 2^(E+1)): its neighbours are 2^(E + 1 − p) apart, as those of x in the format.
-    // The clamped magnitude keeps this finite; what was cut off rounds beyond the largest number all the same.
+    // anchor = 2^(E + 53 − p) for |x| in [2^E, 2^(E+1)). Doubles near it have the spacing 2^(E + 1 − p) of the format
+    // near x. Clamping keeps the anchor finite; a clamped value still rounds beyond the largest number.
     const double limit = 2.0 * largest_;
     const double clamped = magnitude < limit ? magnitude : limit;
     const double anchor = std::bit_cast<double>((exponent_of(clamped) + shift_) << 52U);
@@ -45,15 +44,15 @@ class Rounding {
     return std::isnan(x) ? x : std::copysign(rounded > largest_ ? overflow_ : rounded, x);
   }
 
-  /// Rounds to one of the two neighbours of x in the format, the upper one (by magnitude) with the probability (|x| −
-  /// lower)/(upper − lower), so that the mean over `word`, uniform on 0 … 2³² − 1, is x, up to 2⁻³² of their distance,
-  /// and exactly where the probability has at most 32 bits. A number of the format stays. Beyond the largest number the
-  /// upper neighbour is an overflow.
+  /// Rounds stochastically to one of the two neighbours of x in the format. The neighbour with the larger magnitude has
+  /// the probability (|x| − lower)/(upper − lower). `word` is uniform on 0 … 2³² − 1. The mean result is x, with an
+  /// error of at most 2⁻³² of upper − lower, or 0 if the probability has at most 32 bits. Numbers of the format are
+  /// unchanged. Above the largest number, the upper neighbour is an overflow.
   [[nodiscard]] double stochastic(double x, std::uint32_t word) const {
     if (is_double_ || std::isnan(x)) return x;
     const double magnitude = std::abs(x);
     if (!(magnitude < 2.0 * largest_)) return std::copysign(overflow_, x);
-    // As shift_ = 53 − p, this is the distance 2^(E + 1 − p) of the neighbours.
+    // upper − lower = 2^(E + 1 − p), since shift_ = 53 − p
     const double distance = std::bit_cast<double>((exponent_of(magnitude) + shift_ - 52) << 52U);
     const double lower = std::floor(magnitude / distance);
     const bool up = static_cast<double>(word) * 0x1p-32 < magnitude / distance - lower;

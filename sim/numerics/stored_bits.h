@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <limits>
 
-/// The meaning of the bits of the formats that are narrower than a float. Every value is a float.
+/// Decoders of formats narrower than a float. A float represents every value exactly.
 namespace periscope {
 
-/// A float from the bits of a smaller format with `mantissa` bits after the point and an exponent biased by `bias`:
-/// the bits are moved to where a float has them, and a power of two, which is exact, puts the bias right. Numbers
-/// below the smaller format's normal range arrive as such of float, where the same multiplication is right too.
+/// Converts the bits of a narrower format with `mantissa` fraction bits and exponent bias `bias` to a float. The bits
+/// are shifted to the float layout; an exact multiplication by a power of two corrects the bias. Subnormals become
+/// float subnormals, for which the same multiplication is correct.
 template <int mantissa, int bias>
 constexpr float widened(std::uint32_t magnitude, bool negative) {
   constexpr int mantissa_of_float = 23;
@@ -25,11 +25,11 @@ struct F16 {
   static constexpr float decode(Stored bits) {
     constexpr std::uint32_t infinity = 0x7c00;
     const std::uint32_t magnitude = bits & 0x7fffU;
-    // Both are computed and one is chosen, without a branch, so that loops over many become vector instructions.
+    // Branch-free selection between both values, so that loops are vectorised.
     const float number = widened<10, 15>(magnitude, false);
-    const float huge =
+    const float non_finite =
         magnitude == infinity ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-    const float value = magnitude < infinity ? number : huge;
+    const float value = magnitude < infinity ? number : non_finite;
     return (bits & 0x8000U) != 0 ? -value : value;
   }
 };

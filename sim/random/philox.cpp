@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-/// The words of one counter.
+/// Writes the four words of one counter.
 void write(const PhiloxBlock<PhiloxWord>& b, std::uint32_t* out) {
   out[0] = static_cast<std::uint32_t>(b.x0);
   out[1] = static_cast<std::uint32_t>(b.x1);
@@ -19,7 +19,7 @@ void write(const PhiloxBlock<PhiloxWord>& b, std::uint32_t* out) {
 }
 
 #if defined(PERISCOPE_PHILOX_LANES)
-/// The words of PhiloxLanes::count counters.
+/// Writes the words of PhiloxLanes::count consecutive counters.
 void write(const PhiloxBlock<PhiloxLanes>& b, std::uint32_t* out) {
   const PhiloxLanes::type first = (b.x0 & 0xffffffff) | (b.x1 << 32U);
   const PhiloxLanes::type second = (b.x2 & 0xffffffff) | (b.x3 << 32U);
@@ -31,12 +31,12 @@ void write(const PhiloxBlock<PhiloxLanes>& b, std::uint32_t* out) {
 }  // namespace
 
 void philox_words(StreamKey key, std::uint64_t first_counter, std::span<std::uint32_t> words) {
-  if (words.size() % 4 != 0) throw std::logic_error("philox_words writes four words at a time");
+  if (words.size() % 4 != 0) throw std::logic_error("philox_words: expected a multiple of 4 words");
   std::uint32_t* const out = words.data();
   const std::size_t blocks = words.size() / 4;
   std::size_t j = 0;
 #if defined(PERISCOPE_PHILOX_LANES)
-  // Two vectors at a time, since a round waits for the products of the one before.
+  // Two independent vectors hide the latency of multiplications, since each round depends on the previous one.
   constexpr std::size_t lanes = PhiloxLanes::count;
   for (; j + 2 * lanes <= blocks; j += 2 * lanes) {
     const auto a = philox_block<PhiloxLanes>(key, PhiloxLanes::from(first_counter + j));

@@ -11,10 +11,10 @@ namespace periscope {
 
 /// Word i of stream `key` is word i mod 4 of Philox4x32-10 (Salmon et al. 2011) at the counter
 /// {⌊i/4⌋ mod 2³², ⌊i/4⌋ div 2³², layer, stream} under the key {seed mod 2³², seed div 2³²}.
-/// This writes words 4·first_counter … 4·first_counter + words.size() − 1; words.size() must be a multiple of 4.
+/// Writes words 4·first_counter … 4·first_counter + words.size() − 1; words.size() must be a multiple of 4.
 void philox_words(StreamKey key, std::uint64_t first_counter, std::span<std::uint32_t> words);
 
-/// A stream's words in order, as a standard random engine.
+/// Yields the words of a stream in order, as a C++ random bit generator.
 class PhiloxEngine {
  public:
   using result_type = std::uint32_t;
@@ -33,12 +33,12 @@ class PhiloxEngine {
 
  private:
   StreamKey key_;
-  std::uint64_t next_ = 0;  // counter
+  std::uint64_t next_ = 0;  // next Philox counter
   std::array<std::uint32_t, 256> words_;
   std::size_t used_ = words_.size();
 };
 
-/// `out.size()` whole numbers, uniform on 0 … bound−1.
+/// Fills `out` with integers uniform on 0 … bound−1.
 void fill_uniform_int(StreamKey key, int bound, std::span<int> out);
 
 }  // namespace periscope

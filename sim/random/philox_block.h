@@ -4,22 +4,23 @@
 
 #include "sim/spec/streams.h"
 
-/// One block of Philox4x32-10, as functions that host and device code share.
+/// One block of Philox4x32-10, shared by host and device code.
 namespace periscope {
 
-/// One counter at a time. philox_lanes.h has the like for several counters in one vector.
+/// Arithmetic for one counter; PhiloxLanes (philox_lanes.h) processes several counters in one vector.
 struct PhiloxWord {
   using type = std::uint64_t;
+  /// The 64-bit product of the low half of a with b.
   static constexpr type times(type a, std::uint32_t b) { return (a & 0xffffffff) * b; }
 };
 
-/// The four words of a counter, each in the low half of 64 bits; the high halves hold what is left of products.
+/// The four words of a counter, each in the low half of 64 bits; the high halves are undefined.
 template <class Word>
 struct PhiloxBlock {
   typename Word::type x0, x1, x2, x3;
 };
 
-/// The block after `rounds` more rounds. Word::times is the product of the low halves, with all of its 64 bits.
+/// Applies `rounds` Philox rounds to a block.
 template <int rounds, class Word>
 [[gnu::always_inline]] constexpr PhiloxBlock<Word> after_rounds(PhiloxBlock<Word> b, std::uint32_t key0,
                                                                 std::uint32_t key1) {
@@ -33,7 +34,7 @@ template <int rounds, class Word>
   }
 }
 
-/// The low halves are words 4·counter … 4·counter + 3 of the stream `key`.
+/// Returns words 4·counter … 4·counter + 3 of the stream `key`, in the low halves of the block.
 template <class Word = PhiloxWord>
 [[gnu::always_inline]] constexpr PhiloxBlock<Word> philox_block(StreamKey key, typename Word::type counter) {
   const typename Word::type zero = counter ^ counter;

@@ -6,9 +6,8 @@
 #include <immintrin.h>
 #endif
 
-/// Several counters of Philox at a time, one in each 64-bit lane of a vector of the width for which the compiler was
-/// called. Compilers know the product of two low halves as one instruction only by its intrinsic: for a product with a
-/// constant they write a dozen shifts and sums.
+/// Philox on several counters at once, one per 64-bit lane of the widest vector that the target supports. The 32×32-bit
+/// product needs an intrinsic: for a multiplication by a constant, compilers emit a dozen shifts and additions instead.
 namespace periscope {
 
 #if defined(__AVX2__)
@@ -30,7 +29,7 @@ struct PhiloxLanes {
     return reinterpret_cast<type>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(factor)));
 #endif
   }
-  /// first, first + 1, …
+  /// Returns the lanes first, first + 1, …
   static type from(std::uint64_t first) {
 #if defined(__AVX512F__)
     return type{0, 1, 2, 3, 4, 5, 6, 7} + first;
@@ -38,7 +37,7 @@ struct PhiloxLanes {
     return type{0, 1, 2, 3} + first;
 #endif
   }
-  /// a's and b's lanes in turn: the first half of them, and the other.
+  /// Interleaves the lanes of a and b; `lower` returns the first half of the result, `upper` the second.
   static type lower(type a, type b) {
 #if defined(__AVX512F__)
     return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);

@@ -250,7 +250,7 @@ TEST_CASE("attention refuses queries without keys, and gradients of a part of th
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(
       (void)truth().attention_backward(q, k, k, q, {1, 1, 4, 1, true, {}, 2}),
-      "[attention_backward] the gradients of keys need all queries, found q [3, 4], k [5, 4], offset 2",
+      "[attention_backward] requires as many keys as queries and offset 0, found q [3, 4], k [5, 4], offset 2",
       std::invalid_argument);
 }
 
@@ -272,7 +272,7 @@ TEST_CASE("rope of later tokens is that of all tokens, to the bit") {
     }
   }
   CHECK_THROWS_WITH_AS((void)truth().rope(truth().constant(1, 6, DType::f64, 1.0), 1, 1, frequencies, -1),
-                       "[rope] there cannot be -1 tokens before the first", std::invalid_argument);
+                       "[rope] offset must not be negative, found -1", std::invalid_argument);
 }
 
 TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens seen; NaN stays") {

@@ -99,7 +99,7 @@ TEST_CASE("more that does not fit") {
   refuses([&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 2); },
           "[norm] gain must be [1, 4], found [1, 8] for x [6, 8] with 2 groups, one gain for all");
   refuses([&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 3); },
-          "[norm] x [6, 8] does not fall into 3 groups of equal width");
+          "[norm] x [6, 8] cannot be split into 3 groups of equal width");
   refuses([&] { (void)ops.norm(NormKind::layer, x, gain, x, 0.0); },
           "[norm] bias must be [1, 8], found [6, 8] for x [6, 8], gain [1, 8]");
   refuses(
@@ -111,7 +111,7 @@ TEST_CASE("more that does not fit") {
       [&] {
         (void)ops.attention(x, x, x, {2, 2, 4, 4, true});
       },
-      "[attention] q [6, 8] does not fall into 4 sequences of equal length");
+      "[attention] q [6, 8] cannot be split into 4 sequences of equal length");
   refuses(
       [&] {
         (void)ops.scatter_add(x, std::vector<int>{0, 1, 2, 3, -1, 0}, 4);
@@ -123,9 +123,8 @@ TEST_CASE("more that does not fit") {
       },
       "[cross_entropy] labels must be from 0 to 7, found -2");
   refuses([&] { (void)ops.statistics_of(x, {.cosine_of_sequences = 4}); },
-          "[measure] x [6, 8] does not fall into 4 sequences of equal length");
-  refuses([&] { (void)ops.constant(1, 1, DType::f32, 0.0); },
-          "[constant] the backend reference does not compute in f32");
+          "[measure] x [6, 8] cannot be split into 4 sequences of equal length");
+  refuses([&] { (void)ops.constant(1, 1, DType::f32, 0.0); }, "[constant] the backend reference does not support f32");
 }
 
 TEST_CASE("tensors of another dtype or device are refused") {
@@ -134,13 +133,12 @@ TEST_CASE("tensors of another dtype or device are refused") {
     const Backend& ops = *target.backend;
     const Tensor x = ops.constant(2, 3, DType::f64, 1.0);
     const Tensor w = ops.constant(2, 3, DType::f32, 1.0);
-    CHECK_THROWS_WITH_AS((void)ops.linear(x, w), "[linear] w is f32, x is f64: the tensors of one op have one dtype",
-                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS((void)ops.linear(x, w), "[linear] w is f32, expected f64 like x", std::invalid_argument);
   }
   const Tensor x = truth().constant(1, 1, DType::f64, 1.0);
   const Tensor elsewhere(1, 1, DType::f64, Device::cuda, std::make_shared<double>(1.0));
   CHECK_THROWS_WITH_AS((void)truth().linear(x, elsewhere),
-                       "[linear] w is in the memory of cuda, the backend reference works on host",
+                       "[linear] w is in cuda memory, expected host memory of the backend reference",
                        std::invalid_argument);
 }
 

@@ -54,7 +54,7 @@ TEST_CASE("an alpha where there is none, or none where there is one, is refused"
   const Tensor x = row({1.0, 2.0});
   CHECK_THROWS_WITH_AS((void)truth().norm(NormKind::rms, x, x, {}, 0.0, 1, row({1.0})),
                        "[norm] RMSNorm has no alpha, found [1, 1]", std::invalid_argument);
-  CHECK_THROWS_WITH_AS((void)truth().norm(NormKind::dyt, x, x, {}, 0.0), "[norm] alpha holds no elements",
+  CHECK_THROWS_WITH_AS((void)truth().norm(NormKind::dyt, x, x, {}, 0.0), "[norm] alpha is empty",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS((void)truth().norm_backward(NormKind::derf, x, x, x, 0.0, 1, x),
                        "[norm_backward] alpha must be [1, 1], found [1, 2] for x [1, 2], gain [1, 2]",

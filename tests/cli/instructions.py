@@ -91,7 +91,7 @@ class Instructions(FolderTest):
             done = self.on(2, *command)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(done.stdout, "")
-            self.assertRegex(done.stderr, r"^periscope: this processor .* lacks instructions of x86-64-v3 .*\n$")
+            self.assertRegex(done.stderr, r"^periscope: this processor .* does not support x86-64-v3 .*\n$")
 
 
 if __name__ == "__main__":

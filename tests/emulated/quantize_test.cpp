@@ -124,7 +124,7 @@ TEST_CASE("a group that is not finite has no scale, zeros stay, other groups do 
     }
   }
   CHECK_THROWS_WITH_AS(quantized(tensor(1, 4), quantization("int8", ScaleOver::nothing), key),
-                       "whole numbers need a scale", std::invalid_argument);
+                       "integer formats require a scale", std::invalid_argument);
 }
 
 TEST_CASE("stochastic: unbiased, one of two neighbours, entry i from word i alone") {

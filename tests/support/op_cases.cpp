@@ -79,7 +79,7 @@ std::vector<OpCase> make_cases() {
        [](In in) -> OpResult {
          return {{}, in.ops.to_host(in.x)};
        },
-       1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }, "[to_host] x holds no elements"},
+       1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }, "[to_host] x is empty"},
       {op::Normal::facts,
        [](In in) -> OpResult {
          return {{in.ops.normal(257, 1031, in.dtype, {1, 2, Stream{3}}, 1.0)}};
@@ -90,7 +90,7 @@ std::vector<OpCase> make_cases() {
        },
        "[normal] a tensor cannot be [2, -3]"},
       {op::Cast::facts, [](In in) -> OpResult { return {{in.ops.cast(in.x, in.dtype)}}; }, 1, 1,
-       [](In in) { (void)in.ops.cast({}, in.dtype); }, "[cast] x holds no elements"},
+       [](In in) { (void)in.ops.cast({}, in.dtype); }, "[cast] x is empty"},
       {op::Linear::facts, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
        [](In in) { (void)in.ops.linear(in.x, in.kv); }, "[linear] w must be [*, 516], found [67, 258] for x [67, 516]"},
       {op::LinearBackwardInput::facts,
@@ -118,7 +118,7 @@ std::vector<OpCase> make_cases() {
        [](In in) { (void)in.ops.axpby(1.0, in.x, 1.0, in.kv); },
        "[axpby] y must be [67, 516], found [67, 258] for x [67, 516]"},
       {op::Scale::facts, [](In in) -> OpResult { return {{in.ops.scale(0.3, in.x)}}; }, 2, 1,
-       [](In in) { (void)in.ops.scale(0.3, {}); }, "[scale] x holds no elements"},
+       [](In in) { (void)in.ops.scale(0.3, {}); }, "[scale] x is empty"},
       {op::Multiply::facts, [](In in) -> OpResult { return {{in.ops.multiply(in.x, in.y)}}; }, 1, 1,
        [](In in) { (void)in.ops.multiply(in.x, in.kv); },
        "[multiply] y must be [67, 516], found [67, 258] for x [67, 516]"},
@@ -126,7 +126,7 @@ std::vector<OpCase> make_cases() {
        [](In in) { (void)in.ops.add_row(in.x, in.gain); },
        "[add_row] row must be [1, 516], found [1, 129] for x [67, 516]"},
       {op::ColumnSums::facts, [](In in) -> OpResult { return {{in.ops.column_sums(in.x)}}; }, 67, 4,
-       [](In in) { (void)in.ops.column_sums({}); }, "[column_sums] x holds no elements"},
+       [](In in) { (void)in.ops.column_sums({}); }, "[column_sums] x is empty"},
       {op::Gather::facts,
        [](In in) -> OpResult {
          return {{in.ops.gather(in.x, std::vector<int>{3, 66, 3})}};
@@ -150,9 +150,9 @@ std::vector<OpCase> make_cases() {
          const RowBasis b = in.ops.row_basis(in.x);
          return {{b.lower, b.basis}};
        },
-       67, 4, [](In in) { (void)in.ops.row_basis({}); }, "[row_basis] x holds no elements"},
+       67, 4, [](In in) { (void)in.ops.row_basis({}); }, "[row_basis] x is empty"},
       {op::Activate::facts, [](In in) -> OpResult { return {{in.ops.activate(Activation::silu, in.x)}}; }, 12, 1,
-       [](In in) { (void)in.ops.activate(Activation::silu, {}); }, "[activate] x holds no elements"},
+       [](In in) { (void)in.ops.activate(Activation::silu, {}); }, "[activate] x is empty"},
       {op::ActivateBackward::facts,
        [](In in) -> OpResult { return {{in.ops.activate_backward(Activation::silu, in.x, in.y)}}; }, 16, 1,
        [](In in) { (void)in.ops.activate_backward(Activation::silu, in.x, in.kv); },
@@ -195,7 +195,7 @@ std::vector<OpCase> make_cases() {
        "[rope] there must be 129 frequencies, found 3 for x [67, 516] with 2 heads"},
       {op::RopeBackward::facts, [](In in) -> OpResult { return {{in.ops.rope_backward(in.x, 2, 1, frequencies())}}; },
        4 * 67, 2, [](In in) { (void)in.ops.rope_backward(in.x, 5, 1, frequencies()); },
-       "[rope_backward] dy [67, 516] does not fall into 5 heads of equal, even width"},
+       "[rope_backward] dy [67, 516] cannot be split into 5 heads of equal, even width"},
       {op::Attention::facts,
        [](In in) -> OpResult {
          const AttentionOutput a = in.ops.attention(in.x, in.kv, in.kv, shape);
