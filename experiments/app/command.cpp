@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "experiments/app/stop_signals.h"
@@ -15,7 +16,7 @@
 namespace periscope::app {
 namespace {
 
-/// Adds flags to a command; their values go to `values`, which outlives it.
+/// Adds flags to a command. Parsing stores their values in `values`, which must outlive the command.
 void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values) {
   for (const study::FlagText& flag : flags) {
     if (flag.toggle) {
@@ -30,7 +31,7 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
     if (!flag.positional) option->allow_extra_args(false);
     if (flag.list) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    } else if (!flag.positional) {  // a second word without a flag is an error
+    } else if (!flag.positional) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
     if (!flag.default_text.empty()) option->default_str(flag.default_text);
@@ -38,23 +39,22 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
   }
 }
 
-/// The commands from `app` on that take the flag: "gradients depth".
-void collect_takers(const CLI::App& app, const std::string& flag, const std::string& path,
-                    std::vector<std::string>& takers) {
+/// Appends the commands below `app` that have the flag, such as "gradients depth", to `found`.
+void collect_commands_with(const CLI::App& app, const std::string& flag, const std::string& path,
+                           std::vector<std::string>& found) {
   for (const CLI::App* command : app.get_subcommands({})) {
     const std::string name = path + command->get_name();
-    if (command->get_option_no_throw(flag) != nullptr) takers.push_back(name);
-    collect_takers(*command, flag, name + " ", takers);
+    if (command->get_option_no_throw(flag) != nullptr) found.push_back(name);
+    collect_commands_with(*command, flag, name + " ", found);
   }
 }
 
-/// Returns the flags of a command. Those that are as long as `flag` come first, because `nearest` prefers the first of
-/// equally near ones.
+/// Returns the flags of a command, without "--". Flags as long as `flag` come first, because suggestion() prefers the
+/// first of equally similar names.
 std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
+  for (const CLI::Option* option : command.get_options())
+    std::ranges::copy(option->get_lnames(), std::back_inserter(flags));
   std::stable_partition(flags.begin(), flags.end(),
                         [&](const std::string& name) { return name.size() == flag.size(); });
   return flags;
@@ -65,49 +65,50 @@ std::vector<std::string> flags_of(const CLI::App& command, const std::string& fl
 void CommonOptions::add_to(CLI::App& command, const study::FlagNames& without,
                            const std::vector<study::FlagText>& flags) {
   if (!without.contains("config")) {
-    command.add_option("--config", asked.file, "TOML file: what to simulate (`periscope list` shows every key)");
+    command.add_option("--config", from_flags.file, "TOML configuration file (`periscope list` shows every key)");
     command
-        .add_option("--set", asked.settings,
-                    "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
+        .add_option("--set", from_flags.settings,
+                    "Override one key, as in --set model.width=256; repeatable, the last value of a key wins")
         ->allow_extra_args(false);
   }
   if (!without.contains("vary")) {
     command
         .add_option(
             "--vary", variations,
-            "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
-            "may be repeated: every combination is a stack")
+            "Sweep a key of model, init or input over a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
+            "repeatable, every combination is a stack")
         ->allow_extra_args(false);
   }
-  add_flags(command, flag_texts(study::run_flags(without)), asked.run);
-  add_flags(command, flags, asked.flags);
+  add_flags(command, flag_texts(study::run_flags(without)), from_flags.run);
+  add_flags(command, flags, from_flags.flags);
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
-  command.add_flag("--quiet", quiet, "No progress and no tables");
+  command.add_flag("--quiet", quiet, "Print no progress and no tables");
   if (!without.contains("force")) {
-    command.add_flag("--force", asked.force, "Overwrite a model that is there; try what by the estimate does not fit");
+    command.add_flag("--force", from_flags.force,
+                     "Overwrite an existing model; run although the memory estimate is too large");
   }
 }
 
 void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
   add_to(command, study.without, study.flags);
   if (study.schema != nullptr) {
-    command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
+    command.add_option("--csv", csv, "Also write the result as CSV, to a file or to stdout (-)");
   }
   if (study.skippable) {
     command.add_flag("--skip-finished", skip_finished,
-                     "Compute nothing if --out has this program's result of the same configuration: print its table, "
-                     "return its exit code");
+                     "If --out has the result of the same configuration and program, only print its table and return "
+                     "its exit code");
   }
   if (!study.compares) return;
   command
-      .add_option("--theory-set", asked.theory_settings,
-                  "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
+      .add_option("--theory-set", from_flags.theory_settings,
+                  "Override one key for the theory only, as in --theory-set model.rope=false; repeatable")
       ->allow_extra_args(false);
 }
 
 study::Request CommonOptions::request(std::string command, std::vector<std::string> effective_keys) const {
   config::require_variations(sections(), variations);
-  study::Request request = asked;
+  study::Request request = from_flags;
   request.known = sections();
   request.settings.insert(request.settings.end(), variations.begin(), variations.end());
   request.command = std::move(command);
@@ -116,38 +117,40 @@ study::Request CommonOptions::request(std::string command, std::vector<std::stri
 }
 
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
-  const CLI::App* at = &app;
+  const CLI::App* current = &app;
   std::string path;
   for (const std::string& word : words) {
     if (word == "--") break;
-    const std::vector<const CLI::App*> commands = at->get_subcommands({});
+    const std::vector<const CLI::App*> commands = current->get_subcommands({});
     if (!word.starts_with("-")) {
-      if (commands.empty()) continue;  // a value, or a word that the command takes
+      if (commands.empty()) continue;  // a flag's value or a positional argument
       const auto names = mapped(commands, [](const CLI::App* command) { return command->get_name(); });
       const auto found = std::ranges::find(names, word);
       if (found == names.end()) {
-        return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
-                           fmt::join(names, ", "), path, nearest(word, names));
+        return fmt::format("periscope: {}{}: expected one of {}{}", path, shortened(word), fmt::join(names, ", "),
+                           suggestion(word, names, path));
       }
-      at = commands[static_cast<std::size_t>(found - names.begin())];
+      current = commands[static_cast<std::size_t>(found - names.begin())];
       path += word + " ";
       continue;
     }
     const std::string flag = word.substr(0, word.find('='));
-    if (!flag.starts_with("--") || at->get_option_no_throw(flag) != nullptr) continue;
-    std::vector<std::string> takers;
-    collect_takers(app, flag, "", takers);
-    if (!takers.empty()) {
-      return fmt::format("periscope: {}{} does nothing here; it acts in {}", path, flag, fmt::join(takers, ", "));
+    if (!flag.starts_with("--") || current->get_option_no_throw(flag) != nullptr) continue;
+    std::vector<std::string> others;
+    collect_commands_with(app, flag, "", others);
+    if (!others.empty()) {
+      return fmt::format("periscope: {}{}: not a flag of this command, only of {}", path, flag,
+                         fmt::join(others, ", "));
     }
-    return fmt::format("periscope: {}{}: there is no such flag; nearest is {}", path, shortened(flag),
-                       nearest(flag, flags_of(*at, flag)));
+    const std::string name = flag.substr(2);
+    return fmt::format("periscope: {}{}: unknown flag{}", path, shortened(flag),
+                       suggestion(name, flags_of(*current, name), "--"));
   }
   return "";
 }
 
 int exit_code_of(const std::function<ExitCode()>& body) {
-  if (stop_signal_received()) return static_cast<int>(stop_exit_code());  // before anything has begun
+  if (stop_signal_received()) return static_cast<int>(stop_exit_code());
   try {
     return static_cast<int>(body());
   } catch (const stacks::Stopped&) {

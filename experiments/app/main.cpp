@@ -35,25 +35,25 @@ namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
 4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence,
-75 stopped by a signal, the same command resumes from there,
-129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to resume from.)";
+75 stopped by a signal, the same command resumes the run,
+129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to resume.)";
 
-/// glibc hands arrays of more than 128 KB, a matrix of 128 tokens, back to the system whenever they are freed, and the
-/// next one costs its page faults again: a fifth of a prediction's time. So it keeps what it has.
+/// By default glibc returns freed arrays of more than 128 KB (a matrix of 128 tokens) to the system. The page faults of
+/// the next allocation then take a fifth of a prediction's time. These settings keep the memory in the process.
 void keep_freed_memory() {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc's own heuristic would come to
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the upper limit of glibc's own dynamic threshold
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 #endif
 }
 
 #ifdef __GLIBC__
-/// Makes threads that wait for their team spin for about 20 µs before they yield their core, unless the environment has
-/// another policy. On a busy machine libgomp's default of several ms is wasted whenever a thread of the team is not
-/// running. libgomp reads these variables when it is loaded, so this executes the program again with them set, before
-/// any library is initialised.
-void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
-  if (getauxval(AT_BASE) == 0) return;  // started through the dynamic loader, to which /proc/self/exe leads
+/// Makes waiting OpenMP threads spin for about 20 µs before they yield their core, unless the environment sets a
+/// policy. On a busy machine libgomp's default of several ms is wasted whenever another thread of the team is not
+/// running. libgomp reads these variables when it is loaded, so this function executes the program again with them set,
+/// before any library is initialized.
+void restart_with_short_spins(int /*argc*/, char** argv, char** environment) {
+  if (getauxval(AT_BASE) == 0) return;  // started by the dynamic loader, which /proc/self/exe would execute instead
   std::size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
     for (const std::string_view variable : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="}) {
@@ -62,17 +62,16 @@ void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
   }
   char policy[] = "OMP_WAIT_POLICY=passive";  // for other OpenMP libraries
   char spins[] = "GOMP_SPINCOUNT=1000";
-  std::vector<char*> more(environment, environment + count);
-  more.insert(more.end(), {policy, spins, nullptr});
-  if (!stop_signal_received()) execve("/proc/self/exe", argv, more.data());  // continues if that fails
+  std::vector<char*> extended(environment, environment + count);
+  extended.insert(extended.end(), {policy, spins, nullptr});
+  if (!stop_signal_received()) execve("/proc/self/exe", argv, extended.data());  // on failure the program continues
 }
-__attribute__((section(".preinit_array"), used)) void (*const started_again)(int, char**,
-                                                                             char**) = start_with_brief_waits;
+__attribute__((section(".preinit_array"), used)) void (*const restart)(int, char**, char**) = restart_with_short_spins;
 #endif
 
-const std::terminate_handler usual_terminate = std::get_terminate();
+const std::terminate_handler default_terminate = std::get_terminate();
 
-/// Ends the program with the usual message and exit code if memory runs out in a destructor, which cannot throw.
+/// Reports lack of memory in a destructor, which cannot throw, with the usual message and exit code.
 void on_terminate() {
   try {
     if (std::current_exception()) throw;
@@ -80,12 +79,12 @@ void on_terminate() {
     constexpr std::string_view message = "periscope: not enough memory\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
     std::_Exit(static_cast<int>(ExitCode::runtime_failure));
-  } catch (...) {  // usual_terminate reports it
+  } catch (...) {  // reported by default_terminate
   }
-  usual_terminate();
+  default_terminate();
 }
 
-/// Help as CLI11 writes it, wrapped.
+/// CLI11's help, wrapped to the width of tables.
 class WrappedHelp final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
@@ -93,28 +92,30 @@ class WrappedHelp final : public CLI::Formatter {
   }
 };
 
-/// Returns true if a parse ended because --help or --version was given.
+/// Returns true if --help or --version ended the parse.
 bool is_help(const CLI::ParseError& error) { return error.get_exit_code() == 0; }
 
-/// Returns the text that `periscope` prints without arguments: the questions to begin with, and their commands.
-std::string orientation() {
-  std::string text =
-      "Periscope: what the place of a normalization layer does to the signals in a deep residual stack.\n\n";
+constexpr const char* title =
+    "Periscope: how the placement of normalization layers shapes signals in deep residual stacks.";
+
+/// Returns the text that `periscope` prints without arguments: the main questions and the commands that answer them.
+std::string overview() {
+  std::string text = fmt::format("{}\n\n", title);
   for (const study::Study& one : studies()) {
     if (one.shown_first) text += fmt::format("  {}\n      periscope {}\n", one.question, one.example);
   }
   return text + "\n`periscope help` shows all commands, `periscope help propagate` one; `periscope list` every key.\n";
 }
 
-/// Adds `help` to the list of commands; run() answers it.
+/// Adds `help` to the list of commands; run() handles it.
 void add_help(CLI::App& app) {
-  app.add_subcommand("help", "The flags of a command, as its --help")
+  app.add_subcommand("help", "Show the flags of a command")
       ->add_option_function<std::vector<std::string>>(
           "command", [](const std::vector<std::string>& /*words*/) {},
-          "The command, as in `periscope help propagate`; none: all of them");
+          "The command, as in `periscope help propagate`; default: list all commands");
 }
 
-/// An empty value is a variable of a shell that was not set, not the wish for a default.
+/// Rejects empty values of flags: they usually come from an unset shell variable.
 void reject_empty_values(CLI::App& app) {
   const CLI::Validator not_empty(
       [](const std::string& word) { return word.empty() ? "expected a value, found \"\"" : ""; }, "");
@@ -124,7 +125,6 @@ void reject_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) reject_empty_values(*command);
 }
 
-/// Adds every study and every other command.
 void add_commands(CLI::App& app, int& code) {
   for (const study::Study& one : studies()) add_study(app, code, one);
   add_checkpoint_tools(app, code);
@@ -137,21 +137,31 @@ void add_commands(CLI::App& app, int& code) {
   reject_empty_values(app);
 }
 
+/// Returns the parsed commands, as in "gradients depth: ", or "".
+std::string parsed_command(const CLI::App& app) {
+  std::string path;
+  for (const CLI::App* command = &app; !command->get_subcommands().empty(); path += command->get_name()) {
+    command = command->get_subcommands().front();
+    if (!path.empty()) path += " ";
+  }
+  return path.empty() ? "" : path + ": ";
+}
+
 int run(int argc, char** argv) {
-  const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if they were asked for in vain
+  const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if PERISCOPE_INSTRUCTIONS fails
   if (argc < 2) {
-    print_message(dataset::within_table_width(orientation()));
+    print_message(dataset::within_table_width(overview()));
     return static_cast<int>(ExitCode::configuration);
   }
-  CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.",
-               "periscope");
+  CLI::App app(title, "periscope");
   app.formatter(std::make_shared<WrappedHelp>());
   app.set_version_flag("--version",
                        fmt::format("periscope {} ({}, {})", build_info::version, build_info::commit, instructions));
   app.require_subcommand(1);
   app.footer(footer);
-  app.failure_message(
-      [](const CLI::App*, const CLI::Error& error) { return fmt::format("periscope: {}\n", error.what()); });
+  app.failure_message([](const CLI::App* root, const CLI::Error& error) {
+    return fmt::format("periscope: {}{}\n", parsed_command(*root), error.what());
+  });
   int code = 0;
   add_commands(app, code);
   std::vector<std::string> words(argv + 1, argv + argc);
@@ -162,18 +172,18 @@ int run(int argc, char** argv) {
   }
   app.name(argv[0]);
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // from the last, as CLI11 wants them
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 expects reversed order
   } catch (const CLI::ParseError& error) {
     const std::string unknown = asks_for_help || !is_help(error) ? unknown_word(app, words) : "";
     if (!unknown.empty()) {
       print_message(unknown + "\n");
       return static_cast<int>(ExitCode::configuration);
     }
-    std::ostringstream asked_for;
-    std::ostringstream complaint;
-    app.exit(error, asked_for, complaint);
-    print_message(complaint.str());
-    print_result(asked_for.str());
+    std::ostringstream help;
+    std::ostringstream message;
+    app.exit(error, help, message);
+    print_message(message.str());
+    print_result(help.str());
     return is_help(error) ? 0 : static_cast<int>(ExitCode::configuration);
   }
   return code;
@@ -197,8 +207,8 @@ int exit_code(int argc, char** argv) {
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
-    const auto* ours = dynamic_cast<const periscope::Error*>(&error);
-    return static_cast<int>(ours != nullptr ? ours->code() : periscope::ExitCode::runtime_failure);
+    const auto* with_code = dynamic_cast<const periscope::Error*>(&error);
+    return static_cast<int>(with_code != nullptr ? with_code->code() : periscope::ExitCode::runtime_failure);
   }
 }
 
@@ -209,5 +219,5 @@ int main(int argc, char** argv) {
   const int code = exit_code(argc, argv);
   if (code != static_cast<int>(periscope::ExitCode::runtime_failure)) return code;
   std::fflush(nullptr);
-  std::_Exit(code);  // HDF5's exit handler may crash where memory ran out
+  std::_Exit(code);  // HDF5's exit handler may crash after memory ran out
 }

@@ -28,10 +28,10 @@ namespace periscope::app {
 namespace {
 
 // clang-format off
-/// A NetCDF-4 file without content, as HDF5 1.10 makes it with H5F_LIBVER_V18 and the creation order of links and
-/// attributes tracked, without times. A file that nc_create_mem begins has an older form of HDF5, which forgets the order
-/// of variables and holds no attribute of 64 KiB or more, and a configuration can be longer.
-constexpr unsigned char no_content[] = {
+/// Empty NetCDF-4 file as written by HDF5 1.10 with H5F_LIBVER_V18, tracked creation order of links and attributes, and no
+/// times. nc_create_mem would use an older format of HDF5, which loses the order of variables and limits attributes to
+/// 64 KiB; a configuration can be longer.
+constexpr unsigned char empty_file[] = {
     0x89, 0x48, 0x44, 0x46, 0x0d, 0x0a, 0x1a, 0x0a, 2, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
     0xff, 0xff, 0xff, 0xff, 0xef, 0, 0, 0, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0x94, 0x33, 0x45, 0x0f,
     0x4f, 0x48, 0x44, 0x52, 2, 0x0c, 0xb4, 2, 0x22, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0xff,
@@ -45,17 +45,17 @@ constexpr unsigned char no_content[] = {
 };
 // clang-format on
 
-/// The position, in bytes, at which HDF5's superblock of version 2 has the length of the file. It is needed because
-/// memory is handed out in larger pieces than the file fills.
+/// Offset in bytes of the file's length in HDF5's superblock of version 2. The length is needed because the memory
+/// buffer is larger than the file.
 constexpr std::size_t end_of_file_address = 28;
 
 /// HDF5 does not survive failed allocations: it dereferences null pointers, or calls exit and crashes in its exit
-/// handler. During its lifetime this object turns such an end into a message and the exit code of a run-time failure.
-/// The file is still in memory then, so no partial file is left.
+/// handler. During its lifetime this object turns such crashes into a message and the exit code of a run-time failure.
+/// The file is built in memory, so no partial file is left on disk.
 class CrashGuard {
  public:
   explicit CrashGuard(const std::string& path)
-      : text_(fmt::format("periscope: cannot write {}: HDF5 crashed, as it does where memory runs out\n",
+      : text_(fmt::format("periscope: cannot write {}: HDF5 crashed, probably because memory ran out\n",
                           printable(path))) {
     message_ = text_.c_str();
     [[maybe_unused]] static const int registered = std::atexit(end_with_message);
@@ -85,15 +85,15 @@ class CrashGuard {
   std::array<struct sigaction, signals.size()> before_{};
 };
 
-/// A dataset that is made in memory, so that a full disk is found by our own writing and not within the library.
+/// NetCDF file that is built in memory, so that a full disk is detected by write_file and not inside the library.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string path) : path_(std::move(path)) {
-    // The library's from here on, which makes it longer and frees it.
-    void* const memory = std::malloc(sizeof(no_content));
+    // Owned by the library after nc_open_memio, which reallocates and frees it.
+    void* const memory = std::malloc(sizeof(empty_file));
     if (memory == nullptr) throw std::bad_alloc();
-    std::memcpy(memory, no_content, sizeof(no_content));
-    NC_memio content{.size = sizeof(no_content), .memory = memory, .flags = 0};
+    std::memcpy(memory, empty_file, sizeof(empty_file));
+    NC_memio content{.size = sizeof(empty_file), .memory = memory, .flags = 0};
     check(nc_open_memio("result.nc", NC_WRITE | NC_NETCDF4, &content, &id_));
   }
   MemoryFile(const MemoryFile&) = delete;
@@ -107,7 +107,7 @@ class MemoryFile {
     if (status == NC_NOERR) return;
     throw Error(ExitCode::runtime_failure, fmt::format("cannot write {}: {}", path_, nc_strerror(status)));
   }
-  /// The bytes of the finished file.
+  /// Closes the file and returns its bytes.
   [[nodiscard]] std::string close() {
     is_open_ = false;
     NC_memio content{};
@@ -137,8 +137,8 @@ void put_attribute(const MemoryFile& file, int variable, const char* name, const
   file.check(nc_put_att_text(file.id(), variable, name, valid.size(), valid.c_str()));
 }
 
-/// Returns the names of the label columns of a column's dimensions, separated by spaces, as the attribute "coordinates"
-/// of the CF conventions has them.
+/// Returns the label columns of a column's dimensions, separated by spaces: the attribute "coordinates" of the CF
+/// conventions.
 std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
   if (column.label || column.is_coordinate()) return "";
   const auto is_on = [&](const std::string& dimension) {
@@ -151,8 +151,8 @@ std::string labels_of(const dataset::Dataset& data, const dataset::Column& colum
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Defines a variable. The attribute _FillValue of integers and booleans is the value that stands for a missing one; a
-/// missing real number is NaN, which needs no attribute.
+/// Defines a variable. Integers and booleans get the attribute _FillValue for missing values; a missing real number is
+/// NaN.
 int define(const MemoryFile& file, const dataset::Dataset& data, const dataset::Column& column,
            const std::vector<int>& dimensions) {
   constexpr std::array types{NC_DOUBLE, NC_INT64, NC_UBYTE, NC_STRING};  // in the order of dataset::Type
@@ -171,7 +171,7 @@ int define(const MemoryFile& file, const dataset::Dataset& data, const dataset::
   return id;
 }
 
-/// Writes values with explicit lengths, which make unlimited dimensions as long as they are.
+/// Writes values with explicit lengths, which set the length of unlimited dimensions.
 void put_values(const MemoryFile& file, int id, const dataset::Column& column, const std::vector<std::size_t>& shape) {
   const std::vector<std::size_t> start(shape.size(), 0);
   const auto put = [&](const auto& function, auto* values) {

@@ -30,73 +30,73 @@
 namespace periscope::app {
 namespace {
 
-bool is_there(const std::string& path) {
+bool exists(const std::string& path) {
   std::error_code unreadable;
   return std::filesystem::exists(path, unreadable);
 }
 
-/// A finished run, which is cached so that --skip-finished need not compute its result again.
+/// Cache entry for --skip-finished: the hashes of a finished run's result files, its exit code and its table.
 struct FinishedRun {
   std::string file_sha256;  ///< of NAME.nc
-  std::string json_sha256;  ///< of NAME.json; "" where a study writes none
+  std::string json_sha256;  ///< of NAME.json; "" if the study writes no JSON
   ExitCode code = ExitCode::ok;
-  std::string table;  ///< for people, without colours
+  std::string table;  ///< without colours
 };
 auto parts(FinishedRun& r) { return std::tie(r.file_sha256, r.json_sha256, r.code, r.table); }
 
-/// The task of a finished run with these settings, of this very program.
+/// Returns the cache key of a finished run with these settings and this build of the program.
 std::string finished_task(const study::Study& study, const study::Job& job) {
   return cache::task_name("finished", study.name + config::config_sha256(job.resolved) + config::program_sha256());
 }
 
-/// Returns why a finished run does not stand for its result files, or "". Throws InputError for files that cannot be
-/// read.
-std::string objection(const study::Study& study, const study::Job& job, const FinishedRun& run) {
+/// Returns why the result files of a finished run cannot be reused, or "". Throws InputError for unreadable files.
+std::string stale_reason(const study::Study& study, const study::Job& job, const FinishedRun& run) {
   if (run.file_sha256 != config::sha256_of(MappedFile(study::result_file(job, "nc")))) {
-    return "it was changed after it was written";
+    return "the file was changed after the run";
   }
   if (study.json_file) {
     const std::string json = study::result_file(job, "json");
-    if (!is_there(json)) return fmt::format("{} is missing", json);
+    if (!exists(json)) return fmt::format("{} is missing", json);
     if (run.json_sha256 != config::sha256_of(MappedFile(json))) return fmt::format("{} was changed", json);
   }
-  const bool of_result = run.code == ExitCode::ok || run.code == ExitCode::check_failed;
-  return of_result ? "" : "its exit code depends on the flags of its run";
+  const bool is_of_result = run.code == ExitCode::ok || run.code == ExitCode::check_failed;
+  return is_of_result ? "" : "the exit code depends on the flags of the run";
 }
 
-/// With --skip-finished: the exit code of the finished run whose result the job would write, made by this very program
-/// from the same settings; its table is printed, unless --quiet. Nothing if there is none: standard error says why a
-/// file that is there does not count. Throws ConfigError for --skip-finished without a folder for results, or with
-/// --json or --csv, which are not cached.
-std::optional<ExitCode> skipped(const study::Study& study, const study::Job& job, const CommonOptions& options,
-                                stacks::Progress& progress) {
+/// Handles --skip-finished: if the job's result file exists and comes from this program and these settings, prints the
+/// cached table, unless --quiet, and returns the cached exit code. Otherwise returns nullopt; a message on standard
+/// error says why an existing file is not reused. Throws ConfigError for --skip-finished without a folder for results,
+/// and with
+/// --json or --csv, whose output is not cached.
+std::optional<ExitCode> skip_finished(const study::Study& study, const study::Job& job, const CommonOptions& options,
+                                      stacks::Progress& progress) {
   if (!options.skip_finished) return std::nullopt;
   if (job.run_options.out.empty())
-    throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
-  if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
-  if (options.csv) throw ConfigError("--skip-finished with --csv: a result file keeps no CSV; expected one of them");
+    throw ConfigError("--skip-finished: expected --out or run.out, the folder of the result");
+  if (options.json) throw ConfigError("--skip-finished with --json: expected one of them; JSON output is not cached");
+  if (options.csv) throw ConfigError("--skip-finished with --csv: expected one of them; CSV output is not cached");
   const std::string path = study::result_file(job, "nc");
-  if (!is_there(path)) return std::nullopt;
-  std::string reason = "no finished run with these settings, of this build of the program, is in the cache";
+  if (!exists(path)) return std::nullopt;
+  std::string reason = "the cache has no finished run with these settings and this build of the program";
   FinishedRun run;
   try {
     if (const auto bytes = progress.task_cache()->get(finished_task(study, job))) {
       run = cache::decode<FinishedRun>(*bytes);
-      reason = objection(study, job, run);
+      reason = stale_reason(study, job, run);
     }
   } catch (const InputError& error) {
     reason = error.what();
   }
   if (!reason.empty()) {
-    progress.say(fmt::format("runs again, {} is there but does not count: {}\n", printable(path), printable(reason)));
+    progress.say(fmt::format("running again: cannot reuse {}: {}\n", printable(path), printable(reason)));
     return std::nullopt;
   }
-  progress.say(fmt::format("skipped: {} is the result of this configuration and program\n{}", printable(path),
+  progress.say(fmt::format("skipped: {} has the result of this configuration and program\n{}", printable(path),
                            printable(run.table, Layout::lines)));
   return run.code;
 }
 
-/// Returns true if there is no readable file of that name, or one that is empty or begins as our CSV does.
+/// Returns true if the file does not exist, is unreadable or empty, or begins like a CSV file of this program.
 bool may_be_replaced(const std::string& csv) {
   std::ifstream old(csv, std::ios::binary);
   std::string start(dataset::csv_start.size(), '\0');
@@ -104,11 +104,11 @@ bool may_be_replaced(const std::string& csv) {
   return old.gcount() == 0 || start == dataset::csv_start;
 }
 
-void require_place_for_csv(const study::Job& job, const CommonOptions& options) {
+void check_csv_destination(const study::Job& job, const CommonOptions& options) {
   const std::string& csv = *options.csv;
-  if (job.file.empty()) throw ConfigError("--csv: this answer has no columns; expected --json");
+  if (job.file.empty()) throw ConfigError("--csv: this result has no columns; use --json");
   if (csv == "-") {
-    if (options.json) throw ConfigError("--csv - with --json: both are for standard output; expected one of them");
+    if (options.json) throw ConfigError("--csv - with --json: expected one of them; both write to standard output");
     return;
   }
   if (destination_of(csv).is_stream) return;
@@ -116,10 +116,10 @@ void require_place_for_csv(const study::Job& job, const CommonOptions& options) 
   if (!job.run_options.out.empty() &&
       std::filesystem::weakly_canonical(csv, unreadable) ==
           std::filesystem::weakly_canonical(study::result_file(job, "nc"), unreadable)) {
-    throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
+    throw ConfigError(fmt::format("--csv {}: expected another name; this is the result file itself", csv));
   }
-  if (!options.asked.force && !may_be_replaced(csv)) {
-    throw ConfigError(fmt::format("--csv {}: found a file that is no CSV; --force overwrites it", csv));
+  if (!options.from_flags.force && !may_be_replaced(csv)) {
+    throw ConfigError(fmt::format("--csv {}: the existing file is not CSV; --force overwrites it", csv));
   }
   const OutputFile trial(csv);
 }
@@ -133,20 +133,20 @@ void write_csv(const std::string& csv, const dataset::Dataset& data) {
   }
 }
 
-/// Throws, before anything is computed, what writing a job's results would throw after it, the disk's room aside.
-/// ConfigError too for a --csv that is the result file itself, a file that is no CSV without --force, standard output
-/// together with --json, or of an answer that has no columns.
-void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options) {
-  if (options.csv) require_place_for_csv(job, options);
+/// Checks before the computation that the results can be written, except for free disk space. Throws the errors of
+/// OutputFile. Throws ConfigError if --csv names the result file itself or, without --force, an existing file that is
+/// not CSV; if both --csv and --json write to standard output; and if the result has no columns.
+void check_destinations(const study::Study& study, const study::Job& job, const CommonOptions& options) {
+  if (options.csv) check_csv_destination(job, options);
   if (job.file.empty() || job.run_options.out.empty()) return;
   const OutputFile trial(study::result_file(job, "nc"));
   if (study.json_file) const OutputFile of_json(study::result_file(job, "json"));
 }
 
-/// Publishes what a study found: writes NAME.nc into run.out unless that is "", the CSV of --csv and the study's other
-/// files, prints the table for people on standard error without --quiet, and JSON on standard output with --json, in
-/// this order: nothing that is only shown can cost the files. A dataset gets its provenance and circumstances (it took
-/// `seconds`). When all files are written the run is cached as finished. Returns the exit code.
+/// Writes NAME.nc into run.out unless that is "", then the CSV of --csv and the study's other files. Only then prints
+/// the table on standard error, unless --quiet, and JSON on standard output with --json, so that a failed print loses
+/// no file. Adds provenance and circumstances, with the run time `seconds`, to a dataset. Caches the run as finished
+/// after all files are written. Returns the exit code.
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
@@ -156,7 +156,9 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;
   if (options.json || (study.json_file && outcome.data)) json = study::result_json(outcome);
-  const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
+  const auto report_written = [&](const std::string& path) {
+    progress.say(fmt::format("wrote {}\n", printable(path)));
+  };
   std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
     const std::string path = study::result_file(job, "nc");
@@ -164,27 +166,27 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
                            .json_sha256 = {},
                            .code = outcome.code,
                            .table = dataset::without_colours(outcome.table)};
-    wrote(path);
+    report_written(path);
     if (study.json_file) {
       const std::string text = config::json_text(json, 1) + "\n";
       write_file(study::result_file(job, "json"), text);
       finished->json_sha256 = config::sha256_hex(text);
-      wrote(study::result_file(job, "json"));
+      report_written(study::result_file(job, "json"));
     }
   }
   if (outcome.data && options.csv) {
     write_csv(*options.csv, *outcome.data);
-    if (*options.csv != "-") wrote(*options.csv);
+    if (*options.csv != "-") report_written(*options.csv);
   }
   if (outcome.write_files) outcome.write_files(progress);
-  // After all other files: a run that was killed before counts as unfinished.
+  // After all files, so that a run killed before this line counts as unfinished.
   if (finished && study.skippable) stacks::store(progress, finished_task(study, job), *finished);
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;
 }
 
-/// Runs a job and publishes a complete result. If it fails, says where finished tasks are cached.
+/// Runs a job and publishes its result. If it fails, prints the folder of the cached tasks.
 ExitCode run_and_publish(const study::Study& study, const study::Job& job, const CommonOptions& options,
                          stacks::Progress& progress) {
   const cache::Cache* tasks = progress.task_cache();
@@ -194,7 +196,7 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
     clear_stop_signal();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
-    // Last: where the result cannot be written or shown, the same command has it without computing again.
+    // Last, so that the same command can publish without computing again if writing or printing fails.
     if (tasks != nullptr && !job.file.empty()) tasks->remove_all_but(finished_task(study, job));
     return code;
   } catch (const stacks::Stopped&) {
@@ -208,26 +210,26 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   }
 }
 
-/// Returns the path of a configuration of the project, given by its path from the project's folder: in the working
-/// directory, beside the folder that the program was built in, or in share/periscope/configs beside the folder of the
-/// installed program. Throws ConfigError if it is in none of them.
-std::string shipped_configuration(const std::string& path) {
+/// Returns the path of one of the project's configurations; `path` is relative to the project's folder. Searches the
+/// working directory, the parent of the build folder, and share/periscope/configs of the installation. Throws
+/// ConfigError if the file is in none of them.
+std::string find_shipped_configuration(const std::string& path) {
   std::error_code error;
   const std::filesystem::path prefix =
       std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path();
   const std::filesystem::path name = std::filesystem::path(path).filename();
-  for (const std::filesystem::path& place :
+  for (const std::filesystem::path& candidate :
        {std::filesystem::path(path), prefix / path, prefix / "share/periscope/configs" / name}) {
-    if (std::filesystem::is_regular_file(place, error)) return place.string();
+    if (std::filesystem::is_regular_file(candidate, error)) return candidate.string();
   }
-  throw ConfigError(fmt::format(
-      "--config: {} is neither in the working directory nor beside the program's folder; expected a configuration",
-      path));
+  throw ConfigError(
+      fmt::format("--config: {} is neither in the working directory nor next to the program; name a file", path));
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options) {
   study::Request request = options.request(study.name, study::effective_keys(study));
-  if (request.file.empty() && !study.configuration.empty()) request.file = shipped_configuration(study.configuration);
+  if (request.file.empty() && !study.configuration.empty())
+    request.file = find_shipped_configuration(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable_reason.empty()) {
     throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable_reason));
@@ -235,16 +237,16 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options) {
   omp_set_num_threads(study::threads_of(job.run_options));
   const std::optional<cache::Cache> tasks = study::cache_of(study, job);
   TerminalProgress progress(options.quiet, tasks ? &*tasks : nullptr);
-  if (const auto code = skipped(study, job, options, progress)) return *code;
-  require_place_for_results(study, job, options);
+  if (const auto code = skip_finished(study, job, options, progress)) return *code;
+  check_destinations(study, job, options);
   const auto run = [&] { return run_and_publish(study, job, options, progress); };
-  return job.memory ? stacks::within_memory(*job.memory, options.asked.force, progress, run) : run();
+  return job.memory ? stacks::within_memory(*job.memory, options.from_flags.force, progress, run) : run();
 }
 
-/// The command that studies with names of two words stand below.
+/// Returns the parent command of studies with two-word names, such as "gradients"; adds it if it does not exist.
 CLI::App* group_of(CLI::App& app, const std::string& name, const std::string& about) {
-  const auto is_it = [&](const CLI::App* command) { return command->get_name() == name; };
-  if (const auto found = app.get_subcommands(is_it); !found.empty()) return found.front();
+  const auto has_name = [&](const CLI::App* command) { return command->get_name() == name; };
+  if (const auto found = app.get_subcommands(has_name); !found.empty()) return found.front();
   return app.add_subcommand(name, about)->require_subcommand(1);
 }
 

@@ -30,7 +30,7 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
   add_name("model.mlp", m.mlp, mlp_kind_names);
 
   for (int l = 0; l < m.sublayers(); ++l) add("model.placement", text_of(m.rule(l)));
-  add("model.placement", m.placement.wiring == Wiring::sequential);
+  add("model.placement", m.placement.wiring == Wiring::sequential ? "sequential" : "not sequential");
   add_name("model.norm", m.norm, norm_kind_names);
   add("model.norm_eps", m.norm_eps);
   if (facts_of(m.norm).has_alpha()) add("model.norm_alpha", m.norm_alpha);
@@ -96,6 +96,11 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
   const auto all_wanted = properties_of(with_additions(wanted, made.model));
   const auto all_made = properties_of(made.model);
   if (const auto [one, other] = std::ranges::mismatch(all_wanted, all_made); one != all_wanted.end()) {
+    if (one->first == "model.placement") {
+      throw ConfigError(fmt::format("model.placement = \"{}\" ({}): the family {} has placement \"{}\" ({})",
+                                    wanted.placement.name, one->second, family.name, made.model.placement.name,
+                                    other->second));
+    }
     throw ConfigError(
         fmt::format("{} = {}: the family {} has {}", one->first, one->second, family.name, other->second));
   }

@@ -118,7 +118,8 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
     CAPTURE(said);
     CHECK(said.find(message) != std::string::npos);
   };
-  check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("peri"); });
+  check("llama", "model.placement = \"peri\" (A B alpha 1 beta 1 input gain 1): the family llama has placement \"pre\"",
+        [](ModelSpec& m) { m.placement = *find_placement("peri"); });
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });
   check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual-dual"); });
   check("llama", "model.norm = layer: the family llama has rms", [](ModelSpec& m) { m.norm = NormKind::layer; });

@@ -13,8 +13,8 @@ from periscope_process import BINARY, FolderTest, cached, run, run_result, sets
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
-SKIPPED, AGAIN = "skipped: ", "runs again, "
-NO_RUN = "no finished run with these settings, of this build of the program, is in the cache"
+SKIPPED, AGAIN = "skipped: ", "running again: "
+NO_RUN = "the cache has no finished run with these settings and this build of the program"
 
 
 class FinishedRun(FolderTest):
@@ -54,7 +54,7 @@ class FinishedRun(FolderTest):
         again = self.propagate()
         self.assertEqual((again.returncode, again.stdout), (4, ""))
         head, _, table = again.stderr.partition("\n")
-        self.assertEqual(head, f"{SKIPPED}{self.result()} is the result of this configuration and program")
+        self.assertEqual(head, f"{SKIPPED}{self.result()} has the result of this configuration and program")
         self.assertIn("disagrees", table)
         self.assertTrue(first.stderr.endswith(table), "the same table")
         self.assertEqual(self.result().read_bytes(), before)
@@ -96,10 +96,10 @@ class FinishedRun(FolderTest):
         record = self.record().read_bytes()
         number = whole.index(struct.pack("<d", shown["variance_measured"][0][0][1]))
         flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
-        for name, content, reason in (("cut", whole[:len(whole) // 2], "it was changed after it was written"),
-                                      ("empty", b"", "it was changed after it was written"),
-                                      ("no NetCDF", b"no NetCDF", "it was changed after it was written"),
-                                      ("one bit", flipped, "it was changed after it was written")):
+        for name, content, reason in (("cut", whole[:len(whole) // 2], "the file was changed after the run"),
+                                      ("empty", b"", "the file was changed after the run"),
+                                      ("no NetCDF", b"no NetCDF", "the file was changed after the run"),
+                                      ("one bit", flipped, "the file was changed after the run")):
             with self.subTest(name):
                 self.result().write_bytes(content)
                 self.check_again(self.propagate(), reason)
@@ -107,7 +107,7 @@ class FinishedRun(FolderTest):
                 ("none", None, NO_RUN),
                 ("cut", record[:-20], "its content does not have its checksum"),
                 ("empty", b"", "its content does not have its checksum"),
-                ("of another run", record, "it was changed after it was written")):
+                ("of another run", record, "the file was changed after the run")):
             with self.subTest(record=name):
                 file = self.record()
                 file.unlink()

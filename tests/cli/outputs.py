@@ -132,7 +132,7 @@ class Outputs(FolderTest):
             if text == "variables":  # begins as a CSV of ours does
                 self.assertEqual((done.returncode, other.read_text()), (0, expected))
                 continue
-            self.said(done, 2, str(other), "no CSV", "--force")
+            self.said(done, 2, str(other), "not CSV", "--force")
             self.assertEqual(other.read_text(), text)
         self.assertEqual(self.csv(other, "--force").returncode, 0)
         self.assertEqual(other.read_text(), expected)

@@ -28,7 +28,7 @@ const std::vector<study::Flag<study::CheckpointFlags>> info_flags{study::checkpo
                                                                   study::ignore_key_flag<study::CheckpointFlags>()};
 
 ExitCode run_info(const CommonOptions& options) {
-  const auto own = study::read_flags(info_flags, options.asked.flags);
+  const auto own = study::read_flags(info_flags, options.from_flags.flags);
   const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
   if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
@@ -93,8 +93,8 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   stacks::MemoryEstimate memory;  // a matrix, and what is written of it; tables are matrices here
   memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
-  stacks::within_memory(memory, options.asked.force, progress,
-                        [&] { write_random_checkpoint(config, known, options.asked.force); });
+  stacks::within_memory(memory, options.from_flags.force, progress,
+                        [&] { write_random_checkpoint(config, known, options.from_flags.force); });
   const Checkpoint checkpoint(config.run.out);
   const nlohmann::ordered_json info = info_json(checkpoint, progress);
   progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, info), printable(config.run.out)));

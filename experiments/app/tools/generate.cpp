@@ -149,7 +149,7 @@ ExitCode run_generate(const CommonOptions& options) {
   TerminalProgress to_say(options.quiet);
   for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
   try {
-    stacks::within_memory(memory, options.asked.force, to_say, generate);
+    stacks::within_memory(memory, options.from_flags.force, to_say, generate);
   } catch (const stacks::Stopped&) {
     stopped = true;
   } catch (...) {

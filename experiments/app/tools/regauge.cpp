@@ -226,9 +226,9 @@ void require_power_of_two(double factor) {
 }
 
 RegaugeRequest request_of(const CommonOptions& options, const std::string& out) {
-  auto request = study::read_flags(regauge_flags, options.asked.flags);
+  auto request = study::read_flags(regauge_flags, options.from_flags.flags);
   request.out = out;
-  request.overwrite = options.asked.force;
+  request.overwrite = options.from_flags.force;
   if (out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   if (request.factor.has_value() == request.format.has_value()) {
     throw ConfigError("regauge: expected --factor or --format, one of them");
@@ -289,7 +289,7 @@ std::string regauge_text(const nlohmann::ordered_json& done) {
 }
 
 ExitCode run_regauge(const CommonOptions& options) {
-  const auto run = study::read_flags(study::run_flags(), options.asked.run);
+  const auto run = study::read_flags(study::run_flags(), options.from_flags.run);
   const RegaugeRequest request = request_of(options, run.out);
   const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
@@ -303,7 +303,7 @@ ExitCode run_regauge(const CommonOptions& options) {
             "the checkpoint's largest tensor");
   memory.then(table);
   const nlohmann::ordered_json done =
-      stacks::within_memory(memory, options.asked.force, progress, [&] { return regauge(request); });
+      stacks::within_memory(memory, options.from_flags.force, progress, [&] { return regauge(request); });
   progress.say(fmt::format("{}wrote {}\n", regauge_text(done), printable(request.out)));
   if (options.json) print_json(done);
   return ExitCode::ok;

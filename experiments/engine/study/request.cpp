@@ -104,7 +104,7 @@ std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
       {"threads", &RunOptions::threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it",
        at_least(0)},
       {"device", &RunOptions::device, "cpu, reference, cuda or cuda-tf32"},
-      {"dtype", "f64, f32, bf16 or f16",
+      {"dtype", "f64 or f32; on cuda also bf16 or f16",
        [](RunOptions& run, const auto& words) { run.dtype_choice = config::parse_dtype(words.back()); }},
       {"memory",
        "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
