@@ -24,8 +24,7 @@ struct CommonOptions {
   void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
   /// Adds the flags of a study, and --csv, --skip-finished and --theory-set if the study supports them.
   void add_to(CLI::App& command, const study::Study& study);
-  /// Returns the request for `command`, in which only the keys `effective_keys` have an effect
-  /// (Request::effective_keys).
+  /// Returns the request for `command`, in which only `effective_keys` have an effect.
   [[nodiscard]] study::Request request(std::string command, std::vector<std::string> effective_keys) const;
 };
 
