@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/metrics.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"
@@ -219,7 +219,8 @@ TEST_CASE("claims say which runs ended early") {
   };
   const auto claims = reproduce::judge_claims({group_of("pre", 1.0, short_run), group_of("peri", 1.0, loss(2))});
   CHECK(claim(claims, "F4a").reason ==
-        "3 of 3 runs of pre ended early: their final loss counts as ln V, all else as far as they came; no spread over "
+        "3 of 3 runs of pre ended early: their final loss counts as ln V, other numbers are from the steps done; no "
+        "spread over "
         "seeds");
 }
 

@@ -2,7 +2,7 @@
 
 #include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/training/run_task.h"
-#include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/metrics.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/significance.h"

@@ -18,16 +18,15 @@
 namespace periscope::reproduce {
 namespace {
 
-/// A group's runs; of a sweep those of all its groups, by rate.
+/// The runs of one group, or of all groups of a sweep in order of rate.
 using Runs = std::vector<const GroupRuns*>;
-/// The runs of one seed, by group and, of a sweep, by rate.
+/// The runs of one seed, by group name and rate.
 using Twins = std::vector<std::vector<const TrainingResult*>>;
-/// Computes the numbers of one seed that a claim says are positive, as test_some_row_positive reads them.
+/// Computes, for one seed, the numbers that a claim says are positive, as input of test_some_row_positive.
 using Numbers = std::function<judge::SeedTable(const Twins&)>;
 
-/// The number of one group, or by how much it is larger in the first group than in the second, or by how much more
-/// than in the third than in the fourth.
-Numbers larger(const Reading& read) {
+/// Returns the metric of one group, or the difference first − second or first − second − (third − fourth).
+Numbers larger(const Metric& read) {
   return [read](const Twins& twins) {
     constexpr std::array signs{1.0, -1.0, -1.0, 1.0};
     double sum = 0.0;
@@ -36,19 +35,19 @@ Numbers larger(const Reading& read) {
   };
 }
 
-/// Positive if a number of the last two groups, which may be the first two again, differs by less than half of what
-/// another one differs by between the first two.
-Numbers alike(const Reading& of_large, const Reading& of_small) {
+/// Positive if `of_small` differs between the last two groups by less than half of the difference of `of_large` between
+/// the first two. With two groups, both pairs are the same.
+Numbers alike(const Metric& of_large, const Metric& of_small) {
   return [=](const Twins& twins) {
-    const auto difference = [&](std::size_t i, const Reading& read) {
+    const auto difference = [&](std::size_t i, const Metric& read) {
       return read(*twins[i].front()) - read(*twins[i + 1].front());
     };
     return judge::alike({difference(0, of_large)}, {difference(twins.size() - 2, of_small)});
   };
 }
 
-/// ln of how much better an exponential describes a variance over depth than a line and than a parabola, by the
-/// residuals' standard deviations, and of how much better than what would not count as a description.
+/// Returns ln of three ratios, all above 1 if an exponential describes the variance over depth: the residual deviations
+/// of a line and of a parabola over the exponential's, and largest_misfit over the exponential's rms residual.
 judge::SeedTable exponential_lead(const Twins& twins) {
   const judge::GrowthFit fit = judge::fit_growth(last_record(*twins[0].front()).at("variance.x_out"));
   const auto& [linear, quadratic, exponential] = fit.laws;
@@ -64,18 +63,18 @@ judge::SeedTable below(const std::vector<const TrainingResult*>& low, const std:
   });
 }
 
-/// Positive if the second placement's loss at its best rate is below the first one's at its own: if it has a rate whose
-/// loss is below the other's at each of its rates. The lowest of several losses of a seed would be lower, the more they
-/// scatter, and so would be no fair comparison.
+/// Positive if the second placement's loss at its best rate is below the first's: some rate of the second has a lower
+/// loss than every rate of the first. Comparing each seed's lowest losses instead would favour losses that scatter
+/// more.
 judge::SeedTable best_rate(const Twins& twins) { return below(twins[1], twins[0]); }
 
-/// Positive if the lowest loss of a sweep is at neither of its ends.
+/// Positive if the lowest loss of a sweep is at neither end.
 judge::SeedTable inner_rate(const Twins& twins) {
   const auto& sweep = twins[0];
   return below({sweep.begin() + 1, sweep.end() - 1}, {sweep.front(), sweep.back()});
 }
 
-/// The logarithm of the rate at which the parabola through the lowest loss and its neighbours is lowest.
+/// Returns ln of the rate at the minimum of the parabola through the lowest loss and its two neighbours.
 double best_log_rate(const std::vector<const TrainingResult*>& by_rate) {
   const auto loss = mapped(by_rate, [](const TrainingResult* run) { return final_loss(*run); });
   const auto log_rate = mapped(by_rate, [](const TrainingResult* run) { return std::log(run->task.train.lr); });
@@ -83,22 +82,22 @@ double best_log_rate(const std::vector<const TrainingResult*>& by_rate) {
   if (best == 0 || best + 1 == loss.size()) return log_rate[best];
   const double left = log_rate[best] - log_rate[best - 1], right = log_rate[best + 1] - log_rate[best];
   const double down = (loss[best - 1] - loss[best]) / left, up = (loss[best + 1] - loss[best]) / right;
-  // Slopes of the parabola: -down at the middle of the left piece, up at that of the right one; the zero lies between.
+  // The parabola's slope is −down at the middle of the left interval and up at the middle of the right one.
   const double from = log_rate[best] - left / 2.0, to = log_rate[best] + right / 2.0;
   return up + down > 0.0 ? from + (to - from) * down / (up + down) : log_rate[best];
 }
 
 judge::SeedTable higher_rate(const Twins& twins) { return {{{best_log_rate(twins[1]) - best_log_rate(twins[0])}}}; }
 
-/// Reads a number off the last record of a run, or off that before training.
-Reading at_end(double (*read)(const RecordedValues&)) {
+/// Returns the metric that `read` computes from a run's last record, or from its first.
+Metric at_end(double (*read)(const RecordedValues&)) {
   return [=](const TrainingResult& run) { return read(last_record(run)); };
 }
-Reading at_start(double (*read)(const RecordedValues&)) {
+Metric at_start(double (*read)(const RecordedValues&)) {
   return [=](const TrainingResult& run) { return read(first_record(run)); };
 }
 
-/// Mean of the angular distances between neighbouring depths.
+/// Returns the mean angular distance between neighbouring depths.
 double angle(const RecordedValues& record) {
   const std::vector<double>& angular_distance = record.at("angular_distance");
   const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
@@ -107,13 +106,14 @@ double angle(const RecordedValues& record) {
   return sum / static_cast<double>(depths - 1);
 }
 
-/// Share of a sublayer's input in the stream after it, T15's α²q/q⁺, mean over the upper half of the sublayers.
+/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, mean over the upper half of the
+/// sublayers.
 double main_path_share(const RecordedValues& record) {
-  const std::vector<double>&kept = record.at("growth_stream"), &sum = record.at("growth_sum");
-  const std::size_t half = kept.size() / 2;
+  const std::vector<double>&input = record.at("growth_stream"), &sum = record.at("growth_sum");
+  const std::size_t half = input.size() / 2;
   double share = 0.0;
-  for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
-  return share / static_cast<double>(kept.size() - half);
+  for (std::size_t l = half; l < input.size(); ++l) share += input[l] / sum[l];
+  return share / static_cast<double>(input.size() - half);
 }
 
 double log_of_largest(const RecordedValues& record) { return std::log(record.at("top_magnitudes").front()); }
@@ -121,7 +121,7 @@ double largest_over_fp16(const RecordedValues& record) {
   return std::log(std::ranges::max(record.at("largest")) / 65504.0);
 }
 
-/// Slope over the index, by least squares, of values that may be missing, times their number.
+/// Returns the least-squares slope over the index times the number of values. Skips values that are not finite.
 double rise_of(const std::vector<double>& values) {
   double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -143,29 +143,29 @@ double slope(const RecordedValues& record) {
 double minus_slope(const RecordedValues& record) { return -slope(record); }
 double steepness(const RecordedValues& record) { return std::abs(slope(record)); }
 
-/// What a claim is about. `words` is the number of one group, or the formula of those of several groups.
-struct Number {
+/// The quantity of a claim. `words` names the metric of one group, or the formula over several groups.
+struct Quantity {
   std::string words;
   Numbers of;
-  std::size_t rates = 1;  ///< fewest groups of each name, 2 or more of a sweep
+  std::size_t rates = 1;  ///< minimum number of groups per name, 2 or more for a sweep
 };
 
-/// The number whose two values of a seed are compared in their spread over seeds.
+/// The quantity whose spread over seeds is compared, instead of its mean.
 constexpr std::string_view spread = "spread";
 
-const std::map<std::string_view, Number>& numbers() {
+const std::map<std::string_view, Quantity>& quantities() {
   const std::string slope_words = "slope of ln of a layer's squared gradient over depth";
-  static const std::map<std::string_view, Number> all{
+  static const std::map<std::string_view, Quantity> all{
       {"loss", {"final loss", larger(final_loss)}},
       {"loss alike",
-       {"final loss: |first - second| / 2 less |third - fourth|, of means over seeds", alike(final_loss, final_loss)}},
+       {"final loss: |first - second| / 2 - |third - fourth|, for means over seeds", alike(final_loss, final_loss)}},
       {spread,
        {"(final loss - its mean over seeds)^2: first - 4 second",
         [](const Twins& twins) {
           return judge::SeedTable{{{final_loss(*twins[0].front())}, {2.0 * final_loss(*twins[1].front())}}};
         }}},
       {"steps",
-       {"steps until the loss is the first's final loss: first - second",
+       {"steps to reach the first group's final loss: first - second",
         [](const Twins& twins) {
           const TrainingResult &first = *twins[0].front(), &second = *twins[1].front();
           const double target = final_loss(first);
@@ -177,21 +177,21 @@ const std::map<std::string_view, Number>& numbers() {
                    return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
                  })}},
       {"law",
-       {"least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the same "
-        "for a parabola, ln(10 % / rms for an exponential)",
+       {"smallest of three logarithms of residuals of ln(variance) from depth 2 on: ln(line / exponential), "
+        "ln(parabola / exponential), ln(10 % / rms of exponential)",
         exponential_lead}},
       {"activation", {"ln(largest |x| of the stream at the end)", larger(at_end(log_of_largest))}},
       {"tenfold",
        {"ln(largest |x| of the stream at the end): first - second - ln 10",
         [](const Twins& twins) {
-          const Reading largest = at_end(log_of_largest);
+          const Metric largest = at_end(log_of_largest);
           return judge::SeedTable{{{largest(*twins[0].front()) - largest(*twins[1].front()) - std::log(10.0)}}};
         }}},
       {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(at_end(largest_over_fp16))}},
       {"angle", {"mean angular distance of neighbouring depths at the end", larger(at_end(angle))}},
       {"angle alike",
-       {"mean angular distance of neighbouring depths: |first - second| at the end / 2, less the same at "
-        "initialisation, of means over seeds",
+       {"mean angular distance of neighbouring depths: |first - second| / 2 at the end - |first - second| at "
+        "initialisation, for means over seeds",
         alike(at_end(angle), at_start(angle))}},
       {"main path", {"mean over sublayers of alpha^2 q/q+", larger(at_end(main_path_share))}},
       {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(at_end(rise_of_gains))}},
@@ -205,24 +205,24 @@ const std::map<std::string_view, Number>& numbers() {
       {"steepness", {"|" + slope_words + "| at the end", larger(at_end(steepness))}},
       {"first steepness", {"|" + slope_words + "| at initialisation", larger(at_start(steepness))}},
       {"best rate",
-       {"final loss, each at the rate of its lowest mean: first - second; p: every rate of the first against one of "
-        "the second, times their number",
+       {"final loss, each at the rate of its lowest mean: first - second; p: one rate of the second against every rate "
+        "of the first, times the number of rates",
         best_rate, 2}},
       {"shape",
-       {"final loss: the lower mean of the two ends, less the lowest mean between; p: both ends against one rate "
-        "between, times the number of those",
+       {"final loss: lower mean of the two end rates - lowest mean of the inner rates; p: one inner rate against both "
+        "ends, times the number of inner rates",
         inner_rate, 3}},
       {"rate", {"ln(rate of the lowest loss, by a parabola): second - first", higher_rate, 2}}};
   return all;
 }
 
-/// A claim: that a number of groups is positive. "pre, rate x *" is a sweep: the groups whose names begin so and, as
-/// factor 1, "pre".
+/// A claim that a quantity is positive. The group "pre, rate x *" is a sweep: all groups whose names start with "pre,
+/// rate x " and, as factor 1, "pre".
 struct Row {
   std::string id, exhibit, number;
   std::vector<std::string> groups;
   std::string statement;
-  /// Number of training tokens within which the source sees it. Shorter runs can confirm the claim but not refute it.
+  /// Number of training tokens within which the source observes the claim. Shorter runs can only confirm it.
   double within_tokens = 0.0;
 };
 
@@ -286,7 +286,7 @@ const Row rows[] = {
 };
 // clang-format on
 
-/// The groups of a name, by rate.
+/// Returns the groups that a name selects, in order of rate.
 Runs groups_called(const std::string& name, const std::vector<GroupRuns>& runs) {
   const bool sweep = name.ends_with('*');
   const std::string prefix = name.substr(0, name.size() - (sweep ? 1 : 0));
@@ -299,19 +299,20 @@ Runs groups_called(const std::string& name, const std::vector<GroupRuns>& runs) 
   return found;
 }
 
-/// Names the runs that did not come to their end.
+/// Adds a remark about runs that ended early.
 void name_unfinished(const GroupRuns& group, judge::SignClaim& claim) {
   const auto lost = std::ranges::count_if(group.tasks, [](const TrainingResult& task) {
     return static_cast<int>(task.history.loss.size()) < task.task.train.steps;
   });
   if (lost == 0) return;
-  judge::add_reason(claim, fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as "
-                                       "far as they came",
-                                       lost, group.tasks.size(), group.group.name));
+  judge::add_reason(claim,
+                    fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, other numbers "
+                                "are from the steps done",
+                                lost, group.tasks.size(), group.group.name));
 }
 
-/// The number of a claim in every seed.
-judge::SeedTable over_seeds(const Number& number, const std::vector<Runs>& groups) {
+/// Returns the numbers of a claim for every seed.
+judge::SeedTable over_seeds(const Quantity& number, const std::vector<Runs>& groups) {
   judge::SeedTable table;
   for (std::size_t seed = 0; seed < groups[0].front()->tasks.size(); ++seed) {
     const auto of_seed = [&](const GroupRuns* group) { return &group->tasks[seed]; };
@@ -325,7 +326,7 @@ judge::SeedTable over_seeds(const Number& number, const std::vector<Runs>& group
 }
 
 judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
-  const Number& number = numbers().at(row.number);
+  const Quantity& number = quantities().at(row.number);
   judge::SignClaim claim{.id = row.id,
                          .exhibit = row.exhibit,
                          .statement = row.statement,

@@ -18,13 +18,13 @@ using dataset::Type;
 
 const std::string on_run = "group seed";
 
-/// The record of one step, of every seed that has it: a run that diverged lacks the later ones.
+/// The records of one step by seed. A diverged run has no later records.
 using SeedRecords = std::vector<const RecordedValues*>;
 
-/// A curve of records, averaged over seeds.
+/// A curve of the records, averaged over seeds.
 struct Averaged {
   std::string name, dimension, units, meaning;
-  bool geometric;  ///< mean of logarithms, whose standard error is then given
+  bool geometric;  ///< geometric mean, with the standard error of the mean logarithm
   std::function<Values(const RecordedValues&)> read;
 };
 
@@ -38,7 +38,7 @@ std::vector<Averaged> averaged() {
   return {
       {"variance", "depth", "1", "variance over features of the stream", true, recorded("variance.x_out")},
       {"second_moment", "depth", "1", "mean square of the stream", true, recorded("second_moment.x_out")},
-      {"eq4", "depth", "1", "the same by Eq. 4: T15 without its cosine term", true, without_cosine},
+      {"eq4", "depth", "1", "mean square of the stream by Eq. 4: T15 without its cosine term", true, without_cosine},
       {"layer_gradient", "layer", "nat2", "squared gradient of all matrices of a layer", true, layer_gradients},
       {"growth_branch", "sublayer", "1", "T15: beta^2 s^2", true, recorded("growth_branch")},
       {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)", false, recorded("growth_cross")},
@@ -62,7 +62,7 @@ std::optional<Curve> average_of(const Averaged& curve, const SeedRecords& record
   return mean;
 }
 
-/// The steps of a run's records.
+/// Returns the steps that have a record.
 std::vector<int> recorded_steps(const TrainSpec& train) {
   std::vector<int> steps;
   for (int step = 0; step <= train.steps; ++step) {
@@ -71,7 +71,7 @@ std::vector<int> recorded_steps(const TrainSpec& train) {
   return steps;
 }
 
-/// Curves of every record, averaged over the seeds that have it.
+/// Columns of the curves, averaged over the seeds that have the record.
 dataset::Table<SeedRecords> averages_table() {
   dataset::Table<SeedRecords> table;
   for (const Averaged& a : averaged()) {
@@ -103,8 +103,8 @@ dataset::Table<judge::GrowthFit> growth_table() {
   table
       .column(
           {"growth_law", on_run, "",
-           "law that describes the variance over depth at the end best, from depth 2 on, where its QAICc is lower by "
-           "2 than any other's; no law fits: none to 10 %"},
+           "law with the best fit to the final variance over depth, from depth 2 on, by a QAICc at least 2 below any "
+           "other's; no law fits: every misfit exceeds 10 %"},
           judge::likely_laws_in_words)
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
               [](const G& fit) { return mapped(fit.laws, &judge::DepthFit::rms_residual); })
@@ -120,7 +120,7 @@ std::optional<judge::GrowthFit> growth_of(const TrainingResult& run) {
   return std::isnan(fit.effective_points) ? std::nullopt : std::optional(std::move(fit));
 }
 
-/// The columns of theory at the sizes of a run's trained weights, of its last record.
+/// Columns of the theory at the trained weights' sizes, from a run's last record.
 dataset::Table<TrainingResult> sizes_table() {
   dataset::Table<TrainingResult> table;
   const auto along = [&](const std::string& name, const std::string& meaning) {
@@ -129,18 +129,18 @@ dataset::Table<TrainingResult> sizes_table() {
   };
   along("scaled_second_moment",
         "mean square of the stream of random weights with the trained ones' scales, at the end");
-  along("scaled_second_moment_stderr", "its standard error");
+  along("scaled_second_moment_stderr", "standard error of scaled_second_moment");
   along("profiled_second_moment",
         "mean square of the stream of random weights with the trained scale of every row and column (T29; embedding "
         "tables: of the rows in use), at the end");
-  along("profiled_second_moment_stderr", "its standard error");
+  along("profiled_second_moment_stderr", "standard error of profiled_second_moment");
   along("rescaled_second_moment",
-        "mean square of the stream of the trained stack with every matrix divided to its root mean square before "
-        "training, and gains, biases and alphas from then, at the end");
+        "mean square of the stream of the trained stack with every matrix scaled to its root mean square before "
+        "training, and gains, biases and alphas of before training, at the end");
   for (const GrowthPart& part : growth_parts()) table.column({part.column, on_run, "nat", part.meaning}, part.read);
   return table.column(
       {"growth_alignment_error", on_run, "nat",
-       "what random models of these profiles and this width have for growth_from_alignment, root mean square"},
+       "root mean square of growth_from_alignment over random models with these profiles and this width"},
       [](const TrainingResult& run) { return last_record(run).at("profiled_deviation").back(); });
 }
 
@@ -149,7 +149,7 @@ dataset::Table<TrainingResult> run_table() {
   const std::string on_step = on_run + " step";
   const auto recorded = [&](const std::string& name, const std::string& units, const std::string& meaning, auto read) {
     table.column({name, on_run + " record", units, meaning}, [read](const TrainingResult& run) {
-      std::vector<double> values;  // NaN where the run had ended
+      std::vector<double> values;  // NaN after the end of the run
       for (const int step : recorded_steps(run.task.train)) {
         const auto it = run.history.records.find(step);
         values.push_back(it == run.history.records.end() ? std::numeric_limits<double>::quiet_NaN() : read(it->second));
@@ -166,26 +166,25 @@ dataset::Table<TrainingResult> run_table() {
               final_loss)
       .column({"diverged_at", on_run, "1", "step at which a run diverged"},
               [](const TrainingResult& r) { return training::divergence_step(r.history); })
-      .column(
-          {"spikes", on_run, "1",
-           "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done"},
-          spikes)
+      .column({"spikes", on_run, "1",
+               "events in which the logarithm of loss or gradient norm spikes, extrapolated to all steps"},
+              spikes)
       .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
       .part(growth_table(), growth_of)
       .part(sizes_table(),
             [](const TrainingResult& r) { return last_record(r).contains("scaled_second_moment") ? &r : nullptr; });
-  recorded("validation_loss", "nat", "on the held-out windows",
+  recorded("validation_loss", "nat", "mean loss on the held-out windows",
            [](const RecordedValues& record) { return record.at("validation_loss").front(); });
   recorded("top_first", "1", "largest |x| of the stream",
            [](const RecordedValues& record) { return record.at("top_magnitudes").front(); });
-  recorded("top_last", "1", "the 100th largest",
+  recorded("top_last", "1", "100th largest |x| of the stream",
            [](const RecordedValues& record) { return record.at("top_magnitudes").back(); });
   recorded("cosine_share", "nat", "ln of the second moment at the top over Eq. 4's", cosine_share);
   return table;
 }
 
-/// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
-/// matrices'. Nothing without prediction.
+/// Returns the predicted squared gradients, summed over the matrices of each layer; nullopt without a prediction. The
+/// standard error is an upper bound, the sum of the matrices'.
 std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction) {
   Curve all;
   for (const Weight weight : layer_matrices) {
@@ -202,16 +201,16 @@ std::optional<Curve> predicted_layer_gradients(const theory::Prediction& predict
 dataset::Table<theory::Prediction> theory_table() {
   using P = theory::Prediction;
   dataset::Table<P> table;
-  const std::string words = "prediction at initialisation";
   table
-      .curve({"second_moment_predicted", "group depth", "1", words},
-             {"second_moment_predicted_stderr", "group depth", "1", "its standard error"},
+      .curve({"second_moment_predicted", "group depth", "1", "predicted mean square of the stream at initialisation"},
+             {"second_moment_predicted_stderr", "group depth", "1", "standard error of second_moment_predicted"},
              [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out); })
-      .column({"variance_predicted", "group depth", "1", words},
+      .column({"variance_predicted", "group depth", "1", "predicted variance of the stream at initialisation"},
               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
-      .curve({"layer_gradient_predicted", "group layer", "nat2", words},
+      .curve({"layer_gradient_predicted", "group layer", "nat2",
+              "predicted squared gradient of a layer at initialisation"},
              {"layer_gradient_predicted_stderr", "group layer", "nat2",
-              "its standard error at most: the sum of its matrices'"},
+              "upper bound of the standard error of layer_gradient_predicted: sum over its matrices"},
              predicted_layer_gradients);
   return table;
 }
@@ -222,7 +221,7 @@ dataset::Table<GroupRuns> group_table() {
   table
       .column({"placement", "group", "", "normalization placement (T1)"},
               [](const G& g) { return config::placement_label(g.group.spec); })
-      .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.group.study; })
+      .column({"study", "group", "", "study that the group belongs to"}, [](const G& g) { return g.group.study; })
       .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.group.train.lr; })
       .column({"weight_decay", "group", "1", "weight decay"}, [](const G& g) { return g.group.train.weight_decay; })
       .column_if_any(
@@ -232,7 +231,7 @@ dataset::Table<GroupRuns> group_table() {
             return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
           })
       .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
-             {"final_loss_stderr", "group", "nat", "its standard error"},
+             {"final_loss_stderr", "group", "nat", "standard error of final_loss_mean"},
              [](const G& g) {
                return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.tasks, final_loss))}));
              })
@@ -251,27 +250,25 @@ dataset::Table<judge::SignClaim> claim_table() {
     });
   };
   table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
-      .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
+      .column({"claim_statement", "claim", "", "claim of the source, in our words"}, &C::statement)
       .column({"claim_quantity", "claim", "",
-               "the number that is positive if it is so; unless it says how, groups enter as first - second - (third - "
-               "fourth)"},
+               "number that is positive if the claim is true; groups enter as first - second - (third - fourth) if not "
+               "stated"},
               &C::quantity)
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
               [](const C& c) { return judge::name_of(c.verdict); });
-  tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
-  tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
-  tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
-  tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
-         &C::holm);
+  tested("claim_mean", "mean over seeds of claim_quantity", [](const C& c) { return c.mean.value; });
+  tested("claim_stderr", "standard error of claim_mean", [](const C& c) { return c.mean.error; });
+  tested("claim_p", "one-sided p-value for a true mean of 0, for this claim alone", &C::p);
+  tested("claim_holm", "two-sided p-value with Holm's correction for the run's tested claims", &C::holm);
   tested("claim_detectable",
          "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
          &C::detectable);
   table
-      .column({"claim_regime", "claim", "",
-               "settings of the runs that it was tested on, from what to what where they differ"},
+      .column({"claim_regime", "claim", "", "settings of the tested runs, with the range of those that differ"},
               [](const C& c) { return stacks::in_one_line(c.regime); })
-      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
-      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
+      .column({"claim_reason", "claim", "", "why the claim was not run or cannot be tested, or a remark"}, &C::reason)
+      .column_if_any({"claim_value", "claim seed", "1", "claim_quantity of every seed"},
                      [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
   return table;
 }
@@ -284,11 +281,11 @@ const dataset::Schema& schema() {
     std::ranges::copy(claim_table().specs(), std::back_inserter(columns));
     columns.insert(columns.end(),
                    {{"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
-                    {"regime", "", "", "settings that all groups share, unless their names say otherwise", Type::text},
+                    {"regime", "", "", "settings that all groups share, except those in their names", Type::text},
                     {"quick", "", "1", "1: the short profile", Type::boolean}});
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
     return dataset::Schema("reproduce", 8,
-                           {{"group", Type::text, "", "what was trained, and how"},
+                           {{"group", Type::text, "", "placement, and difference from the shared settings"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},
                             {"record", Type::integer, "1", "steps done"},
@@ -297,7 +294,7 @@ const dataset::Schema& schema() {
                             {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
                             {"layer", Type::integer, "1", "layer, attention and MLP, from 0"},
                             {"law", Type::text, "", "law of growth over depth"},
-                            {"claim", Type::text, "", "name in the ledger of claims"}},
+                            {"claim", Type::text, "", "id of the claim"}},
                            std::move(columns));
   }();
   return schema;

@@ -31,9 +31,9 @@ std::vector<std::string> keys_of(const Settings& settings) {
 
 /// Appends the groups of a study to `groups`.
 void add_groups(std::string_view study, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
-  // Groups of several placements with common settings: `set` are fixed values, `scaled` follow the shared ones. `what`
-  // comes after the placement in the group's name.
-  const auto add = [&](std::string_view of, const std::vector<std::string>& placements, const std::string& what,
+  // Adds a group per placement if `of` is the study. `set` has fixed values, `scaled` values derived from the shared
+  // ones. `suffix` follows the placement in a group's name.
+  const auto add = [&](std::string_view of, const std::vector<std::string>& placements, const std::string& suffix,
                        const Settings& set, const Settings& scaled = {}) {
     if (of != study) return;
     Settings settings = set;
@@ -41,7 +41,7 @@ void add_groups(std::string_view study, const TrainConfig& shared, bool quick, s
     const config::Tree tree = config::read_tree("", settings);
     const config::TomlReader root(tree);
     for (const std::string& placement : placements) {
-      Group group{.name = what.empty() ? placement : placement + ", " + what,
+      Group group{.name = suffix.empty() ? placement : placement + ", " + suffix,
                   .study = std::string(study),
                   .spec = shared.with_placement(*find_placement(placement)),
                   .train = shared.train,
@@ -55,12 +55,12 @@ void add_groups(std::string_view study, const TrainConfig& shared, bool quick, s
     }
   };
   const auto add_rates = [&](std::string_view of, const std::vector<double>& factors,
-                             const std::vector<std::string>& placements, const std::string& what, const Settings& set,
+                             const std::vector<std::string>& placements, const std::string& suffix, const Settings& set,
                              const Settings& scaled) {
     for (const double factor : factors) {
       Settings with_rate = scaled;
       with_rate.push_back(fmt::format("train.lr={}", shared.train.lr * factor));
-      add(of, placements, fmt::format("{}rate x {:.2g}", what, factor), set, with_rate);
+      add(of, placements, fmt::format("{}rate x {:.2g}", suffix, factor), set, with_rate);
     }
   };
   const std::vector<double> factors{0.1, 1.0 / 3.0, 1.0, 3.0, 10.0};
@@ -70,7 +70,7 @@ void add_groups(std::string_view study, const TrainConfig& shared, bool quick, s
   add("embedding-norm", two, "embedding norm", {"model.embedding_norm=true"});
   add("olmo", {"peri"}, "QK-norm", {"model.qk_norm=head"});
   add("olmo", {"b-only"}, "QK-norm (OLMo 2)", {"model.qk_norm=full"});
-  // The base study has factor 1.
+  // Factor 1 is in the base study.
   add_rates("rates", quick ? std::vector{1.0 / 3.0, 3.0} : std::vector{0.1, 1.0 / 3.0, 3.0, 10.0}, three, "", {}, {});
   add_rates("rates-warmup", factors, two, "warm-up x 3, ", {},
             {fmt::format("train.warmup={}", std::min(1.0, 3.0 * shared.train.warmup))});
@@ -99,15 +99,15 @@ Json resolved_of(const Group& group) {
   return json;
 }
 
-/// "model.norm = "layer"", of the group's own settings.
+/// Returns "model.norm = "layer"": a key and its value in the group.
 std::string with_value(const Group& group, std::string_view key) {
   const std::size_t dot = key.find('.');
   const Json value = resolved_of(group)[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))];
   return fmt::format("{} = {}", key, config::toml_text(value));
 }
 
-/// All that a group's runs depend on. A warm-up's share counts as the rate of the first step, lr over the steps that it
-/// comes to, which is all that it does: in few steps different shares are the same.
+/// Returns everything that determines a group's runs. The warm-up's share is replaced by its only effect, the rate of
+/// the first step: over few steps different shares can be equal.
 std::string identity_of(const Group& group) {
   Json json = resolved_of(group);
   json["train"]["warmup"] = learning_rate(group.train, 1);
@@ -135,11 +135,11 @@ const std::vector<Exhibit>& exhibits() {
       {"35", {"sgd"}, false},                     // Figures 35 to 38: SGD
       {"table5", {"base"}, true},                 // Table 5: final loss of the placements at one learning rate
       {"warmup", {"base", "no-warmup"}, false},   // Without warm-up, and steps to a given loss (R10, R11)
-      {"growth", {"base"}, true}};  // Growth identity T15 along training, and Eq. 4, its form without the cosine
+      {"growth", {"base"}, true}};  // Growth identity (T15) during training, and Eq. 4, which lacks its cosine term
   return all;
 }
 
-std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick) {
+std::vector<const Exhibit*> select_exhibits(const std::vector<std::string>& names, bool quick) {
   std::vector<const Exhibit*> found;
   for (const Exhibit& exhibit : exhibits()) {
     const bool wanted = names.empty() ? exhibit.quick || !quick : std::ranges::find(names, exhibit.name) != names.end();
@@ -198,7 +198,7 @@ void reject_equal_groups(const std::vector<Group>& groups) {
   }
 }
 
-void set_proxy(TrainConfig& config, bool quick) {
+void set_proxy_defaults(TrainConfig& config, bool quick) {
   const auto unless_given = [&](const char* key, auto& field, auto value) {
     if (!config.is_set(key)) field = value;
   };
@@ -214,8 +214,8 @@ void set_proxy(TrainConfig& config, bool quick) {
   }
   unless_given("model.vocab", m.vocab, 256);
   unless_given("input.tokens", config.base.input.tokens, 64);
-  if (!config.base.init.embedding_std)
-    unless_given("input.second_moment", config.base.input.second_moment, 4e-4);  // the tables' init too is N(0, 0.02²)
+  if (!config.base.init.embedding_std)  // the second moment of tables from N(0, 0.02²)
+    unless_given("input.second_moment", config.base.input.second_moment, 4e-4);
   TrainSpec& t = config.train;
   unless_given("train.steps", t.steps, quick ? 240 : 1000);
   unless_given("train.batch", t.batch, quick ? 8 : 16);

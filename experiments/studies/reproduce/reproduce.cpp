@@ -13,12 +13,12 @@
 namespace periscope::reproduce {
 namespace {
 
-/// Random models whose spread is the error of what is left over.
+/// Number of random models whose spread gives the error of the alignment part.
 constexpr int null_draws = 16;
 
-/// The stream's second moment by depth with the sizes that the trained weights had before training: every matrix times
-/// a factor that gives it its initial root mean square, by the conventions of scales_of; gains, biases and alphas as
-/// they were. What is left of training is the matrices' directions.
+/// Returns the stream's second moment by depth for the trained directions at the initial sizes. Every trained matrix is
+/// scaled to its initial root mean square, by the conventions of scales_of; gains, biases and alphas have their initial
+/// values.
 std::vector<double> moments_at_initial_sizes(const Backend& ops, const training::TrainingTask& task,
                                              const ResidentWeights& trained, const std::vector<int>& ids,
                                              int sequences) {
@@ -34,11 +34,10 @@ std::vector<double> moments_at_initial_sizes(const Backend& ops, const training:
   return moments;
 }
 
-/// Adds to the last record what random weights of the trained ones' sizes would have, by depth: `scaled_second_moment`
-/// of the stream, theory with every matrix's root mean square, and `profiled_second_moment`, with profiles of rank one
-/// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
-/// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. And what
-/// the trained matrices have at their sizes before training: `rescaled_second_moment`.
+/// Adds second moments of the stream by depth to the last record. For random weights with the trained sizes, by theory
+/// and with standard errors: `scaled_second_moment` (root mean square of every matrix) and `profiled_second_moment`
+/// (rank-one profiles, T29). `profiled_deviation`: root mean square of ln(second moment / profiled_second_moment) over
+/// null_draws random models. For trained directions at the initial sizes: `rescaled_second_moment`.
 void add_scaled(const Backend& ops, const training::TrainingTask& task, const Corpus& corpus,
                 const ResidentWeights& weights, training::RecordedValues& values) {
   const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, task.spec, task.train);
@@ -60,7 +59,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
     return;
   }
   const auto sequences = static_cast<int>(ids.size());
-  const std::uint64_t first = task.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
+  const std::uint64_t first = task.seed * static_cast<std::uint64_t>(null_draws);  // different for every seed
   const stacks::NullDraws drawn =
       stacks::draw_null(ops, task.spec, weights, all, sequences, stacks::size_nulls[stacks::rank_one_null], DType::f64,
                         first, null_draws);
@@ -71,7 +70,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
   values.merge(added);
 }
 
-/// Theory for random weights, on the same windows, over which the recorded loss is a mean: T2–T11.
+/// Predicts the group before training (T2–T11) on the held-out windows, over which the recorded loss is a mean.
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
   const theory::PredictionOptions options{
@@ -90,12 +89,11 @@ std::vector<std::string> regime_of(const ReproduceConfig& config) {
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
   const double tasks = static_cast<double>(config.groups.size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
-  stacks::MemoryEstimate memory =
-      training::training_memory(config, tasks, std::min<double>(tasks, threads), threads);  // rescaled ones
-  const stacks::MemoryEstimate at_scales =
-      stacks::scaled_limit_memory(spec, threads);  // beside the runs that are not at their end
+  // Includes rescaled weights, and the theory for them while other runs are still training.
+  stacks::MemoryEstimate memory = training::training_memory(config, tasks, std::min<double>(tasks, threads), threads);
+  const stacks::MemoryEstimate at_scales = stacks::scaled_limit_memory(spec, threads);
   memory.add(at_scales.bytes, at_scales.key);
-  if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // theory before training is of pairs of windows
+  if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // the theory before training uses pairs of windows
   memory.then(stacks::limit_memory(spec, true, threads));
   return memory;
 }

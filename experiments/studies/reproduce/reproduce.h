@@ -8,11 +8,10 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
-#include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/metrics.h"
 
 namespace periscope::reproduce {
 
-/// The configuration of `reproduce`.
 struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs
@@ -25,16 +24,15 @@ struct ReproduceResult {
   std::optional<double> loss_floor;
 };
 
-/// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails
-/// where the opposite has p ≤ 0.05; else it is not shown. That is for each alone: `holm` is for all together. A loss
-/// that is not finite counts as ln V, that of a guess.
+/// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds if p ≤ 0.05, fails if its
+/// opposite has p ≤ 0.05, and is not shown otherwise. `p` is for each claim alone, `holm` for all claims together. A
+/// loss that is not finite counts as ln V, the loss of a uniform guess.
 [[nodiscard]] std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs);
 
-/// The regime that all groups share, unless their names say otherwise.
+/// Returns the settings that all groups share, except those in their names.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
 
-/// Trains every group with every seed; finished runs are saved in `states`, where other commands that need them
-/// find them.
+/// Trains every group with every seed. Saves finished runs in `states`, so that other commands reuse them.
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                                   stacks::Progress& progress);
 

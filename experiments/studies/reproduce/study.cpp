@@ -20,8 +20,8 @@ const std::vector<study::Flag<ReproduceFlags>> flags{
     {"figure", &ReproduceFlags::figure,
      fmt::format("A figure or table: {}; may be repeated; default: all",
                  fmt::join(mapped(exhibits(), &Exhibit::name), ", "))},
-    {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
-    {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
+    {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic; sets train.corpus"},
+    {"quick", &ReproduceFlags::quick, "Fewer and shorter runs; claims that need other runs are reported as not-run"}};
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
@@ -29,16 +29,16 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.is_set("model.placement"))
-    throw ConfigError("model.placement is given: expected none, as the figures say which placements they train");
+    throw ConfigError("model.placement is given: expected none, as each figure sets its placements");
   if (config.is_set("model.recipe"))
-    throw ConfigError("model.recipe is given: expected none, as the figures say which stacks they train");
+    throw ConfigError("model.recipe is given: expected none, as each figure sets its stacks");
   if (!config.variants.empty()) {
-    throw ConfigError("model, init, input: a key has a list, expected one value: the figures say what they vary");
+    throw ConfigError("model, init, input: expected one value per key, found a list; each figure sets what it sweeps");
   }
-  set_proxy(config, own.quick);
+  set_proxy_defaults(config, own.quick);
   if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 3;
-  const std::vector<const Exhibit*> wanted = chosen(config.figures, config.quick);
+  const std::vector<const Exhibit*> wanted = select_exhibits(config.figures, config.quick);
   reject_settings_of_studies(wanted, config);
   config.groups = groups_of(wanted, config, config.quick);
   for (const Group& group : config.groups) {
@@ -66,7 +66,7 @@ study::Job resolve(const study::Request& request) {
                                            ? "figures only; no claim can be tested with fewer than 2 seeds"
                                            : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
             }
-            // Other figures have runs in common with these: they stay in a folder of their own.
+            // Figures share runs, so their states are in a folder of their common cache.
             const training::SavedStates states{.folder = options.out.empty() ? "" : options.out + "/cache/runs",
                                                .identity = training::identity_of_runs(*config, all)};
             const ReproduceResult result = reproduce::run(*config, *corpus, states, progress);
@@ -78,7 +78,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "reproduce",
-           .question = "Train what the paper's figures show, at proxy scale; test its claims",
+           .question = "Train the runs of the paper's figures at proxy scale and test its claims",
            .example = "reproduce --quick",
            .example_duration = "8 to 12 minutes on 2 cores, all figures without --quick some 8 hours",
            .sections = {config::any_section(train_section)},

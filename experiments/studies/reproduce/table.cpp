@@ -18,8 +18,8 @@ namespace {
 
 using dataset::number;
 
-/// "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": number of seeds by the law that describes their variance over
-/// depth, and the largest rms of the logarithm among them, of the law or else of the closest one.
+/// Returns "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": per growth law, the number of seeds with this law and
+/// their largest rms misfit of ln(variance). Without a law, the misfit is the closest law's.
 std::string growth_words(const std::vector<TrainingResult>& tasks) {
   std::map<std::string, std::pair<int, double>> by_law;
   for (const TrainingResult& task : tasks) {
@@ -40,9 +40,9 @@ std::string growth_words(const std::vector<TrainingResult>& tasks) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// Returns a sentence with the number of claims tested and decided, the number expected to be decided by chance, and
-/// the claims that stay decided when the number of all claims is allowed for (Holm). "" if none was tested.
-std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
+/// Returns a sentence with the numbers of claims tested, decided, and expected to be decided by chance, and with the
+/// claims that Holm's correction still decides; "" if none was tested.
+std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::vector<std::string> together;
   for (const judge::SignClaim& claim : claims) {
@@ -55,12 +55,12 @@ std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
   if (tested == 0) return "";
   return fmt::format(
       "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
-      "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
+      "side). Decided with Holm's correction for all claims (p of all at most 5 %): {}.\n",
       tested, decided, 2.0 * judge::sign_claim_level * static_cast<double>(tested),
       together.empty() ? "none" : fmt::format("{}", fmt::join(together, ", ")));
 }
 
-/// "", or " [rate 0.001 to 0.009]": the parts of a claim's regime that are not those of the whole run.
+/// Returns " [rate 0.001 to 0.009]", the parts of a claim's regime that differ from the run's; "" if none does.
 std::string own_regime(const judge::SignClaim& claim, const std::vector<std::string>& shared) {
   std::vector<std::string> own;
   std::ranges::copy_if(claim.regime, std::back_inserter(own),
@@ -68,18 +68,18 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
   return own.empty() ? "" : fmt::format(" [{}]", stacks::in_one_line(own));
 }
 
-/// Growth of the stream at the top over training and its split, in both orders, of the groups of the base study. ""
-/// where no run has it.
+/// Returns a table of the stream's growth at the top during training and of its two splits, for groups of the base
+/// study; "" if no run has it.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
-  std::vector<Reading> readings{[](const TrainingResult& run) {
-                                  return std::log(last_record(run).at("second_moment.x_out").back() /
-                                                  first_record(run).at("second_moment.x_out").back());
-                                },
-                                [](const TrainingResult& run) { return cosine_share(last_record(run)); }};
+  std::vector<Metric> metrics{[](const TrainingResult& run) {
+                                return std::log(last_record(run).at("second_moment.x_out").back() /
+                                                first_record(run).at("second_moment.x_out").back());
+                              },
+                              [](const TrainingResult& run) { return cosine_share(last_record(run)); }};
   for (const GrowthPart& part : growth_parts()) {
     titles.push_back(">" + part.title);
-    readings.push_back(part.read);
+    metrics.push_back(part.read);
   }
   dataset::TextTable parts(titles);
   bool any = false;
@@ -90,7 +90,7 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
                          [](const TrainingResult& run) { return last_record(run).contains("rescaled_second_moment"); });
     any = any || !split.empty();
     std::vector<std::string> row{runs.group.name};
-    for (const Reading& read : readings) {
+    for (const Metric& read : metrics) {
       const judge::Estimate mean = judge::mean_over_seeds(mapped(split, read));
       row.push_back(dataset::with_error(mean.value, mean.error, "{:.2f}", "{:.2f}"));
     }
@@ -100,8 +100,8 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
   return parts.text() +
          "ln(second moment at the top, at the end / before training), mean over seeds, whole = sizes alone + inside + "
          "alignment = directions alone + sizes. Sizes: root mean squares of matrices, and gains; alone: of random "
-         "matrices. Directions: trained matrices, each at its size before training. Interaction: what sizes add to "
-         "trained directions beyond what they add to random ones. Cosine: what Eq. 4 misses.\n\n";
+         "matrices. Directions: trained matrices, each at its size before training. Interaction: growth that sizes "
+         "add to trained directions minus growth that they add to random ones. Cosine: growth that Eq. 4 lacks.\n\n";
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
 std::string table(const ReproduceConfig& config, const ReproduceResult& result) {
   dataset::TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
   for (const GroupRuns& runs : result.groups) {
-    const auto mean = [&](const Reading& read) { return judge::mean_over_seeds(mapped(runs.tasks, read)); };
+    const auto mean = [&](const Metric& read) { return judge::mean_over_seeds(mapped(runs.tasks, read)); };
     const judge::Estimate loss = mean(final_loss);
     const auto diverged = std::ranges::count_if(
         runs.tasks, [](const TrainingResult& task) { return training::divergence_step(task.history).has_value(); });
@@ -132,15 +132,15 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   }
   std::string text = groups.text() + "\n" + growth_by_group(result.groups) + claims.text();
   text += fmt::format(
-      "in the regime {}; in brackets where a claim's runs differ from it.\neach claim is one number that it says is "
-      "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; detectable: "
-      "the smallest true mean that the test finds with 95 %, if the seeds' spread is the true one.\n",
+      "in the regime {}; in brackets: settings of a claim's runs that differ from it.\neach claim states that one "
+      "number is positive, tested over {} seeds (twins), one-sided at 5 %; fails: the opposite is significant; "
+      "detectable: smallest true mean that the test finds with 95 % probability, given the seeds' spread.\n",
       stacks::in_one_line(regime), config.run.seeds);
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::ClaimVerdict::not_testable)
       text += fmt::format("{} cannot be tested here: {}.\n", claim.id, claim.reason);
   }
-  text += number_of_claims(result.claims);
+  text += claims_summary(result.claims);
   if (not_run > 0)
     text += fmt::format("{} claims not run{}.\n", not_run,
                         !config.figures.empty() ? ": they need the runs of other figures"

@@ -1,4 +1,4 @@
-#include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/metrics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +11,15 @@
 namespace periscope::reproduce {
 namespace {
 
-/// ln of one number over another, both at the top of the stack.
-Reading ratio(const RecordedValues& (*of)(const TrainingResult&), const std::string& column,
-              const RecordedValues& (*over)(const TrainingResult&), const std::string& base) {
+/// Returns the metric ln(of[column] / over[base]), both at the top of the stack.
+Metric ratio(const RecordedValues& (*of)(const TrainingResult&), const std::string& column,
+             const RecordedValues& (*over)(const TrainingResult&), const std::string& base) {
   return [=](const TrainingResult& run) { return std::log(of(run).at(column).back() / over(run).at(base).back()); };
 }
 
-/// The first steps of the events that spikes() counts.
+/// Returns the first step of every event that spikes() counts.
 std::vector<int> events_of(const TrainingResult& run) {
-  // A number that is not finite ends a run: that is its divergence, not a spike.
+  // The series end at the first value that is not finite: a divergence, not a spike.
   const auto finite = [](const std::vector<double>& series) {
     return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
   };
@@ -87,9 +87,9 @@ std::vector<double> without_cosine(const RecordedValues& record) {
   const std::vector<double>& sum = record.at("growth_sum");
   std::vector<double> eq4{q.front()};
   for (std::size_t l = 0; l < sum.size(); ++l) {
-    const double kept = stream[l] / q[l];     // α²
-    const double scaled = q[l + 1] / sum[l];  // by norm C
-    eq4.push_back((kept * eq4.back() + branch[l]) * scaled);
+    const double alpha_squared = stream[l] / q[l];
+    const double norm_c_factor = q[l + 1] / sum[l];
+    eq4.push_back((alpha_squared * eq4.back() + branch[l]) * norm_c_factor);
   }
   return eq4;
 }
@@ -101,8 +101,8 @@ double cosine_share(const RecordedValues& record) {
 const std::vector<GrowthPart>& growth_parts() {
   const std::string moment = "second_moment.x_out", scaled = "scaled_second_moment";
   const std::string profiled = "profiled_second_moment", rescaled = "rescaled_second_moment";
-  static const Reading from_scales = ratio(last_record, scaled, first_record, moment);
-  static const Reading given_directions = ratio(last_record, moment, last_record, rescaled);
+  static const Metric from_scales = ratio(last_record, scaled, first_record, moment);
+  static const Metric given_directions = ratio(last_record, moment, last_record, rescaled);
   static const std::vector<GrowthPart> all{
       {"growth_from_scales", "sizes alone",
        "ln of scaled_second_moment at the top over the second moment before training: growth that scales explain",
@@ -111,16 +111,17 @@ const std::vector<GrowthPart>& growth_parts() {
        "ln of profiled_second_moment over scaled_second_moment, at the top: growth that sizes inside matrices explain",
        ratio(last_record, profiled, last_record, scaled)},
       {"growth_from_alignment", "+ alignment",
-       "ln of the measured one over profiled_second_moment: growth that alignment adds", from_alignment},
+       "ln of the measured second moment over profiled_second_moment: growth that alignment adds", from_alignment},
       {"growth_from_directions", "directions alone",
        "ln of rescaled_second_moment at the top over the second moment before training: growth that the matrices' "
        "directions explain at the sizes before training",
        ratio(last_record, rescaled, first_record, moment)},
       {"growth_from_scales_given_directions", "+ sizes",
-       "ln of the measured one over rescaled_second_moment: growth that scales and gains add to the trained directions",
+       "ln of the measured second moment over rescaled_second_moment: growth that scales and gains add to the trained "
+       "directions",
        given_directions},
       {"growth_interaction", "interaction",
-       "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with the "
+       "growth_from_scales_given_directions - growth_from_scales: what scales explain only together with the "
        "directions",
        [](const TrainingResult& run) { return given_directions(run) - from_scales(run); }}};
   return all;

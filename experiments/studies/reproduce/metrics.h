@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/studies/reproduce/groups.h"
+
+/// Metrics and curves of one training run.
+namespace periscope::reproduce {
+
+using training::RecordedValues;
+using training::TrainingResult;
+
+/// Computes one number of a run.
+using Metric = std::function<double(const TrainingResult&)>;
+
+/// Return the record before training, and the last record: at the last step, unless the run diverged.
+[[nodiscard]] const RecordedValues& first_record(const TrainingResult& run);
+[[nodiscard]] const RecordedValues& last_record(const TrainingResult& run);
+
+/// Returns the mean training loss of the last tenth of the steps; ln V if it is not finite.
+[[nodiscard]] double final_loss(const TrainingResult& run);
+/// Returns ln of the last record's variance at the top of the stack.
+[[nodiscard]] double final_variance(const TrainingResult& run);
+/// Returns the number of events in which the logarithm of the loss or of the gradient norm spikes (events_of_run),
+/// extrapolated to all steps if the run diverged early.
+[[nodiscard]] double spikes(const TrainingResult& run);
+/// Returns, for every completed step, 1 if an event that spikes() counts starts there, else 0.
+[[nodiscard]] std::vector<double> spike_starts(const TrainingResult& run);
+/// Returns the mean over the second half of the steps of ln of the last layer's gradient norm.
+[[nodiscard]] double last_layer_gradient(const TrainingResult& run);
+/// Returns Σ ‖∂loss/∂W‖² over the matrices of each layer.
+[[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
+/// Returns the first step at which the mean loss of the last 16 steps is at most `target`; steps + 1 if there is none.
+[[nodiscard]] double steps_to_loss(const TrainingResult& run, double target);
+/// Returns Eq. 4's second moment by depth: the growth identity (T15) without its cosine term, with norm C's measured
+/// factor.
+[[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
+/// Returns ln of the second moment at the top over Eq. 4's.
+[[nodiscard]] double cosine_share(const RecordedValues& record);
+
+/// A part of ln of the stream's growth during training at the top of the stack (T29): a column of the result and of the
+/// table.
+struct GrowthPart {
+  std::string column, title, meaning;
+  Metric read;
+};
+/// Returns the parts. The growth is the sum of the first three, and also of the fourth and the fifth.
+[[nodiscard]] const std::vector<GrowthPart>& growth_parts();
+/// Returns the growth beyond random weights with the sizes of the trained rows and columns. NaN for a run that ended
+/// early, and if the theory does not support the sizes.
+[[nodiscard]] double from_alignment(const TrainingResult& run);
+
+using Values = std::vector<double>;
+
+}  // namespace periscope::reproduce
