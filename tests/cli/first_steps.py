@@ -53,7 +53,7 @@ class FirstSteps(FolderTest):
         differences, = result.fact("theory_override")["differences"]
         self.assertEqual(differences["model.placement"], {"measured": "pre", "assumed": "post"})
         self.assertNotIn("input.kind", differences)
-        self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
+        self.assertIn("THEORY OVERRIDE: model.placement", run(*self.command(*flags)).stderr)
 
     def test_what_cannot_fit_is_refused_before_batches_are_drawn(self):
         for key, value, named in (("train.steps", 100_000_000, "train.steps"), ("train.batch", 1 << 20, "train.batch"),

@@ -56,7 +56,7 @@ class Gradients(FolderTest):
                          {"measured": "pre", "assumed": "post"})
         done = run("gradients", "depth", "--config", self.config, "--set", "gradients.layers=[1,2,3]", "--theory-set",
                    "model.placement=post")
-        self.assertIn("THEORY WAS TOLD: ", done.stderr)
+        self.assertIn("THEORY OVERRIDE: ", done.stderr)
 
     def test_identity_and_its_bound(self):
         result, _ = self.experiment("identity-path")

@@ -115,7 +115,7 @@ class Shown(unittest.TestCase):
                               capture_output=True, text=True)  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("nearest is model.width", done.stderr)
-        for setting, found in (("model.placement=[pre,peri]", "not TOML"), ("model.width=" + "[" * 5000, "not TOML"),
+        for setting, found in (("model.placement=[pre,peri]", "invalid TOML"), ("model.width=" + "[" * 5000, "invalid TOML"),
                                ("model.width=[8]\nb=1", "found more than one value")):  # fmt: skip
             done = subprocess.run([sys.executable, "-m", "periscope", "run", "theory", "--set", setting],
                                   capture_output=True, text=True)  # fmt: skip

@@ -86,7 +86,7 @@ TextFile read_text_file(const std::string& path, const std::string& name) {
     TextFile read{.head = std::string(bytes, std::min(file.bytes().size(), most)),
                   .size = file.bytes().size(),
                   .sha256 = sha256_of(file)};
-    file.check_unchanged();  // between the bytes and their hash
+    file.check_unchanged();  // so that `head` and `sha256` belong to the same version
     return read;
   } catch (const InputError& error) {
     if (name.empty()) throw;
@@ -106,7 +106,7 @@ StackSpec Config::with_placement(const Placement& placement) const {
   const auto keep = [&](const char* key, auto ModelSpec::*field, bool of_recipe) {
     if (is_set(key) || (of_recipe && !base.recipe.empty())) spec.model.*field = base.model.*field;
   };
-  // A recipe's own final norm belongs to its own placement.
+  // The final norm of a recipe applies only with the recipe's placement.
   keep("model.final_norm", &ModelSpec::final_norm, !is_set("model.placement"));
   keep("model.embedding_norm", &ModelSpec::embedding_norm, true);
   keep("model.qk_norm", &ModelSpec::qk_norm, true);
@@ -134,7 +134,7 @@ Json resolved_json(const StackSpec& spec, bool for_hash) {
   Json model = section_json(model_section, spec.model);
   const Json layers = layer_placements_json(spec.model);
   if (!layers.empty()) model["layer_placement"] = layers;
-  // The keys that it has set say what is computed.
+  // Left out of the hash, as the keys that the recipe sets are hashed.
   if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;
   if (!for_hash && spec.model.placement.is_named_custom()) model["placement"]["name"] = spec.model.placement.name;
   return {

@@ -19,7 +19,7 @@
 namespace periscope::config {
 namespace {
 
-/// Sets the keys that model.recipe, if given, determines, except those that depend on sizes, which are not known yet.
+/// Sets the keys that model.recipe determines, except those that depend on the shape, which is not known yet.
 const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   if (!reader.read("recipe", spec.recipe)) return nullptr;
   const Family& family = family_table()[index_of(reader, "recipe", spec.recipe, family_table(), &Family::name)];
@@ -31,8 +31,8 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   return &family;
 }
 
-/// Sets the keys of the shape that were not given (model.kv_heads, model.head_dim, model.mlp_width) to the values that
-/// follow from the other keys. Throws ConfigError if model.heads does not divide model.width.
+/// Derives model.kv_heads, model.head_dim and model.mlp_width, unless they are set, from the other keys. Throws
+/// ConfigError if model.heads does not divide model.width.
 void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   const bool width = config.is_set("model.width");
   const bool heads = config.is_set("model.heads");
@@ -44,22 +44,22 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
     }
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }
-  // The width is checked later, with everything else of the stack.
+  // validate() checks the width later.
   if (!config.is_set("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
-/// Derives input.second_moment from init.embedding_std, or else from the recipe. If only init.position_std is given,
-/// init.embedding_std becomes the recipe's. Returns whether init determines the second moment.
+/// Derives input.second_moment from init.embedding_std, or else from the recipe. If init.position_std is set without
+/// init.embedding_std, the recipe sets the latter. Returns true if init.embedding_std determines the second moment.
 bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
   const std::optional<Recipe> recipe =
       family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
   InitSpec& init = base.init;
   const double truncated = truncation_factor(init);
-  // The families draw embeddings with the std of their matrices.
+  // Recipes use the same standard deviation for embeddings and matrices.
   const bool has_own_std = recipe && init.scheme == InitScheme::normal;
   if (init.position_std && !init.embedding_std) {
     if (!recipe) {
-      throw ConfigError(fmt::format("init.position_std = {:g}: expected init.embedding_std or model.recipe, too",
+      throw ConfigError(fmt::format("init.position_std = {:g}: expected init.embedding_std or model.recipe to be set",
                                     *init.position_std));
     }
     init.embedding_std = has_own_std ? init.std : recipe->init_std;
@@ -70,8 +70,8 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
         input_second_moment(recipe ? recipe->model : base.model, *init.embedding_std * truncated, positions);
     if (!std::isnormal(base.input.second_moment)) {
       throw ConfigError(
-          fmt::format("init.embedding_std = {:g}: the input would have the second moment {:g}; expected "
-                      "another standard deviation",
+          fmt::format("init.embedding_std = {:g}: expected a value that gives the input a normal second moment, "
+                      "found {:g}",
                       *init.embedding_std, base.input.second_moment));
     }
     return true;
@@ -81,20 +81,20 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
   const double moment = recipe->second_moment * times * times;
   if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.is_set("input.second_moment")) {
     throw ConfigError(
-        fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
-                    "another std, or input.second_moment",
+        fmt::format("init.std = {:g}: expected a value that gives embeddings of model.recipe a finite, positive "
+                    "second moment, found {:g}; or set input.second_moment",
                     init.std, moment));
   }
   base.input.second_moment = moment;
   return false;
 }
 
-/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std, both truncated.
+/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std.
 void require_second_moment(const InitSpec& init, double derived, double given) {
   constexpr double rounding = 1e-12;
   if (std::abs(given - derived) <= rounding * derived) return;
   throw ConfigError(fmt::format(
-      "input.second_moment = {:g}: expected {:g}, which follows from init.embedding_std = {:g}{}{}; give one of them",
+      "input.second_moment = {:g}: expected {:g}, which follows from init.embedding_std = {:g}{}{}; set one of them",
       given, derived, *init.embedding_std, init.position_std ? " and init.position_std" : "",
       truncation_factor(init) == 1.0 ? "" : ", truncated"));
 }
@@ -117,7 +117,7 @@ std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
 
 using Known = std::span<const AnySection>;
 
-/// Returns the keys of `periscope list` and of model.placement's table.
+/// Returns the keys shown by `periscope list`, and the keys of a model.placement table.
 std::vector<std::string> known_keys(Known known) {
   std::vector<std::string> keys;
   for (const AnySection& section : known) {
@@ -139,14 +139,14 @@ std::string key_suggestion(const std::string& key, const std::vector<std::string
   return found == words.end() ? "" : "; nearest is " + keys[static_cast<std::size_t>(found - words.begin())];
 }
 
-/// A flag that takes settings: the beginnings of the keys that it may set, and these keys in words.
+/// A flag whose arguments are settings: valid prefixes of keys, and their description for messages.
 struct SettingFlag {
   std::string_view name;
   std::vector<std::string_view> prefixes;
   std::string_view expected;
 };
 
-/// Throws ConfigError unless each setting is of a known key that the flag may set.
+/// Throws ConfigError unless each setting has a known key with a valid prefix.
 void require_known(Known known, const std::vector<std::string>& settings, const SettingFlag& flag) {
   const auto is_other = [&](const std::string& name) {
     return std::ranges::none_of(flag.prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
@@ -163,7 +163,7 @@ void require_known(Known known, const std::vector<std::string>& settings, const 
   }
 }
 
-/// Throws ConfigError for anything below `root` that no section knows or takes.
+/// Throws ConfigError for unknown keys and invalid values anywhere in the tree.
 void check_sections(Known known, TomlReader root) {
   for (const AnySection& section : known) {
     TomlReader reader = root.table(section.name);
@@ -177,7 +177,7 @@ void check_sections(Known known, TomlReader root) {
   root.finish();
 }
 
-/// Reads the configuration of `tree`, in which input.kind alone may be a list.
+/// Reads a configuration without a sweep; only input.kind may be a list.
 Config read_single(Known known, const Tree& tree) {
   Config config;
   config.tree = tree;
@@ -220,11 +220,13 @@ Config read_single(Known known, const Tree& tree) {
 template <class T>
 void require_same(std::string_view key, const T& measured, const T& overridden) {
   if (measured == overridden) return;
-  throw ConfigError(fmt::format("--theory-set {} = {}: expected {} as measured; nothing could be compared else", key,
-                                overridden, measured));
+  throw ConfigError(
+      fmt::format("--theory-set {} = {}: expected the measured value {}; otherwise nothing could be "
+                  "compared",
+                  key, overridden, measured));
 }
 
-/// Merges the configurations of all combinations into one.
+/// Merges the configurations of all combinations of a sweep into one.
 Config merged(const std::vector<Config>& each, const Sweep& sweep) {
   Config config = each.front();
   if (each.size() == 1) return config;
@@ -232,12 +234,12 @@ Config merged(const std::vector<Config>& each, const Sweep& sweep) {
     config.variants.push_back(each[i].base);
     config.variants.back().label = sweep.label(i, each[i].base);
   }
-  read_texts(config);  // stacks may differ in their texts alone
+  read_texts(config);  // stacks may differ only in their texts
   sweep.require_comparable(config.stacks());
   return config;
 }
 
-/// Adds the stacks with --theory-set applied to `config`, and sets theory's precision and fault.
+/// Adds the stacks with --theory-set applied to `config`, and sets config.theory.
 void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vector<std::string>& theory_settings,
                      Config& config) {
   for (const std::string& setting : theory_settings) tree.set(setting, "--theory-set");
@@ -259,7 +261,7 @@ void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vect
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const StackSpec& stack = measured[i];
     StackSpec& assumed = config.overridden[i];
-    // It may follow from init.std and init.truncation, which may be overridden for the matrices alone.
+    // It may depend on init.std and init.truncation; an override of these applies to the matrices only.
     if (!overrides_input) assumed.input.second_moment = stack.input.second_moment;
     require_same("model.layers", stack.model.layers, assumed.model.layers);
     require_same("input.tokens", stack.input.tokens, assumed.input.tokens);
@@ -293,14 +295,15 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
   std::ranges::sort(entries);
   const auto twice = std::ranges::adjacent_find(entries);
   if (twice == entries.end()) return;
-  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
+  throw ConfigError(fmt::format("{}: expected different entries, found {} twice", key, shortened(*twice)));
 }
 
 void require_variations(Known known, const std::vector<std::string>& variations) {
-  require_known(known, variations,
-                {"--vary",
-                 {"model.", "init.", "input.", "train.lr"},
-                 "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps"});
+  require_known(
+      known, variations,
+      {"--vary",
+       {"model.", "init.", "input.", "train.lr"},
+       "a key of model, init or input, or train.lr in first-steps; the stacks of a run share all other keys"});
   std::vector<std::string> keys;
   for (const std::string& variation : variations) {
     Tree tree;

@@ -24,31 +24,31 @@ std::vector<Json> flat_all(const std::vector<StackSpec>& stacks) {
   return mapped(stacks, [](const StackSpec& spec) { return flat_json(spec); });
 }
 
-/// Returns the stack with the defaults of all keys, some of which follow from keys of `spec`.
+/// Returns a stack in which every key has its default; some defaults depend on keys of `spec`.
 StackSpec default_stack(const StackSpec& spec) {
-  StackSpec usual;
-  ModelSpec& m = usual.model;
+  StackSpec defaults;
+  ModelSpec& m = defaults.model;
   m.kv_heads = spec.model.heads;
   m.head_dim = spec.model.width % spec.model.heads == 0 ? spec.model.width / spec.model.heads : 0;
   m.mlp_width = 4 * spec.model.width;
   take_defaults(spec.model.placement, m);
-  return usual;
+  return defaults;
 }
 
 Json config_differences(const Config& config, const std::vector<StackSpec>& stacks) {
   Json found = Json::object();
   if (stacks.empty()) return found;
   const std::vector<Json> all = flat_all(stacks);
-  const Json usual = flat_json(default_stack(stacks.front()));
+  const Json defaults = flat_json(default_stack(stacks.front()));
   for (const auto& [key, value] : all.front().items()) {
-    if (is_same_in_all(all, key) && usual.value(key, Json()) != value) found[key] = value;
+    if (is_same_in_all(all, key) && defaults.value(key, Json()) != value) found[key] = value;
   }
   const Json run = section_json(run_section, config.run);
-  const Json usual_run = section_json(run_section, RunOptions());
+  const Json default_run = section_json(run_section, RunOptions());
   for (const char* key : {"seeds", "dtype", "weights"}) {
-    // Commands that need dense matrices have made "auto" so.
-    const bool is_own = std::string_view(key) != "weights" || config.is_set("run.weights");
-    if (is_own && run[key] != usual_run[key]) found[fmt::format("run.{}", key)] = run[key];
+    // Commands that need dense matrices change "auto" to "dense".
+    const bool is_chosen = std::string_view(key) != "weights" || config.is_set("run.weights");
+    if (is_chosen && run[key] != default_run[key]) found[fmt::format("run.{}", key)] = run[key];
   }
   return found;
 }
@@ -57,7 +57,7 @@ Json config_differences(const Config& config, const std::vector<StackSpec>& stac
 
 Json flat_json(const StackSpec& spec, bool for_hash) {
   Json all = Json::object();
-  const Json resolved = resolved_json(spec, for_hash);  // items() does not keep a temporary alive
+  const Json resolved = resolved_json(spec, for_hash);  // named, as items() does not extend a temporary's lifetime
   for (const auto& [table, keys] : resolved.items()) {
     for (const auto& [key, value] : keys.items()) all[fmt::format("{}.{}", table, key)] = value;
   }

@@ -8,20 +8,19 @@
 
 namespace periscope::config {
 
-/// Returns the SHA-256, in hex, of this program's sources and of the CPU's instruction set; cached runs are valid for
-/// this program only.
+/// Returns the SHA-256, in hex, of this program's sources and the CPU's instruction set. Only results of the same
+/// program can be reused.
 const std::string& program_sha256();
 
-/// The settings of a result, by sections, as printed and as hashed. The hash covers exactly what changes a result: the
-/// content of files, not their paths; neither threads nor folders for results.
+/// Settings of a result, by section. `hashed` contains only settings that can change the result: the content of files
+/// instead of their paths, and neither the number of threads nor folders for results.
 struct Resolved {
   Json printed;
   Json hashed;
-  /// {"model.qk_norm": "full", "run.seeds": 4, …}: the keys of model, init and input, and run.seeds, run.dtype and
-  /// run.weights, with the same value in all stacks that is not their default, also one that follows from other keys.
+  /// {"model.qk_norm": "full", "run.seeds": 4, …}: keys of model, init and input, run.seeds, run.dtype and run.weights
+  /// with the same value in all stacks, set or derived, that differs from the default.
   Json differences = {};
 
-  /// Adds a section of keys.
   template <class S>
   Resolved& add(const Section<S>& section, const S& values) {
     const std::string name(section.name);
@@ -31,18 +30,18 @@ struct Resolved {
   }
 };
 
-/// Returns resolved_json by path: {"model.width": 256, …}.
+/// Returns resolved_json as a flat object: {"model.width": 256, …}.
 Json flat_json(const StackSpec& spec, bool for_hash = false);
 
-/// Sets every stack's `settings` to its values of the keys in which the stacks differ, except input.kind, as a JSON
-/// object: {"model.placement": "peri", "model.qk_norm": "full"}. A single stack keeps "".
+/// Sets `settings` of every stack to a JSON object of the keys in which the stacks differ, except input.kind:
+/// {"model.placement": "peri", "model.qk_norm": "full"}; unchanged for a single stack.
 void note_differences(std::vector<StackSpec>& stacks);
 
 Resolved resolved(const Config& config);
 /// Returns the settings for stacks that do not come from the configuration, for example from a checkpoint.
 Resolved resolved(const Config& config, const std::vector<StackSpec>& stacks);
 
-/// The SHA-256 of the hashed settings, in hex.
+/// Returns the SHA-256 of the hashed settings, in hex.
 std::string config_sha256(const Resolved& resolved);
 
 }  // namespace periscope::config

@@ -12,20 +12,19 @@
 #include "sim/base/key.h"
 #include "sim/spec/read_keys.h"
 
-/// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
+/// Functions that read, validate, print and list the keys of a section from its table of keys (sim/base/key.h).
 namespace periscope::config {
 
-Json placement_json(const Placement& placement);     ///< its name, or the table of its free form
-Json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
+Json placement_json(const Placement& placement);     ///< the name, or the table of a custom placement
+Json layer_placements_json(const ModelSpec& model);  ///< in the form of model.layer_placement
 
-/// Reads the keys of a section of the configuration whose root is `root`.
 template <class S>
 void read_section(TomlReader root, const Section<S>& section, S& values) {
   TomlReader reader = root.table(section.name);
   read_keys(reader, section, values);
 }
 
-/// The value of a key; null for an unset optional.
+/// Returns the value of a key; null for an unset optional.
 template <class S>
 Json value_json(const Key<S>& key, const S& values) {
   return std::visit(
@@ -49,7 +48,7 @@ Json value_json(const Key<S>& key, const S& values) {
       key.field);
 }
 
-/// Every key that influences a result with its value, in the order of the rows.
+/// Returns the keys that can change a result, with their values, in the order of the table.
 template <class S>
 Json section_json(const Section<S>& section, const S& values) {
   Json json = Json::object();
@@ -74,8 +73,8 @@ std::string type_words(const std::vector<T>& /*values*/) {
   return "list of " + type_words(T());
 }
 
-/// The type of a key's values: "whole number", "number", "flag", "text", "number or text", a list of the first four
-/// ("list of number"), "placement", "list of table"; "" for a word that fills other keys.
+/// Returns the type of a key's values: "whole number", "number", "flag", "text", "number or text", a list of one of the
+/// first four ("list of number"), "placement", "list of table"; "" for a name that sets other keys.
 template <class S>
 std::string type_of(const Key<S>& key) {
   if (key.tables) return "list of table";
@@ -89,13 +88,13 @@ std::string type_of(const Key<S>& key) {
       key.field);
 }
 
-/// A section whose keys can be listed and checked without knowing what holds their values.
+/// A type-erased section, whose keys can be listed and validated.
 struct AnySection {
   std::string name;
-  /// The rows as `periscope list` shows them: {name: "model.width", default, as a configuration file would have it,
-  /// unit, "" if the value is not a number, meaning, type: see type_of, choices of a word, swept: takes a list too}.
+  /// Keys as shown by `periscope list`: {name: "model.width", default: in TOML, unit: "" unless a number, meaning,
+  /// type: see type_of, choices: valid words, swept: true if a list is valid too}.
   Json keys;
-  std::function<void(TomlReader&)> check;  ///< throws ConfigError for a wrong type, and for a number out of its range
+  std::function<void(TomlReader&)> check;  ///< throws ConfigError for a wrong type and for a number out of range
 };
 
 template <class S>

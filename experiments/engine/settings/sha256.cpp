@@ -11,7 +11,7 @@
 namespace periscope::config {
 namespace {
 
-/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+/// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
 constexpr std::array<std::uint32_t, 64> constants{
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -47,9 +47,9 @@ void Sha256::take_block() {
 
 void Sha256::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t held = count_ % block_size;
-    const auto piece = bytes.first(std::min(block_size - held, bytes.size()));
-    std::memcpy(block_.data() + held, piece.data(), piece.size());
+    const std::size_t filled = count_ % block_size;
+    const auto piece = bytes.first(std::min(block_size - filled, bytes.size()));
+    std::memcpy(block_.data() + filled, piece.data(), piece.size());
     bytes = bytes.subspan(piece.size());
     count_ += piece.size();
     if (count_ % block_size == 0) take_block();
@@ -58,10 +58,10 @@ void Sha256::add(std::span<const std::byte> bytes) {
 
 std::string Sha256::hex() const {
   Sha256 whole = *this;
-  // A one bit, zeros up to eight bytes before the end of a block, and the number of bits.
+  // Padding: a one bit, zeros up to eight bytes before the end of a block, and the number of bits.
   std::array<std::byte, 2 * block_size> padding{std::byte{0x80}};
-  const std::size_t held = count_ % block_size;
-  const std::size_t zeros = (held < 56 ? 56 : 56 + block_size) - held;
+  const std::size_t filled = count_ % block_size;
+  const std::size_t zeros = (filled < 56 ? 56 : 56 + block_size) - filled;
   for (std::size_t i = 0; i < 8; ++i) padding[zeros + i] = static_cast<std::byte>(count_ * 8 >> (56 - 8 * i));
   whole.add(std::span(padding).first(zeros + 8));
   std::string text;

@@ -14,9 +14,9 @@
 namespace periscope::config {
 namespace {
 
-constexpr double largest_draw = 6.34;  // of unit_normal, sim/random/unit_normal.h
+constexpr double largest_draw = 6.34;  // largest value of unit_normal (sim/random/unit_normal.h)
 
-/// Returns the key with the largest factor on an initial matrix's standard deviation, and its value.
+/// Returns the key with the largest effect on the standard deviation of an initial matrix, and its value.
 std::pair<std::string_view, std::string> largest_key(const StackSpec& spec, const ParameterId& id) {
   const InitSpec& init = spec.init;
   if (id.weight == Weight::unembedding && init.head_std) return {"init.head_std", fmt::format("{:g}", *init.head_std)};
@@ -39,8 +39,10 @@ int in_proportion(std::string_view key, int value, int width, int base_width) {
   constexpr long most = 1 << 20;
   const long scaled = static_cast<long>(value) * width;
   if (scaled % base_width != 0 || scaled / base_width > most) {
-    throw ConfigError(fmt::format("ladder.widths: at width {} {} would be {}/{}; expected a whole number, at most {}",
-                                  width, key, scaled, base_width, most));
+    throw ConfigError(
+        fmt::format("ladder.widths: expected {} at width {} to be a whole number of at most {}, found "
+                    "{}/{}",
+                    key, width, most, scaled, base_width));
   }
   return static_cast<int>(scaled / base_width);
 }
@@ -50,7 +52,7 @@ int in_proportion(std::string_view key, int value, int width, int base_width) {
 void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_view why) {
   for (const StackSpec& spec : stacks) {
     if (!is_pointwise(spec.model.norm)) continue;
-    throw ConfigError(fmt::format("model.norm = \"{}\": expected a norm that divides, as \"rms\" or \"layer\": {}",
+    throw ConfigError(fmt::format("model.norm = \"{}\": expected a norm that divides, such as \"rms\" or \"layer\": {}",
                                   facts_of(spec.model.norm).name, why));
   }
 }
@@ -65,7 +67,7 @@ void require_single_additions(const std::vector<StackSpec>& stacks, std::string_
   for (const StackSpec& spec : stacks) {
     if (has_single_additions(spec.model)) continue;
     throw ConfigError(fmt::format(
-        "model.placement = \"{}\": expected a placement of one module at a time on one stream, as \"pre\": {}",
+        "model.placement = \"{}\": expected a placement with one module per step and one stream, such as \"pre\": {}",
         spec.model.placement.name, why));
   }
 }
@@ -86,25 +88,27 @@ void require_finite_weights(const StackSpec& spec, DType dtype) {
   const auto require = [&](std::string_view key, const std::string& value, const std::string& what, double found,
                            double most) {
     if (found <= most) return;
-    throw ConfigError(fmt::format("{} = {}: expected initial weights that {} can hold; {} = {:.3g}, at most {:.2g}",
-                                  key, value, name_of(dtype), what, found, most));
+    throw ConfigError(
+        fmt::format("{} = {}: expected initial weights in the range of {}: {} at most {:.2g}, found "
+                    "{:.3g}",
+                    key, value, name_of(dtype), what, most, found));
   };
   for (const ParameterId& id : matrices_of(spec)) {
     if (is_table(id.weight)) continue;
     const double stddev = stddev_of(spec, id.layer(), id.weight);
     if (stddev <= most_std) continue;
     const auto [key, value] = largest_key(spec, id);
-    require(key, value, "the standard deviation of " + name_of(id), stddev, most_std);
+    require(key, value, "standard deviation of " + name_of(id), stddev, most_std);
   }
   const auto require_table = [&](std::string_view key, double value, double stddev) {
-    require(key, fmt::format("{:g}", value), "the standard deviation", stddev, most_std);
+    require(key, fmt::format("{:g}", value), "standard deviation", stddev, most_std);
   };
   const double embedding = spec.init.embedding_std.value_or(0.0), positions = spec.init.position_std.value_or(0.0);
   const double moment = spec.input.second_moment;
   require_table("init.embedding_std", embedding, embedding);
   require_table("init.position_std", positions, positions);
   require_table("input.second_moment", moment, std::sqrt(moment));
-  require("model.gamma", fmt::format("{:g}", spec.model.gamma), "its size", std::abs(spec.model.gamma), largest);
+  require("model.gamma", fmt::format("{:g}", spec.model.gamma), "absolute value", std::abs(spec.model.gamma), largest);
 }
 
 }  // namespace periscope::config

@@ -16,16 +16,16 @@
 namespace periscope::config {
 namespace {
 
-constexpr double most_combinations = 1000;
+constexpr double max_combinations = 1000;
 
-/// A value as people write it: a bare word, a named placement's name, or TOML.
+/// Returns a value as shown in labels and messages: a word without quotes, the name of a named placement, or TOML.
 std::string value_text(const Json& value) {
   const Json& shown = value.is_object() && value.contains("name") ? value["name"] : value;
   if (shown.is_string()) return shortened(shown.get<std::string>());
   return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : shortened(toml_text(shown));
 }
 
-/// Returns the keys that have lists, in the order of their locations.
+/// Returns the keys with lists of values, in the order of their locations.
 std::vector<SweptKey> swept_keys(const Tree& tree) {
   std::vector<SweptKey> all;
   for (const char* section : {"model", "init", "input"}) {
@@ -54,9 +54,9 @@ Sweep::Sweep(const Tree& tree) : keys_(swept_keys(tree)) {
     require_different(key.name(), key.texts);
     count *= static_cast<double>(key.texts.size());
   }
-  if (count > most_combinations) {
+  if (count > max_combinations) {
     throw ConfigError(
-        fmt::format("{}: {:g} combinations: expected at most {:g} stacks", names(), count, most_combinations));
+        fmt::format("{}: expected at most {:g} combinations, found {:g}", names(), max_combinations, count));
   }
   combinations_ = static_cast<std::size_t>(count);
   std::size_t period = combinations_;
@@ -76,8 +76,8 @@ Tree Sweep::combination(std::size_t i, Tree tree) const {
     const std::size_t count = measured == nullptr ? 1 : measured->texts.size();
     const std::size_t values = key.texts.size();
     if (values != 1 && values != count) {
-      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", key.name(), values,
-                                    count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
+      throw ConfigError(fmt::format("--theory-set {}: expected one value{}, found {}", key.name(),
+                                    count > 1 ? fmt::format(", or {} as measured", count) : ", as measured", values));
     }
     Json& list = tree.values[key.section][key.key];
     list = Json(list[values == 1 ? 0 : measured->entry(i)]);
@@ -109,18 +109,17 @@ void Sweep::require_comparable(const std::vector<StackSpec>& stacks) const {
     const std::string label = placement_label(spec);
     if (spec.model.layers != stacks.front().model.layers) {
       throw ConfigError(
-          fmt::format("{}: stacks with model.layers = {} and {}: expected the same in all, as curves over depth share "
-                      "one axis of the result",
+          fmt::format("{}: expected the same model.layers in all stacks, as they share the depth axis of the result; "
+                      "found {} and {}",
                       names(), stacks.front().model.layers, spec.model.layers));
     }
     if (const auto [other, is_new] = seen.emplace(json_text(resolved_json(spec, true)), label); !is_new) {
-      throw ConfigError(
-          fmt::format("{}: \"{}\" and \"{}\" make the same stack, every key is equal: expected different ones", names(),
-                      other->second, label));
+      throw ConfigError(fmt::format("{}: expected different stacks; all keys of \"{}\" and \"{}\" are equal", names(),
+                                    other->second, label));
     }
     if (labels[{spec.input.kind, label}]++ > 0) {
       throw ConfigError(fmt::format(
-          "{}: two stacks are called \"{}\": expected different names, as results are found by them", names(), label));
+          "{}: expected different names, as they identify results; two stacks are called \"{}\"", names(), label));
     }
   }
 }
@@ -130,7 +129,7 @@ void require_one_value(const Config& config, std::string_view key, std::string_v
   const double first = value(config.base);
   for (const StackSpec& spec : config.variants) {
     if (value(spec) == first) continue;
-    throw ConfigError(fmt::format("{}: {:g} and {:g}: expected one value, as {}", key, first, value(spec), why));
+    throw ConfigError(fmt::format("{}: expected one value, as {}; found {:g} and {:g}", key, why, first, value(spec)));
   }
 }
 

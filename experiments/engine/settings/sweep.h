@@ -12,30 +12,30 @@ namespace periscope::config {
 /// A key of [model], [init] or [input] whose value is a list.
 struct SweptKey {
   std::string section, key;        ///< "model", "qk_norm"
-  std::vector<std::string> texts;  ///< of its values, for people
+  std::vector<std::string> texts;  ///< values as shown in labels and messages
   Location location;
-  std::size_t period = 1;  ///< number of consecutive combinations with the same entry
+  std::size_t period = 1;  ///< number of consecutive combinations with the same value
 
   [[nodiscard]] std::string name() const { return section + "." + key; }
   [[nodiscard]] std::size_t entry(std::size_t combination) const { return combination / period % texts.size(); }
 };
 
-/// The lists of several values in a configuration, whose cross product gives the run's variants, the first list
-/// outermost. input.kind does not count, as its list is a dimension of results.
+/// The sweep of a configuration: the cross product of all lists of several values, the first list in the outer loop.
+/// Excludes input.kind, whose list is a separate dimension of results.
 class Sweep {
  public:
-  /// Throws ConfigError for a list that is empty or holds an entry twice, and for more than 1000 combinations.
+  /// Throws ConfigError for a list that is empty or has equal entries, and for more than 1000 combinations.
   explicit Sweep(const Tree& tree);
 
   [[nodiscard]] std::size_t combinations() const { return combinations_; }
-  /// Returns `tree` with every list replaced by its value in combination `i`. `tree` is the constructor's, or that with
-  /// --theory-set applied. A list set by --theory-set has one value, or as many as the list of the measured stacks;
-  /// throws ConfigError for any other length.
+  /// Returns `tree` with every list replaced by its value in combination `i`. `tree` is the constructor's argument, or
+  /// the same tree with --theory-set applied. Throws ConfigError unless a list set by --theory-set has one value or the
+  /// length of the measured stacks' list.
   [[nodiscard]] Tree combination(std::size_t i, Tree tree) const;
-  /// Returns the name of combination `i`'s stack in results, "peri, qk_norm full": its recipe if recipes vary, else its
-  /// placement, then the value of every other key that varies; "" if placements alone vary.
+  /// Returns the name of combination `i` in results, such as "peri, qk_norm full": the recipe if recipes are swept,
+  /// else the placement, then the values of all other swept keys. Returns "" if only placements are swept.
   [[nodiscard]] std::string label(std::size_t i, const StackSpec& spec) const;
-  /// Throws ConfigError if two of the stacks are equal or have one name, or if they have different numbers of layers.
+  /// Throws ConfigError if two stacks are equal or have the same name, or if numbers of layers differ.
   void require_comparable(const std::vector<StackSpec>& stacks) const;
 
  private:
@@ -46,7 +46,7 @@ class Sweep {
   std::size_t combinations_ = 1;
 };
 
-/// Throws ConfigError if stacks of the run differ in `key`; `why` ends the sentence.
+/// Throws ConfigError, giving the reason `why`, if the stacks of the run differ in `key`.
 void require_one_value(const Config& config, std::string_view key, std::string_view why,
                        const std::function<double(const StackSpec&)>& value);
 

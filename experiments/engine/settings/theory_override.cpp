@@ -46,10 +46,10 @@ Json override_json(const Config& config, const PlantedFault& own) {
 std::string override_lines(const Config& config, const PlantedFault& own) {
   const PlantedFault fault = planted_fault(config, own);
   std::string lines = fault.key.empty() ? ""
-                                        : fmt::format("PLANTED FAULT: theory is wrong on purpose ({} = {}: {})\n",
+                                        : fmt::format("PLANTED FAULT: the theory is deliberately wrong ({} = {}: {})\n",
                                                       fault.key, fault.name, fault.meaning);
   if (config.overridden.empty()) return lines;
-  Json all = Json::object();  // the same difference is stated once for all stacks
+  Json all = Json::object();  // a difference shared by several stacks is listed once
   for (const Json& stack : override_differences(config)) all.update(stack);
   std::vector<std::string> words;
   for (const auto& [key, values] : all.items()) {
@@ -58,7 +58,7 @@ std::string override_lines(const Config& config, const PlantedFault& own) {
             ? "other placements"
             : fmt::format("{} = {} (measured: {})", key, json_text(values["assumed"]), json_text(values["measured"])));
   }
-  return words.empty() ? lines : fmt::format("{}THEORY WAS TOLD: {}\n", lines, fmt::join(words, ", "));
+  return words.empty() ? lines : fmt::format("{}THEORY OVERRIDE: {}\n", lines, fmt::join(words, ", "));
 }
 
 void require_effective_fault(const Config& config) {
@@ -67,18 +67,18 @@ void require_effective_fault(const Config& config) {
   if (fault == theory::Fault::none || std::ranges::any_of(config.predicted_stacks(), acts)) return;
   throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", planted_fault(config).name,
                                 fault == theory::Fault::depth_constant
-                                    ? "a placement with constants that depend on depth, as deepnorm or lns"
-                                    : "run.backward, as it acts on gradients alone"));
+                                    ? "a placement with constants that depend on depth, such as deepnorm or lns"
+                                    : "run.backward = true, as the fault changes only gradients"));
 }
 
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
                                 const std::function<double(const StackSpec&)>& value) {
   const std::vector<StackSpec> measured = config.stacks();
-  require_one_value(config, key, fmt::format("the stacks run through those of {}", by), value);
+  require_one_value(config, key, fmt::format("{} sweeps it", by), value);
   for (std::size_t i = 0; i < config.overridden.size(); ++i) {
     const double overridden = value(config.overridden[i]);
     if (overridden == value(measured[i])) continue;
-    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key,
+    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected the measured value {:g}, as {} sweeps it", key,
                                   overridden, value(measured[i]), by));
   }
 }

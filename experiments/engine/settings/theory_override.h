@@ -9,30 +9,30 @@
 
 namespace periscope::config {
 
-/// A mistake planted in theory: its key, as theory.fault, its name and its meaning. No key: none is planted.
+/// A deliberate error in the theory: its key (such as theory.fault), name and meaning. An empty key means no fault.
 struct PlantedFault {
   std::string_view key = {}, name = {}, meaning = {};
 };
 
-/// Returns theory.fault, or `own`, a study's own fault, if that is planted.
+/// Returns the fault of theory.fault, or `own`, a study's own fault, if `own` has a key.
 PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
-/// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "assumed": false}, …}.
-/// Empty if it overrides nothing. for_hash as in resolved_json.
+/// Returns the overridden keys of every stack: {"model.rope": {"measured": true, "assumed": false}, …}. Empty without
+/// --theory-set. `for_hash` as in resolved_json.
 Json override_differences(const Config& config, bool for_hash = false);
 
-/// Returns {"set": […], "fault": …, "meaning": …, "differences": override_differences}, or null without --theory-set
-/// and a planted fault.
+/// Returns {"set": […], "fault": …, "meaning": …, "differences": override_differences}, or null if there is neither an
+/// override nor a planted fault.
 Json override_json(const Config& config, const PlantedFault& own = {});
 
-/// Returns the contents of override_json as lines for people.
+/// Returns the overrides and the planted fault as lines for a report.
 std::string override_lines(const Config& config, const PlantedFault& own = {});
 
 /// Throws ConfigError if a planted fault changes nothing in any stack.
 void require_effective_fault(const Config& config);
 
-/// Throws ConfigError if the stacks differ in a key that the study itself sweeps, by the values of the key `by`, or if
-/// --theory-set overrides it.
+/// Throws ConfigError if the stacks differ in a key that the study itself sweeps, over the values of the key `by`, or
+/// if --theory-set overrides it.
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
                                 const std::function<double(const StackSpec&)>& value);
 

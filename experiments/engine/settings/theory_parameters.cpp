@@ -18,13 +18,13 @@ std::string TheoryParameters::entry_name(const ParameterId& id, Eigen::Index ent
 
 theory::RowMatrix TheoryParameters::numbers(const Tensor& x, const ParameterId& id, Eigen::Index first) const {
   const std::vector<double> values = backend_.to_host(x);
-  // A norm would hide inf and NaN behind a finite bound.
+  // Checked here because a norm's bound is finite even if its input is inf or NaN.
   const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
   if (bad != values.end()) {
-    throw InputError(fmt::format("{} is {}: expected finite weights, no others can be certified",
-                                 entry_name(id, first + (bad - values.begin())), *bad));
+    throw InputError(
+        fmt::format("{} = {}: expected finite weights", entry_name(id, first + (bad - values.begin())), *bad));
   }
-  const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // as without an alpha
+  const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // same hash as no alpha
   if (digest_ != nullptr && !is_default) digest_->add(values.data(), values.size() * sizeof(double));
   return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
 }

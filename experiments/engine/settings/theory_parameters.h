@@ -8,11 +8,11 @@
 
 namespace periscope::config {
 
-/// Returns the name of an entry of a parameter (row-major). Empty: the program's own names.
+/// Returns the name of a parameter's entry (row-major) in messages. An empty function selects the default names.
 using EntryNames = std::function<std::string(const ParameterId& id, std::int64_t entry)>;
 
-/// Parameters from a weight source, in double, one matrix at a time. `backend` is that of the source's tensors.
-/// `digest` gets everything that is read, as f64 in the order of reading. All arguments must outlive this. Throws
+/// Reads parameters from a weight source as double, one matrix at a time. `backend` owns the source's tensors. Every
+/// value read is added to `digest`, as f64 and in the order of reading. All arguments must outlive this object. Throws
 /// InputError for a weight that is not finite.
 class TheoryParameters final : public theory::Parameters {
  public:
@@ -29,7 +29,7 @@ class TheoryParameters final : public theory::Parameters {
  private:
   [[nodiscard]] Tensor tensor(const ParameterId& id) const { return parameter_of(weights_, model_, id); }
   [[nodiscard]] Eigen::VectorXd vector(const Tensor& x, const ParameterId& id) const;
-  /// Returns the numbers of a part of a parameter that begins at entry `first`.
+  /// Returns the values of `x`, which starts at entry `first` of parameter `id`.
   [[nodiscard]] theory::RowMatrix numbers(const Tensor& x, const ParameterId& id, Eigen::Index first = 0) const;
 
   const Backend& backend_;

@@ -13,45 +13,45 @@ namespace periscope::config {
 
 using Json = nlohmann::ordered_json;
 
-/// Where a value comes from: a place in the file, or the n-th setting. The file's values come first.
+/// Location of a value: a position in the file, or the n-th setting. Values of the file sort before settings.
 struct Location {
-  std::size_t setting = 0;  ///< 1 for the first; 0: the file
+  std::size_t setting = 0;  ///< index of the setting, from 1; 0: the file
   std::size_t line = 0, column = 0;
 
   auto operator<=>(const Location&) const = default;
 };
 
-/// Returns the key of "a.b=value". Throws ConfigError for text that is not a setting. `flag` is for messages.
+/// Returns the key of a setting "a.b=value". Throws ConfigError, naming `flag`, for a malformed setting.
 std::string key_of_setting(const std::string& setting, std::string_view flag);
 
-/// The values of a configuration by path, "model.qk_norm" or "model.layer_placement.0.layers".
+/// Values of a configuration, by paths such as "model.qk_norm" or "model.layer_placement.0.layers".
 struct Tree {
   std::string file = {};  ///< "" for none
   Json values = Json::object();
-  std::map<std::string, Location> locations = {{"", {}}};  ///< without one: as of its table
+  std::map<std::string, Location> locations = {{"", {}}};  ///< by path; a value without an entry has its table's
   std::size_t settings = 0;                                ///< number of settings applied
 
   /// Returns the value of a key; null if absent.
   [[nodiscard]] const Json* find(std::string key) const;
-  /// Applies "a.b=value"; the value is TOML if it parses, else a string. Below a list of tables every entry gets it.
-  /// `flag` is for messages. Throws ConfigError for a value that begins with a bracket and is not TOML.
+  /// Applies a setting "a.b=value". The value is TOML if it parses, else a string. In a list of tables every table is
+  /// set. Throws ConfigError, naming `flag`, for a value that begins with a bracket and is invalid TOML.
   void set(const std::string& setting, std::string_view flag);
 };
 
 /// Reads the file and applies `settings` (--set). Throws ConfigError.
 Tree read_tree(const std::string& file, const std::vector<std::string>& settings = {});
 
-/// Returns a value as TOML on one line: "1e-6", "[0.0, 1.0]", "\"peri\"", "{A = true}".
+/// Returns a value as TOML on one line, such as "1e-6", "[0.0, 1.0]", "\"peri\"" or "{A = true}".
 std::string toml_text(const Json& value);
 
-/// Reads one table strictly: finish() rejects every key that was not asked for. Errors are one line: place, key, found
-/// value, expected value.
+/// Reads one table strictly: finish() rejects every key that was not read. Messages are one line with the location, the
+/// key, the value found and the expected value.
 class TomlReader {
  public:
-  /// Reads the root of `tree`, which outlives this.
+  /// Reads the root of `tree`, which must outlive this object.
   explicit TomlReader(const Tree& tree) : TomlReader(tree, &tree.values, "", "") {}
 
-  /// Reads a key and returns true; leaves `target` unchanged if the key is absent.
+  /// Reads a key into `target` and returns true; if the key is absent, returns false and leaves `target` unchanged.
   template <class T>
   bool read(std::string_view key, T& target) {
     const Json* value = find(key);
@@ -59,27 +59,28 @@ class TomlReader {
     if (const std::string expected = take(*value, target); !expected.empty()) fail(key, expected);
     return true;
   }
-  /// Resolves a relative path at `key`, if it comes from the file, against the file's folder.
+  /// Resolves the relative path at `key` against the file's folder, unless a setting set it.
   void resolve_path(std::string_view key, std::string& path) const;
 
-  /// Returns the value, for keys that take several forms; null if absent.
+  /// Returns the value of a key that accepts several types; null if absent.
   const Json* find(std::string_view key);
-  /// Returns a reader of a sub-table, "model" or "agreement.power_limit", which is empty if absent.
+  /// Returns a reader of a sub-table, such as "model" or "agreement.power_limit". An absent table counts as empty.
   TomlReader table(std::string_view path);
-  /// Returns readers of the tables of a list, which may be absent. Throws ConfigError for any other value.
+  /// Returns readers of the tables in a list; none if the list is absent. Throws ConfigError for any other value.
   std::vector<TomlReader> tables(std::string_view key, const std::string& expected);
 
-  /// Rejects unknown keys, naming the nearest known one.
+  /// Throws ConfigError for unknown keys, and suggests a similar known key.
   void finish() const;
 
-  /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED", or "name.key is missing: …".
+  /// Throws ConfigError "FILE:LINE: name.key = FOUND: expected EXPECTED", or "name.key is missing: …".
   [[noreturn]] void fail(std::string_view key, const std::string& expected) const;
 
-  /// Returns the table; null if absent.
+  /// Null if the table is absent.
   [[nodiscard]] const Json* values() const { return table_; }
 
  private:
-  /// `name` prefixes the keys in messages, `path` in the tree; they differ in lists. A null table is an empty one.
+  /// `name` is the prefix of keys in messages, `path` the prefix in the tree, which also contains list indices. A null
+  /// table counts as empty.
   TomlReader(const Tree& tree, const Json* table, std::string name, std::string path)
       : tree_(tree), table_(table), name_(std::move(name)), path_(std::move(path)) {}
   [[nodiscard]] std::string where(std::string_view key) const;

@@ -1,7 +1,7 @@
-# Run at every build: writes build_info.cpp, and touches it only when something changed.
+# Runs at every build. Rewrites build_info.cpp only if its content changes.
 find_package(Git QUIET)
 set(COMMIT "unknown")
-# A source distribution, perhaps within another repository: in one of its own that file is a leftover.
+# A source distribution has a file COMMIT and no .git. It may lie inside another repository.
 if(EXISTS ${SOURCE_DIR}/COMMIT AND NOT EXISTS ${SOURCE_DIR}/.git)
   file(STRINGS ${SOURCE_DIR}/COMMIT COMMIT LIMIT_COUNT 1)
 elseif(GIT_FOUND)
@@ -13,13 +13,13 @@ elseif(GIT_FOUND)
   endif()
 endif()
 
-# What computes: the sources of the program, how they are built, the compiler, its flags and the machine's instructions.
+# PROGRAM is a hash of the compiler, its flags, the machine's instruction set, and all sources and build files.
 set(all "${COMPILER}\n${FLAGS}\n")
 string(SHA256 COMPILATION "${all}")
 cmake_policy(SET CMP0009 NEW)  # links are not followed
 file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
   ${SOURCE_DIR}/cmake/*)
-list(APPEND sources CMakeLists.txt)  # of the root alone: a glob would find those of every folder beside it
+list(APPEND sources CMakeLists.txt)  # only the root's: a recursive glob would also find those of build folders
 list(FILTER sources INCLUDE REGEX "\\.(h|cpp|cu|cuh|cmake|in)$|CMakeLists\\.txt$")
 list(FILTER sources EXCLUDE REGEX "^experiments/bench/")
 list(SORT sources)
