@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number of links that Linux follows.
-constexpr int most_links = 40;
+/// The maximum number of symbolic links that Linux follows.
+constexpr int max_links = 40;
 
-/// N if the path is that of this process's descriptor N in /proc, to which /dev/fd and /dev/stdout lead.
+/// Returns N if the path denotes this process's descriptor N in /proc, the target of /dev/fd and /dev/stdout.
 std::optional<int> descriptor_named(const fs::path& path) {
   std::error_code failed;
   const std::string folder = fs::canonical(folder_of(path.string()), failed).string();
@@ -30,14 +30,14 @@ std::optional<int> descriptor_named(const fs::path& path) {
   return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
-Destination descriptor_at(const std::string& path, int descriptor) {
+Destination descriptor_destination(const std::string& path, int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) throw cannot_write(path, EBADF);
   return {.path = path, .is_stream = true, .descriptor = descriptor};
 }
 
-/// One step along a symbolic link; the path itself if it is none.
-fs::path step(const fs::path& path) {
+/// Returns the target of a symbolic link; any other path is returned unchanged.
+fs::path link_target(const fs::path& path) {
   std::error_code failed;
   const fs::path target = fs::read_symlink(path, failed);
   if (failed) return path;
@@ -69,28 +69,28 @@ std::string folder_of(const std::string& path) {
 }
 
 Destination destination_of(const std::string& path) {
-  if (path.empty()) throw ConfigError("cannot write to \"\": expected the name of a file");
+  if (path.empty()) throw ConfigError("cannot write to \"\": expected a file name");
   if (path.find('\0') != std::string::npos) {
-    throw ConfigError(fmt::format("cannot write to {}: expected a name without the character U+0000", printable(path)));
+    throw ConfigError(fmt::format("cannot write to {}: expected a file name without U+0000", printable(path)));
   }
   fs::path at = path;
-  // Beyond these, stat says that they go in a circle.
-  for (int links = 0; links < most_links; ++links) {
-    if (const auto descriptor = descriptor_named(at)) return descriptor_at(path, *descriptor);
-    const fs::path next = step(at);
+  // After more links, stat fails with ELOOP.
+  for (int links = 0; links < max_links; ++links) {
+    if (const auto descriptor = descriptor_named(at)) return descriptor_destination(path, *descriptor);
+    const fs::path next = link_target(at);
     if (next == at) break;
     at = next;
   }
   struct stat status {};
   if (::stat(at.c_str(), &status) != 0) {
-    // What is missing can be made; create_folders says what is in its way.
+    // Missing folders are created later; create_folders reports obstacles such as ENOTDIR.
     if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
-    if (!at.has_filename()) throw ConfigError(fmt::format("{}: expected the name of a file, not of a folder", path));
+    if (!at.has_filename()) throw ConfigError(fmt::format("{}: expected a file name, found a folder name", path));
     return {.path = at.string(), .is_stream = false, .descriptor = {}};
   }
   if (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) {
     throw ConfigError(
-        fmt::format("{}: expected a file to replace, or a new name; found {}", path, kind_of_file(status.st_mode)));
+        fmt::format("{}: expected a regular file or a new name, found {}", path, kind_of_file(status.st_mode)));
   }
   return {.path = at.string(), .is_stream = !S_ISREG(status.st_mode), .descriptor = {}};
 }
@@ -100,7 +100,7 @@ std::string replaceable_file(const std::string& path) {
   if (!to.is_stream) return to.path;
   struct stat status {};
   const bool is_known = !to.descriptor && ::stat(to.path.c_str(), &status) == 0;
-  throw ConfigError(fmt::format("{}: expected a file to replace, or a new name; found {}", path,
+  throw ConfigError(fmt::format("{}: expected a regular file or a new name, found {}", path,
                                 is_known ? kind_of_file(status.st_mode) : "an open descriptor"));
 }
 
@@ -114,7 +114,7 @@ bool refers_to(const std::string& path, int descriptor) {
 void sync_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) throw cannot_write(folder, errno);
-  // EINVAL: a file system whose folders need no syncing.
+  // EINVAL: the file system does not support syncing folders.
   const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
   ::close(descriptor);
   if (error != 0) throw cannot_write(folder, error);
@@ -130,14 +130,14 @@ void create_folders(const std::string& folder, const std::string& path) {
   if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
   const std::string above = folder_of(folder);
   create_folders(above, path);
-  // Another process may have made it in the meantime.
+  // EEXIST: another process may have created the folder in the meantime.
   if (::mkdir(folder.c_str(), 0777) != 0) {
     const int error = errno;
     std::error_code unknown;
     if (error == EEXIST && fs::is_directory(folder, unknown)) return;
     if (error == EEXIST && fs::is_symlink(folder, unknown)) {
       throw ConfigError(
-          fmt::format("cannot write {}: {}: expected a folder, found a symbolic link to nothing", path, folder));
+          fmt::format("cannot write {}: {}: expected a folder, found a broken symbolic link", path, folder));
     }
     throw cannot_write(path, error);
   }

@@ -10,41 +10,43 @@
 
 namespace periscope {
 
-/// "a FIFO", for messages.
+/// Returns the type of a file in words, e.g. "a FIFO".
 [[nodiscard]] std::string_view kind_of_file(mode_t mode);
 
-/// True if something has that name, even a broken link.
+/// Returns true if the path exists, even as a broken symbolic link.
 [[nodiscard]] bool entry_exists(const std::string& path);
 
-/// "cannot write PATH: " and the system's message for `error`, a value of errno. To be thrown.
+/// Returns an Error for the caller to throw: "cannot write PATH: " with the system's message for `error`, an errno
+/// value.
 [[nodiscard]] Error cannot_write(const std::string& path, int error);
 
-/// Where output to a path goes, symbolic links followed.
+/// The target of output to a path, after resolving symbolic links.
 struct Destination {
   std::string path;
-  bool is_stream = false;         ///< a FIFO, a character device or a socket: written into, never replaced
-  std::optional<int> descriptor;  ///< the path means this process's open descriptor, as /dev/stdout does
+  bool is_stream = false;         ///< FIFO, character device, socket or descriptor: written to, never replaced
+  std::optional<int> descriptor;  ///< the open descriptor of this process that the path denotes, e.g. /dev/stdout
 };
 
-/// Throws ConfigError for an empty path, a folder and a block device, Error (run-time failure) for a path that the
-/// system does not follow.
+/// Resolves an output path. Throws ConfigError for an empty path, a folder or a block device, and Error (run-time
+/// failure) if the system cannot resolve the path.
 [[nodiscard]] Destination destination_of(const std::string& path);
 
-/// Returns the path that a result file replaces. Throws as destination_of does, and ConfigError for a stream or a
-/// descriptor.
+/// Returns the resolved path of a file to create or replace. Throws like destination_of, and ConfigError for a stream
+/// or descriptor.
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
-/// True if the path still leads to the open regular file: another process may have removed or replaced it.
+/// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.
 [[nodiscard]] bool refers_to(const std::string& path, int descriptor);
 
-/// Creates the folder and its parents, and syncs their names. Throws ConfigError if something else has the name, also a
-/// dangling symbolic link; Error (run-time failure) naming `path`, the file to be written, if the system refuses.
+/// Creates the folder and its parents, and syncs the new directory entries. Throws ConfigError if the name belongs to
+/// anything else, including a broken symbolic link. Throws Error (run-time failure), naming the file `path` that is to
+/// be written, if a system call fails.
 void create_folders(const std::string& folder, const std::string& path);
 
-/// Syncs the names in a folder. Throws Error (run-time failure).
+/// Syncs a folder's directory entries to disk. Throws Error (run-time failure).
 void sync_folder(const std::string& folder);
 
-/// "." for a mere name.
+/// Returns the parent folder of a path, "." for a bare file name.
 [[nodiscard]] std::string folder_of(const std::string& path);
 
 }  // namespace periscope

@@ -29,23 +29,23 @@ struct MappedFile::Mapping {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const auto mapping = std::make_shared<Mapping>();
-  // O_NONBLOCK: opening a FIFO would wait for a writer.
+  // O_NONBLOCK: otherwise opening a FIFO would wait for a writer.
   mapping->descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (mapping->descriptor < 0) throw InputError(fmt::format("{}: cannot open it: {}", path, std::strerror(errno)));
+  if (mapping->descriptor < 0) throw InputError(fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
   struct stat status {};
   if (::fstat(mapping->descriptor, &status) != 0) {
-    throw InputError(fmt::format("{}: cannot look at it: {}", path, std::strerror(errno)));
+    throw InputError(fmt::format("{}: cannot stat: {}", path, std::strerror(errno)));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw InputError(fmt::format("{}: this is {}, expected a regular file", path, kind_of_file(status.st_mode)));
+    throw InputError(fmt::format("{}: expected a regular file, found {}", path, kind_of_file(status.st_mode)));
   }
   mapping->modified = status.st_mtim;
   mapping_ = mapping;
   const auto length = static_cast<std::size_t>(status.st_size);
-  if (length == 0) return;  // mmap fails
+  if (length == 0) return;  // mmap would fail
   void* const address = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, mapping->descriptor, 0);
   if (address == MAP_FAILED) {
-    throw InputError(fmt::format("{}: cannot map its {} bytes: {}", path, length, std::strerror(errno)));
+    throw InputError(fmt::format("{}: cannot map {} bytes: {}", path, length, std::strerror(errno)));
   }
   bytes_ = mapping->bytes = {static_cast<const std::byte*>(address), length};
 }
@@ -63,21 +63,21 @@ void MappedFile::check_unchanged() const {
   const timespec& modified = mapping_->modified;
   if (::fstat(mapping_->descriptor, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes_.size() ||
       status.st_mtim.tv_sec != modified.tv_sec || status.st_mtim.tv_nsec != modified.tv_nsec) {
-    throw InputError(fmt::format("{}: the file was changed while it was being read: it had {} bytes and has {}", path_,
+    throw InputError(fmt::format("{}: the file changed while it was being read; it had {} bytes, now {}", path_,
                                  bytes_.size(), status.st_size));
   }
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  constexpr std::size_t worth_a_call = 64 * 1024;
-  // Touching a page also maps its neighbours, before and after. The release begins at the start of the neighbourhood,
-  // to include pages that came back after an earlier part was released.
+  constexpr std::size_t min_size = 64 * 1024;  // smaller parts are not worth a system call
+  // Touching a page also maps its neighbours. The release starts at the beginning of the neighbourhood, to include
+  // pages that were mapped again after an earlier part was released.
   constexpr std::size_t neighbourhood = 2 * 1024 * 1024;
-  if (part.size() < worth_a_call || is_memory()) return;
+  if (part.size() < min_size || is_memory()) return;
   const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = first / neighbourhood * neighbourhood;
   const std::size_t end = first + part.size();
-  // Unchecked: a failure only costs memory.
+  // Unchecked: a failure only wastes memory.
   ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
 }
 

@@ -7,14 +7,14 @@
 
 namespace periscope {
 
-/// A regular file mapped into memory, read-only; copies share the mapping. Pages come from disk when they are touched.
-/// Touching a page that another process has truncated raises SIGBUS: long reads call check_unchanged() before each
-/// piece, which leaves a window of microseconds.
+/// A regular file mapped into memory, read-only; copies share the mapping. Pages are loaded on first access. Access to
+/// a page that another process has truncated raises SIGBUS. Long reads therefore call check_unchanged() before each
+/// piece, which reduces the risk to a window of microseconds.
 class MappedFile {
  public:
-  /// Throws InputError for a path that cannot be opened and for anything but a regular file.
+  /// Throws InputError if the path cannot be opened or is not a regular file.
   explicit MappedFile(const std::string& path);
-  /// Stands for a file called `name`, whose bytes outlive this.
+  /// Returns a file object for `bytes` in memory, which must outlive it; messages call it `name`.
   [[nodiscard]] static MappedFile of_memory(std::string name, std::span<const std::byte> bytes);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -23,7 +23,7 @@ class MappedFile {
 
   /// Throws InputError if the file's length or modification time has changed since it was opened.
   void check_unchanged() const;
-  /// Drops the pages within `part` from this process's memory (not from the system's cache). Touching brings them back.
+  /// Unmaps the pages within `part` from this process (not from the page cache). The next access loads them again.
   void release(std::span<const std::byte> part) const;
 
  private:
@@ -31,7 +31,7 @@ class MappedFile {
   MappedFile() = default;
 
   std::string path_;
-  std::shared_ptr<const Mapping> mapping_;  ///< null for memory
+  std::shared_ptr<const Mapping> mapping_;  ///< null for bytes in memory
   std::span<const std::byte> bytes_;
 };
 

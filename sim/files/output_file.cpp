@@ -24,12 +24,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".tmp";
 constexpr std::size_t digits = 16;
-constexpr std::size_t longest_name = 255;  // of a file, on Linux's file systems
+constexpr std::size_t max_name_length = 255;  // of a file, on Linux file systems
 
-/// Returns the beginning of a target's temporary names: NAME. or, where that would be too long, what there is room for.
-std::string beginning_of(const std::string& target) {
+/// Returns the prefix of the target's temporary file names, "NAME.", truncated if the full name would be too long.
+std::string temporary_prefix(const std::string& target) {
   const std::string name = fs::path(target).filename().string();
-  return name.substr(0, longest_name - 1 - digits - suffix.size()) + '.';
+  return name.substr(0, max_name_length - 1 - digits - suffix.size()) + '.';
 }
 
 std::uint64_t random_word() {
@@ -39,18 +39,18 @@ std::uint64_t random_word() {
   return word;
 }
 
-bool is_temporary_name(std::string_view name, std::string_view beginning) {
-  if (name.size() != beginning.size() + digits + suffix.size()) return false;
-  if (!name.starts_with(beginning) || !name.ends_with(suffix)) return false;
-  return name.substr(beginning.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
+bool is_temporary_name(std::string_view name, std::string_view prefix) {
+  if (name.size() != prefix.size() + digits + suffix.size()) return false;
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return false;
+  return name.substr(prefix.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 void remove_abandoned_files(const std::string& target) {
   std::error_code ignored;
-  const std::string beginning = beginning_of(target);
+  const std::string prefix = temporary_prefix(target);
   for (fs::directory_iterator entry(folder_of(target), ignored), end; !ignored && entry != end;
        entry.increment(ignored)) {
-    if (is_temporary_name(entry->path().filename().string(), beginning)) remove_if_abandoned(entry->path().string());
+    if (is_temporary_name(entry->path().filename().string(), prefix)) remove_if_abandoned(entry->path().string());
   }
 }
 
@@ -58,9 +58,9 @@ void remove_abandoned_files(const std::string& target) {
 std::array<std::atomic<const char*>, 64> slots{};
 static_assert(std::atomic<const char*>::is_always_lock_free);
 
-/// A copy of `path` that is never freed: a handler in another thread may still read it after its file is finished. A
-/// process writes few files, so this costs little.
-const char* kept_forever(const std::string& path) {
+/// Returns a copy of `path` that is never freed, because a signal handler in another thread may still read it after the
+/// file is finished. A process writes few files, so the leak is small.
+const char* leaked_copy(const std::string& path) {
   static std::mutex mutex;
   static auto& names = *new std::list<std::string>;
   const std::scoped_lock lock(mutex);
@@ -70,14 +70,14 @@ const char* kept_forever(const std::string& path) {
 }  // namespace
 
 RemovedAtExit::RemovedAtExit(const std::string& path) : slot_(nullptr) {
-  const char* const name = kept_forever(path);
+  const char* const name = leaked_copy(path);
   for (auto& slot : slots) {
     const char* free = nullptr;
     if (!slot.compare_exchange_strong(free, name)) continue;
     slot_ = &slot;
     return;
   }
-  throw std::logic_error("more temporary files at once than a signal handler knows of: " + path);
+  throw std::logic_error("too many temporary files at once (at most 64): " + path);
 }
 
 RemovedAtExit::~RemovedAtExit() { *slot_ = nullptr; }
@@ -94,27 +94,26 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(repla
   create();
   struct stat before {};
   if (::stat(target_.c_str(), &before) == 0) {
-    // Who may read and write the old file may do so with the new one. A file system without modes refuses; that harms
-    // nothing.
-    [[maybe_unused]] const int refused = ::fchmod(descriptor_, before.st_mode & 0777);
+    // Preserve the permissions of the replaced file. Failure (a file system without modes) is harmless.
+    [[maybe_unused]] const int ignored = ::fchmod(descriptor_, before.st_mode & 0777);
   }
 }
 
 void OutputFile::create() {
   for (int attempts = 0; descriptor_ < 0; ++attempts) {
-    temporary_ = fmt::format("{}/{}{:016x}{}", folder_of(target_), beginning_of(target_), random_word(), suffix);
+    temporary_ = fmt::format("{}/{}{:016x}{}", folder_of(target_), temporary_prefix(target_), random_word(), suffix);
     removed_.emplace(temporary_);
     descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
       if (errno == EEXIST) continue;
-      if (errno == ENOENT && attempts == 0) {  // another process has removed the empty folder
+      if (errno == ENOENT && attempts == 0) {  // another process removed the empty folder
         create_folders(folder_of(target_), path_);
         continue;
       }
       throw cannot_write(path_, errno);
     }
-    // Between these two lines another writer may have taken the file for one that was left, and removed it. Where there
-    // are no locks (errno is not EWOULDBLOCK) nobody removes anything.
+    // Between open and flock, another writer may have considered the file abandoned and removed it. On file systems
+    // without locks (errno is not EWOULDBLOCK) no writer removes such files.
     const bool is_locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (is_locked && refers_to(temporary_, descriptor_)) return;
     ::close(descriptor_);
@@ -152,7 +151,7 @@ void OutputFile::sync() {
 }
 
 void OutputFile::publish() {
-  // The lock is held until the name is gone, so that nobody takes the file for one that was left.
+  // The file stays locked until the rename, so that no other writer considers it abandoned.
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw cannot_write(path_, errno);
   temporary_.clear();
   removed_.reset();
@@ -165,7 +164,7 @@ void OutputFile::commit() {
 }
 
 void remove_if_abandoned(const std::string& path) {
-  // A living writer holds its lock.
+  // A live writer keeps its file locked.
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && refers_to(path, descriptor)) ::unlink(path.c_str());
@@ -178,8 +177,8 @@ int write_all(int descriptor, std::string_view bytes) noexcept {
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
-      ::poll(&room, 1, -1);
+      pollfd writable{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
       return errno;
     }

@@ -8,10 +8,10 @@
 
 namespace periscope {
 
-/// While this lives, remove_temporary_files() removes the file at `path`.
+/// Registers a file that remove_temporary_files() removes while this object exists.
 class RemovedAtExit {
  public:
-  /// Throws std::logic_error if 64 are alive.
+  /// Throws std::logic_error if 64 objects exist already.
   explicit RemovedAtExit(const std::string& path);
   RemovedAtExit(const RemovedAtExit&) = delete;
   RemovedAtExit& operator=(const RemovedAtExit&) = delete;
@@ -21,35 +21,35 @@ class RemovedAtExit {
   std::atomic<const char*>* slot_;
 };
 
-/// Removes the files of every living RemovedAtExit, in any thread. Async-signal-safe, for a handler that ends the
-/// process.
+/// Removes the files of all existing RemovedAtExit objects of all threads. Async-signal-safe; called by signal handlers
+/// that end the process.
 void remove_temporary_files() noexcept;
 
-/// A file that is written atomically: under a unique temporary name in the same folder, synced, and renamed. The
-/// destructor or a terminating signal removes the temporary file; that of a killed process is removed by the next
-/// writer.
+/// A file written atomically: data goes to a temporary file in the same folder, which is synced and renamed. The
+/// destructor or a terminating signal removes the temporary file. If the process was killed, the next writer of the
+/// same path removes it.
 class OutputFile {
  public:
-  /// Creates the temporary file, and the folder if needed. A symbolic link is followed and its target replaced. Throws
-  /// as replaceable_file and create_folders, and Error (run-time failure) naming `path` if the system refuses.
+  /// Creates the temporary file, and the folder if needed. If `path` is a symbolic link, its target is replaced. Throws
+  /// like replaceable_file and create_folders, and Error (run-time failure) naming `path` if a system call fails.
   explicit OutputFile(std::string path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  /// Allocates disk space where the file system can. Throws Error if there is too little.
+  /// Preallocates disk space if the file system supports it. Throws Error if there is not enough space.
   void reserve(std::uint64_t bytes);
-  /// Writes at a position, which may lie beyond the end. Throws Error (run-time failure) naming the path.
+  /// Writes at a byte offset, which may be beyond the end. Throws Error (run-time failure) naming the path.
   void write_at(std::uint64_t position, std::string_view bytes);
 
-  /// Sync, publish, and sync of the folder. Throws Error (run-time failure).
+  /// Calls sync() and publish(), then syncs the folder. Throws Error (run-time failure).
   void commit();
-  /// The first two steps of commit, for files that appear together.
+  /// The first two steps of commit(), for sets of files that are published together.
   void sync();
   void publish();
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// The file to be replaced.
+  /// The resolved path of the file to create or replace.
   [[nodiscard]] const std::string& target() const { return target_; }
 
  private:
@@ -62,16 +62,16 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-/// Removes a temporary file whose writer is dead.
+/// Removes a temporary file unless a running process has it locked.
 void remove_if_abandoned(const std::string& path);
 
-/// Writes all bytes to a descriptor, waiting as needed. Returns 0 or errno.
+/// Writes all bytes to a descriptor, waiting until it is writable. Returns 0 or errno.
 [[nodiscard]] int write_all(int descriptor, std::string_view bytes) noexcept;
 
-/// Writes a file atomically (OutputFile).
+/// Writes a file atomically (see OutputFile).
 void write_file(const std::string& path, std::string_view bytes);
 
-/// Writes a file as write_file, or into a FIFO, a device or /dev/stdout. Throws as destination_of.
+/// Writes a file atomically, or writes to a FIFO, a device or /dev/stdout. Throws like destination_of and OutputFile.
 void write_file_or_stream(const std::string& path, std::string_view bytes);
 
 }  // namespace periscope

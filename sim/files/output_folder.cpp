@@ -20,23 +20,23 @@ int open_folder(const std::string& folder) {
 }  // namespace
 
 FolderLock::FolderLock(std::string folder)
-    : folder_(std::move(folder)), made_(!entry_exists(folder_)), descriptor_(open_folder(folder_)) {
+    : folder_(std::move(folder)), created_(!entry_exists(folder_)), descriptor_(open_folder(folder_)) {
   if (descriptor_ < 0) {
     const int error = errno;
     release();
     throw cannot_write(folder_, error);
   }
-  // Any other error: a file system without locks, where only temporary names separate the writers.
+  // Other errors mean a file system without locks, where only temporary names keep writers apart.
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  made_ = false;
+  created_ = false;
   release();
-  throw ConfigError(fmt::format("{}: another process is writing into this folder; expected one at a time", folder_));
+  throw ConfigError(fmt::format("{}: another process is writing to this folder; expected one at a time", folder_));
 }
 
 FolderLock::~FolderLock() { release(); }
 
 void FolderLock::release() {
-  if (made_) ::rmdir(folder_.c_str());  // leaves a folder that is not empty
+  if (created_) ::rmdir(folder_.c_str());  // fails if the folder is not empty
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
@@ -45,7 +45,7 @@ OutputFolder::OutputFolder(std::string folder, const std::vector<std::string>& n
   for (const std::string& name : names) {
     const std::string path = lock_.folder() + "/" + name;
     if (!overwrite && entry_exists(path)) {
-      throw ConfigError(fmt::format("{}: is there already; expected another folder, or --force to overwrite", path));
+      throw ConfigError(fmt::format("{}: already exists; choose another folder, or overwrite with --force", path));
     }
   }
   for (const std::string& name : names) files_.push_back(std::make_unique<OutputFile>(lock_.folder() + "/" + name));

@@ -8,11 +8,11 @@
 
 namespace periscope {
 
-/// Locks a folder against other writing processes. The destructor removes a folder that the constructor made and that
-/// is still empty.
+/// Locks a folder against other writing processes. The destructor removes the folder if the constructor created it and
+/// it is still empty.
 class FolderLock {
  public:
-  /// Creates the folder and its parents if needed. Throws ConfigError if another process has the lock, otherwise as
+  /// Creates the folder and its parents if needed. Throws ConfigError if another process has the lock, and like
   /// create_folders.
   explicit FolderLock(std::string folder);
   FolderLock(const FolderLock&) = delete;
@@ -25,17 +25,17 @@ class FolderLock {
   void release();
 
   std::string folder_;
-  bool made_;
+  bool created_;
   int descriptor_;
 };
 
-/// Files of one folder that belong together, as a model's config.json and tensors. They appear when all are complete.
-/// The last one marks the set as complete: an older marker is removed first and the new one appears last, so that a
-/// crash leaves the old files, the new ones, or a folder without a marker, never a mixture.
+/// A set of files in one folder, e.g. a model's config.json and tensors, published when all are complete. The last file
+/// marks the set as complete: an old marker is removed first and the new one is published last. A crash leaves the old
+/// files, the new files, or a folder without a marker.
 class OutputFolder {
  public:
-  /// Creates and locks the folder, and begins every file of `names`. Throws ConfigError if another process holds the
-  /// lock, and if a file exists already unless `overwrite`; otherwise as OutputFile.
+  /// Creates and locks the folder, and opens an OutputFile for every name. Throws ConfigError if another process has
+  /// the lock, or if a file exists and `overwrite` is false; otherwise like OutputFile.
   OutputFolder(std::string folder, const std::vector<std::string>& names, bool overwrite);
   /// The file of the i-th name.
   [[nodiscard]] OutputFile& file(std::size_t i) { return *files_.at(i); }
@@ -43,7 +43,7 @@ class OutputFolder {
   void commit();
 
  private:
-  FolderLock lock_;  // outlives the files, so that an empty folder is removed
+  FolderLock lock_;  // destroyed after the files, so that it can remove an empty folder
   std::vector<std::unique_ptr<OutputFile>> files_;
 };
 

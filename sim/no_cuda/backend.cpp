@@ -7,7 +7,7 @@
 namespace periscope {
 
 std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& options) {
-  throw ConfigError(fmt::format("run.device = \"{}\": this build has no CUDA backend; use cpu or reference",
+  throw ConfigError(fmt::format("run.device = \"{}\": this build has no CUDA backend; expected cpu or reference",
                                 options.tf32 ? "cuda-tf32" : "cuda"));
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 double activation(Activation kind, double x) {
   switch (kind) {
-    case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps NaN
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // propagates NaN
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
     case Activation::sigmoid: return 1.0 / (1.0 + std::exp(-x));
@@ -33,14 +33,15 @@ double activation_derivative(Activation kind, double x) {
       return sigmoid * (1.0 + x / (1.0 + std::exp(x)));  // 1 − σ(x) = σ(−x), without cancellation
     }
     case Activation::sigmoid:
-      return 1.0 / (1.0 + std::exp(-x)) / (1.0 + std::exp(x));  // σ(x)σ(−x): 1 − σ(x) would cancel
+      return 1.0 / (1.0 + std::exp(-x)) / (1.0 + std::exp(x));  // σ(x)σ(−x), since 1 − σ(x) suffers cancellation
     case Activation::gelu_tanh: {
       const double c = std::sqrt(2.0 / std::numbers::pi);
       const double u = c * (x + 0.044715 * x * x * x);
       const double du = c * (1.0 + 3.0 * 0.044715 * x * x);
       const double sigmoid = 1.0 / (1.0 + std::exp(-2.0 * u));
       const double other = 1.0 / (1.0 + std::exp(2.0 * u));
-      return sigmoid * other == 0.0 ? sigmoid : sigmoid * (1.0 + 2.0 * x * du * other);  // where x·du may overflow
+      // If either factor underflows, x·du may overflow.
+      return sigmoid * other == 0.0 ? sigmoid : sigmoid * (1.0 + 2.0 * x * du * other);
     }
   }
   return 0.0;

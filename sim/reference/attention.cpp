@@ -13,7 +13,7 @@ double score(const AttentionShape& shape, double dot) {
   return cap > 0.0 ? cap * std::tanh(z / cap) : z;
 }
 
-/// Its derivative by q·k.
+/// Derivative of score() with respect to q·k.
 double score_derivative(const AttentionShape& shape, double dot) {
   const double cap = shape.scores.soft_cap;
   if (!(cap > 0.0)) return shape.scale();
@@ -70,7 +70,7 @@ void ReferenceBackend::run(const op::Attention& o) const {
           for (Index i = 0; i < e; ++i) dot += query[i] * key[i];
           const double z = weight[static_cast<std::size_t>(s)] = score(o.shape, dot);
           largest = std::max(largest, z);
-          if (std::isnan(z) || std::abs(z) > magnitude) magnitude = std::abs(z);  // NaN stays
+          if (std::isnan(z) || std::abs(z) > magnitude) magnitude = std::abs(z);  // propagates NaN
         }
         double total = 0.0;
         for (Index s = first; s < end; ++s) {
@@ -118,7 +118,7 @@ void ReferenceBackend::run(const op::AttentionBackward& o) const {
       for (Index t = 0; t < tokens; ++t) {
         const Index first = o.shape.first_seen(t);
         const Index end = o.shape.end_seen(t, tokens);
-        std::vector<double> weight;  // row t of the pattern, of the tokens seen
+        std::vector<double> weight;  // row t of the attention pattern, for the visible tokens
         double largest = -HUGE_VAL;
         for (Index s = first; s < end; ++s) {
           weight.push_back(score(o.shape, dot(q + query_at(t), k + key_at(s))));

@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-/// Plain loops in double: the definition of every op, written to be simple and not to be fast.
+/// The reference implementation of every op: plain loops in double, written for simplicity rather than speed.
 std::unique_ptr<Backend> make_reference_backend();
 
 }  // namespace periscope

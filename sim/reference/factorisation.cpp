@@ -16,8 +16,8 @@ double length_of(const std::vector<double>& row) {
   return std::sqrt(sum);
 }
 
-/// Takes from `row` its part along the basis rows 0 … t−1, and adds its coefficients to `lower`.
-void take_out(std::vector<double>& row, const std::vector<double>& basis, Index t, double* lower) {
+/// Subtracts from `row` its projection onto basis rows 0 … t−1, and adds the coefficients to `lower`.
+void project_out(std::vector<double>& row, const std::vector<double>& basis, Index t, double* lower) {
   const auto n = static_cast<Index>(row.size());
   for (Index i = 0; i < t; ++i) {
     const double* const q = basis.data() + i * n;
@@ -30,7 +30,7 @@ void take_out(std::vector<double>& row, const std::vector<double>& basis, Index 
 
 }  // namespace
 
-// Twice, because what is left after once may be small and then mostly rounding error.
+// Orthogonalises twice: the remainder after one projection may be small and then mostly rounding error.
 void ReferenceBackend::run(const op::RowBasis& o) const {
   const Index rows = o.x.rows();
   const Index n = o.x.cols();
@@ -38,12 +38,12 @@ void ReferenceBackend::run(const op::RowBasis& o) const {
   std::vector<double> basis(static_cast<std::size_t>(rows * n), 0.0);
   for (Index t = 0; t < rows; ++t) {
     const double* const from = elements<double>(o.x) + t * n;
-    double* const of_row = lower + t * rows;
-    for (Index i = 0; i < rows; ++i) of_row[i] = 0.0;
-    double largest = 0.0;  // squares of larger or smaller numbers may leave the range of double
+    double* const lower_row = lower + t * rows;
+    for (Index i = 0; i < rows; ++i) lower_row[i] = 0.0;
+    double largest = 0.0;  // rows are scaled by it, so that squares neither overflow nor underflow
     for (Index j = 0; j < n; ++j) largest = from[j] == from[j] ? std::max(largest, std::abs(from[j])) : from[j];
     if (!std::isfinite(largest)) {
-      for (Index i = 0; i <= t; ++i) of_row[i] = std::numeric_limits<double>::quiet_NaN();
+      for (Index i = 0; i <= t; ++i) lower_row[i] = std::numeric_limits<double>::quiet_NaN();
       continue;
     }
     if (largest == 0.0) continue;
@@ -51,15 +51,15 @@ void ReferenceBackend::run(const op::RowBasis& o) const {
     std::vector<double> row(from, from + n);
     for (double& v : row) v = std::ldexp(v, -exponent);
     const double length = length_of(row);
-    take_out(row, basis, t, of_row);
-    take_out(row, basis, t, of_row);
-    const double left = length_of(row);
-    if (left > dependence_tolerance(o.x.dtype()) * length) {
-      of_row[t] = left;
+    project_out(row, basis, t, lower_row);
+    project_out(row, basis, t, lower_row);
+    const double remaining = length_of(row);
+    if (remaining > dependence_tolerance(o.x.dtype()) * length) {
+      lower_row[t] = remaining;
       for (Index j = 0; j < n; ++j)
-        basis[static_cast<std::size_t>(t * n + j)] = row[static_cast<std::size_t>(j)] / left;
+        basis[static_cast<std::size_t>(t * n + j)] = row[static_cast<std::size_t>(j)] / remaining;
     }
-    for (Index i = 0; i <= t; ++i) of_row[i] = std::ldexp(of_row[i], exponent);
+    for (Index i = 0; i <= t; ++i) lower_row[i] = std::ldexp(lower_row[i], exponent);
   }
   if (!o.b.basis.empty()) std::copy(basis.begin(), basis.end(), elements<double>(o.b.basis));
 }

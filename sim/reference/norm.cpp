@@ -9,7 +9,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// One part of n features; bias may be null.
+/// Normalises one part of n features; bias may be null.
 void norm_part(const NormFormula& formula, const double* x, const double* gain, const double* bias, double eps,
                double* y, Index n) {
   double mean = 0.0;
@@ -26,7 +26,7 @@ void norm_part(const NormFormula& formula, const double* x, const double* gain, 
   }
 }
 
-/// One part of n features: writes dx, adds to dgain and dbias.
+/// Gradient of norm_part: writes dx and adds to dgain and dbias.
 void norm_part_backward(const NormFormula& formula, const double* x, const double* gain, const double* dy, double eps,
                         double* dx, double* dgain, double* dbias, Index n) {
   double mean = 0.0;
@@ -53,7 +53,7 @@ void norm_part_backward(const NormFormula& formula, const double* x, const doubl
   }
 }
 
-/// The same of a pointwise norm.
+/// Applies a pointwise norm to one part of n features; bias may be null.
 void pointwise_part(NormFormula::Phi phi, const double* x, const double* gain, const double* bias, double alpha,
                     double* y, Index n) {
   for (Index i = 0; i < n; ++i) {
@@ -62,7 +62,7 @@ void pointwise_part(NormFormula::Phi phi, const double* x, const double* gain, c
   }
 }
 
-/// Writes dx, adds to dgain, dbias and dalpha.
+/// Gradient of pointwise_part: writes dx and adds to dgain, dbias and dalpha.
 void pointwise_part_backward(NormFormula::Phi phi, const double* x, const double* gain, double alpha, const double* dy,
                              double* dx, double* dgain, double* dbias, double& dalpha, Index n) {
   for (Index i = 0; i < n; ++i) {
@@ -74,7 +74,7 @@ void pointwise_part_backward(NormFormula::Phi phi, const double* x, const double
   }
 }
 
-/// α, or 1 where the kind has none.
+/// Returns α, or 1 for kinds without α.
 double number_of(const Tensor& alpha) { return alpha.empty() ? 1.0 : elements<double>(alpha)[0]; }
 
 }  // namespace

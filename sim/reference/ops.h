@@ -5,8 +5,8 @@
 
 namespace periscope {
 
-/// The definition of every op that ComposedBackend does not compose: plain loops in double, in files by kind. They
-/// stay simple, because every faster implementation is tested against them.
+/// The reference implementation of every op that ComposedBackend does not implement: plain loops in double. They are
+/// deliberately simple, because all faster implementations are tested against them.
 class ReferenceBackend final : public ComposedBackend {
  public:
   [[nodiscard]] std::string_view name() const override { return "reference"; }

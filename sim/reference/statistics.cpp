@@ -9,7 +9,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// The row_statistics of one row of n numbers, `step` apart.
+/// Writes the row_statistics of one row of n numbers to moments[0], moments[step], …
 void moments_of_row(const double* row, Index n, double* moments, Index step) {
   const auto count = static_cast<double>(n);
   double sum = 0.0;
@@ -18,7 +18,7 @@ void moments_of_row(const double* row, Index n, double* moments, Index step) {
   for (Index j = 0; j < n; ++j) {
     sum += row[j];
     squares += row[j] * row[j];
-    if (std::isnan(row[j]) || std::abs(row[j]) > largest) largest = std::abs(row[j]);  // NaN stays
+    if (std::isnan(row[j]) || std::abs(row[j]) > largest) largest = std::abs(row[j]);  // propagates NaN
   }
   const double mean = sum / count;
   double second = 0.0;
@@ -42,7 +42,7 @@ double dot(const double* x, const double* y, Index n) {
   return sum;
 }
 
-/// The mean over pairs, pair by pair.
+/// Returns the mean cosine over pairs of distinct rows of one sequence, computed pair by pair.
 double mean_cosine(const double* x, Index rows, Index cols, int sequences) {
   const Index tokens = rows / sequences;
   double total = 0.0;
@@ -62,7 +62,7 @@ double mean_cosine(const double* x, Index rows, Index cols, int sequences) {
 
 double magnitude(double v) { return std::isnan(v) ? HUGE_VAL : std::abs(v); }
 
-/// All elements, in descending order of their magnitude, equal ones in the order of rows and columns.
+/// Returns all elements in descending order of magnitude, ties in row-major order.
 std::vector<Entry> sorted_entries(const double* x, Index rows, Index cols) {
   std::vector<Entry> entries;
   for (Index i = 0; i < rows * cols; ++i) entries.push_back({i / cols, i % cols, x[i]});

@@ -88,15 +88,15 @@ TEST_CASE("what is no file that can be read is refused at once") {
     CAPTURE(path);
     CHECK_THROWS_WITH_AS(SafetensorsFile{path}, doctest::Contains((path + ": " + why).c_str()), InputError);
   };
-  refused(folder.path("missing"), "cannot open it: No such file or directory");
-  refused(folder.path(), "this is a folder, expected a regular file");
+  refused(folder.path("missing"), "cannot open: No such file or directory");
+  refused(folder.path(), "expected a regular file, found a folder");
   const std::string pipe = folder.path("pipe");
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  refused(pipe, "this is a FIFO, expected a regular file");  // without waiting for somebody to write to it
-  refused("/dev/null", "this is a character device, expected a regular file");
+  refused(pipe, "expected a regular file, found a FIFO");  // without waiting for somebody to write to it
+  refused("/dev/null", "expected a regular file, found a character device");
   const std::string loop = folder.path("loop");
   fs::create_symlink(loop, loop);
-  refused(loop, "cannot open it: Too many levels of symbolic links");
+  refused(loop, "cannot open: Too many levels of symbolic links");
   refused(folder.write("empty", ""), "0 bytes, expected the header's length in the first 8");
   refused(folder.write("lfs", "version https://git-lfs.github.com/spec/v1\n"),
           "this is a Git LFS pointer, not the file");
@@ -107,7 +107,7 @@ TEST_CASE("what is no file that can be read is refused at once") {
   if (std::ifstream(secret)) {
     MESSAGE("skipped: this user may read everything, so no file is unreadable");
   } else {
-    refused(secret, "cannot open it: Permission denied");
+    refused(secret, "cannot open: Permission denied");
   }
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("a file that changes while it is being read is refused, and nobody die
   const SafetensorsFile file(cut);
   CHECK(file.values("x").size() == 4'000'000);
   fs::resize_file(cut, 1000);
-  CHECK_THROWS_WITH_AS(static_cast<void>(file.values("x")), doctest::Contains("was changed while it was being read"),
+  CHECK_THROWS_WITH_AS(static_cast<void>(file.values("x")), doctest::Contains("changed while it was being read"),
                        InputError);
   const std::string touched = folder.write("touched", bytes);
   const SafetensorsFile other(touched);

@@ -148,7 +148,7 @@ TEST_CASE("shards that do not hold what the index says") {
   SUBCASE("a file is a folder") {
     fs::remove(folder.path("2.safetensors"));
     fs::create_directory(folder.path("2.safetensors"));
-    check_refused(folder.path(), "this is a folder, expected a regular file");
+    check_refused(folder.path(), "expected a regular file, found a folder");
   }
   SUBCASE("the index is malformed") {
     folder.write(index_name, R"({"weight_map":{"a":"../1.safetensors"}})");

@@ -60,7 +60,7 @@ class ConfigErrors(FolderTest):
         (self.folder / "nested.toml").write_text("a = " + "[" * 100000)
         for i, text in enumerate(("a." * 100000 + "b = 1", "[" + "a." * 100000 + "b]", "x = {" + "a . " * 100000)):
             (self.folder / f"deep{i}.toml").write_text("\n" + text)
-        for name, *words in (("loop.toml", "symbolic links"), ("fifo.toml", "a FIFO, expected a regular file"),
+        for name, *words in (("loop.toml", "symbolic links"), ("fifo.toml", "expected a regular file, found a FIFO"),
                              ("x" * 5000, "ame too long", "(5000 bytes)"), ("a\x1b[2J", "a\\x1b[2J", "No such file"),
                              ("large.toml", "at most 1048576 bytes"), ("nested.toml", "nested.toml:1", "invalid TOML"),
                              *((f"deep{i}.toml", f"deep{i}.toml:2", "parts") for i in range(3))):
@@ -72,7 +72,7 @@ class ConfigErrors(FolderTest):
         nowhere.symlink_to("no/such/folder")
         for out in (nowhere, nowhere / "sub"):
             self.check(run("theory", "--config", self.config, "--out", out), 2,
-                       "cannot write", f"{nowhere}: expected a folder, found a symbolic link to nothing")
+                       "cannot write", f"{nowhere}: expected a folder, found a broken symbolic link")
 
 
 if __name__ == "__main__":

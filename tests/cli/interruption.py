@@ -149,7 +149,7 @@ class Interruption(FolderTest):
         self.assertEqual(run(*command, "--quiet").returncode, 0)
         another = run(*command, "--quiet")
         self.assertEqual(another.returncode, 2, "what another run wrote stays")
-        self.assertIn("is there already", another.stderr)
+        self.assertIn("already exists", another.stderr)
 
     def test_another_run_reads_what_is_of_its_own_alone(self):
         """Nothing of another configuration, and seeds that a run of more seeds, or of other ones, has cached."""

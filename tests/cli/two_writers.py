@@ -75,7 +75,7 @@ class TwoWriters(FolderTest):
                 self.assertIn(whole, [models[seed] for seed in finished], f"{where}: another model than was finished")
             for code, error, k in zip(codes, errors, kill, strict=True):
                 if code == 2:
-                    self.assertIn("another process is writing into this folder", error)
+                    self.assertIn("another process is writing to this folder", error)
                 elif code != ok:
                     # Negative: it came before the process had asked for signals.
                     self.assertIn(code, {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130, -2)}

@@ -132,10 +132,10 @@ TEST_CASE("what is no file is not replaced") {
   check_refused("/dev/full", "found a character device");
   check_refused(folder.path(), "found a folder");
   check_refused(folder.path() + "/", "found a folder");
-  check_refused(folder.path("absent/"), "not of a folder");
+  check_refused(folder.path("absent/"), "found a folder name");
   check_refused(folder.write("file", "") + "/result.nc", "file: expected a folder, found a regular file");
   check_refused("/dev/stdout", "found an open descriptor");
-  check_refused("", "expected the name of a file");
+  check_refused("", "expected a file name");
   CHECK(fs::is_fifo(fifo));
   CHECK(names_in(folder.path()) == Names{"fifo", "file", "to null"});
 }

@@ -56,7 +56,7 @@ TEST_CASE("one writer at a time") {
   {
     const OutputFolder first(folder.path("a"), {"tensors", "config"}, false);
     CHECK_THROWS_WITH_AS(write_set(folder.path("a"), "second", true),
-                         doctest::Contains("another process is writing into this folder"), ConfigError);
+                         doctest::Contains("another process is writing to this folder"), ConfigError);
   }
   CHECK_FALSE(std::filesystem::exists(folder.path("a")));
   write_set(folder.path("a"), "third", false);
