@@ -105,7 +105,7 @@ class Generated(FolderTest):
         tiny_checkpoint.write(self.model, tensors=tensors | {"model.norm.weight": (shape, [float("nan"), *values[1:]])})
         done = run("generate", self.model, "--tokens", "65,66", "--count", 3)
         self.assertEqual((done.returncode, done.stdout), (1, "AB\n"), done.stderr)
-        self.assertIn("no token is the likeliest", done.stderr)
+        self.assertIn("no token is the most likely", done.stderr)
         refused = run("generate", self.model, "--tokens", "65,66", "--count", 2147483647)
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
 

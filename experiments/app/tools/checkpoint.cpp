@@ -33,7 +33,7 @@ ExitCode run_info(const CommonOptions& options) {
   if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
   const nlohmann::ordered_json info = info_json(checkpoint, *progress);
-  progress.reset();  // clears its line
+  progress.reset();  // clears the progress line
   if (options.json) {
     print_json(info);
   } else {
@@ -43,28 +43,28 @@ ExitCode run_info(const CommonOptions& options) {
 }
 
 /// Throws ConfigError for an unknown family.
-const Family& required_family(const std::string& name) {
+const Family& find_family(const std::string& name) {
   if (const Family* family = family_named(name)) return *family;
   std::vector<std::string> names;
   for (const Family& known : family_table()) names.emplace_back(known.name);
-  throw ConfigError(fmt::format("--family {}: expected one of {}; nearest is {}", shortened(name),
-                                fmt::join(names, ", "), nearest(name, names)));
+  throw ConfigError(fmt::format("--family {}: expected one of {}{}", shortened(name), fmt::join(names, ", "),
+                                suggestion(name, names)));
 }
 
 /// Writes the configuration's stack, with the random weights of the first seed, into run.out as a checkpoint of
-/// `family`: in f32, or in f64 if run.dtype says so. Throws ConfigError for more than one placement, a family that
-/// cannot express the model, without run.out, and for existing files unless `overwrite`.
+/// `family`; numbers are f64 for run.dtype = "f64", else f32. Throws ConfigError for more than one stack, a family that
+/// cannot express the model, a missing run.out, and existing files unless `overwrite`.
 void write_random_checkpoint(const config::Config& config, const Family& family, bool overwrite) {
   if (config.run.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   const std::vector<StackSpec> stacks = config.stacks();
   if (stacks.size() != 1) {
-    throw ConfigError(fmt::format("model, init, input: expected one value of every key, for one stack, not {} stacks",
-                                  stacks.size()));
+    throw ConfigError(
+        fmt::format("model, init, input: expected one stack, found {}; set each key to one value", stacks.size()));
   }
   StackSpec spec = stacks.front();
   const CheckpointLayout layout = layout_for(family, spec.model);
   spec.model = layout.model;
-  // As large as asked for is what the tables together give.
+  // The token, position and token-type tables together give the configured second moment.
   spec.input.second_moment = table_second_moment(layout.model, spec.input.second_moment);
   spec.input.kind = InputKind::tokens;
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
@@ -73,24 +73,24 @@ void write_random_checkpoint(const config::Config& config, const Family& family,
   write_checkpoint(config.run.out, layout, *backend, weights, written_type(dtype), overwrite);
 }
 
-/// Loads the configuration, with the family's recipe unless it names another.
+/// Loads the configuration; model.recipe defaults to the family's recipe.
 config::Config load_for_family(study::Request request, const std::string& family) {
   if (config::read_tree(request.file, request.all_settings()).find("model.recipe") == nullptr)
     request.settings.insert(request.settings.begin(), "model.recipe=" + family);
-  request.reads_texts = false;  // ids are not written
+  request.reads_texts = false;  // a checkpoint has no input tokens
   return request.load();
 }
 
-const study::FlagNames written_without{"seeds", "memory"};
+const study::FlagNames omitted_by_write{"vary", "seeds", "memory"};
 
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  std::vector<std::string> effective_keys = study::keys_of_flags(written_without);
+  std::vector<std::string> effective_keys = study::keys_of_flags(omitted_by_write);
   for (const char* table : {"model.", "init.", "input."}) effective_keys.emplace_back(table);
-  const Family& known = required_family(family);
+  const Family& known = find_family(family);
   const config::Config config = load_for_family(options.request("write-checkpoint", effective_keys), family);
   omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
-  stacks::MemoryEstimate memory;  // a matrix, and what is written of it; tables are matrices here
+  stacks::MemoryEstimate memory;  // the largest matrix or table and its copy in the written format
   memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
   stacks::within_memory(memory, options.from_flags.force, progress,
@@ -105,15 +105,17 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 }  // namespace
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
-  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
+  add_command(app, code, "info", "Describe a checkpoint: family, placement and names of norms, shapes", no_run,
               run_info, flag_texts(info_flags));
   const auto family = std::make_shared<std::string>();
-  add_command(app, code, "write-checkpoint",
-              "Write a random stack as a checkpoint that other programs read, into --out", written_without,
-              [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); })
+  CLI::App* const command = add_command(
+      app, code, "write-checkpoint", "Write a random stack as a checkpoint for other programs, into --out",
+      omitted_by_write, [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
+  command
       ->add_option("--family", *family,
-                   "llama, gpt2, … (`list --recipes`): also sets the keys of its recipe that are not given")
+                   "llama, gpt2, … (see `list --recipes`); the family's recipe sets all keys that are not given")
       ->required();
+  command->get_option("--out")->description("Folder for the checkpoint");
 }
 
 }  // namespace periscope::app

@@ -29,57 +29,59 @@ namespace {
 struct GenerateFlags : study::CheckpointFlags {
   int count = 64;
 };
-const std::vector<study::Flag<GenerateFlags>> generate_flags =
-    study::checkpoint_flags<GenerateFlags>({{"count", &GenerateFlags::count, "Tokens to add", at_least(1)}});
+const std::vector<study::Flag<GenerateFlags>> generate_flags = study::checkpoint_flags<GenerateFlags>(
+    {{"count", &GenerateFlags::count, "Number of tokens to generate", at_least(1)}});
 
-const study::FlagNames generated_without{"vary", "seed", "seeds"};
+const study::FlagNames omitted_by_generate{"vary", "seed", "seeds"};
 
-/// Every token reads all before it, so their number is bounded where no table of positions does it.
-void require_room(const ModelSpec& model, std::size_t prompt, int count) {
+/// Throws ConfigError if the tokens exceed the model's table of positions or, without one, `most_tokens`, which bounds
+/// the quadratic cost of attention.
+void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
-  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
+  const std::int64_t most = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
-  if (read <= room) return;
-  throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
-                                learned ? "the model has positions for" : "expected at most", room));
+  if (read <= most) return;
+  throw ConfigError(fmt::format("--count {}: expected at most {} tokens in all{}, found {}", count, most,
+                                learned ? ", as the model has positions" : "", read));
 }
 
-/// Bytes of converted weights that stay in memory from token to token: all of them, as far as --memory goes, or else
-/// half of what there is.
-double kept_weights(const Checkpoint& checkpoint, const config::RunOptions& run, int threads) {
+/// Returns the bytes of converted weights to cache between tokens: all of them, limited by --memory or, by default,
+/// half of the available memory.
+double cached_weight_bytes(const Checkpoint& checkpoint, const config::RunOptions& run, int threads) {
   const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
   return std::min(all, run.memory > 0.0 ? run.memory : stacks::available_bytes(threads) / 2.0);
 }
 
-/// The pass over the prompt, with the keys and values of all tokens and the weights that stay.
+/// Estimates the memory of the pass over the prompt, the keys and values of all tokens, and the cached weights.
 stacks::MemoryEstimate generate_memory(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest,
-                                       double kept, int threads) {
+                                       double cached_bytes, int threads) {
   const std::string_view key = "--count or --max-tokens";
   stacks::MemoryEstimate memory = stacks::pass_memory(model, prompt, run.dtype, false, threads);
   memory.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
   memory.key = key;
-  memory.add(kept, "--memory");
+  memory.add(cached_bytes, "--memory");
   return memory;
 }
 
-/// Continues a sequence by `count` tokens, each the one with the largest logit (of equals the first): a forward pass
-/// over `ids`, then one over each new token, with the keys and values of those before it (KeyValueCache). Calls
-/// `on_token` after each.
+/// Appends `count` tokens to `ids`, each the one with the largest logit; ties go to the smallest id. Runs a forward
+/// pass over `ids` and then one per new token, with cached keys and values (KeyValueCache). Calls `on_token` after each
+/// token.
 void generate_greedily(const StackContext& c, std::vector<int>& ids, int count, const std::function<void()>& on_token) {
-  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // the last is not read
+  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // without the last token
   for (int i = 0; i < count; ++i) {
     const std::span<const int> unread = std::span(ids).subspan(static_cast<std::size_t>(cache.tokens()));
     const std::vector<double> logits = c.ops.to_host(next_logits(c, cache, unread));
     if (std::ranges::any_of(logits, [](double z) { return std::isnan(z); })) {
-      throw Error(ExitCode::runtime_failure, "generate: the model's logits are not numbers: no token is the likeliest");
+      throw Error(ExitCode::runtime_failure,
+                  "generate: the model's logits contain NaN, so no token is the most likely");
     }
     ids.push_back(static_cast<int>(std::ranges::max_element(logits) - logits.begin()));
     on_token();
   }
 }
 
-/// Bytes at the end of `text` that begin a character of UTF-8 whose rest may still come.
-std::size_t unfinished(const std::string& text) {
+/// Returns the length in bytes of an incomplete UTF-8 character at the end of `text`, or 0.
+std::size_t incomplete_character(const std::string& text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xc0U) == 0x80) continue;
@@ -90,7 +92,7 @@ std::size_t unfinished(const std::string& text) {
 }
 
 ExitCode run_generate(const CommonOptions& options) {
-  const study::Request request = options.request("generate", study::keys_of_flags(generated_without));
+  const study::Request request = options.request("generate", study::keys_of_flags(omitted_by_generate));
   const auto own = study::read_flags(generate_flags, request.flags);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
@@ -102,58 +104,58 @@ ExitCode run_generate(const CommonOptions& options) {
   const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
   const ModelSpec& model = checkpoint.model();
   if (!model.causal || !model.unembedding) {
-    throw ConfigError(fmt::format("generate {}: expected a causal model with a head", own.checkpoint));
+    throw ConfigError(fmt::format("generate {}: expected a causal model with an output head", own.checkpoint));
   }
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
-  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
+  const double cached_bytes = count > 1 ? cached_weight_bytes(checkpoint, config.run, threads) : 0.0;
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(cached_bytes));
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
   const stacks::TokenInput input = stacks::read_token_input(own, model, own.checkpoint);
-  require_room(model, input.ids.size(), count);
+  check_token_count(model, input.ids.size(), count);
   const int prompt = static_cast<int>(input.ids.size());
   const stacks::MemoryEstimate memory =
-      generate_memory(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
+      generate_memory(model, config.run, prompt, prompt + count - 1, cached_bytes, threads);
   std::vector<int> ids = input.ids;
-  const bool shown = !options.json && input.tokenizer != nullptr;
+  const bool prints_text = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
-  // The text is printed while it grows, so that an interrupted run keeps it. A terminal gets what is printable, because
-  // the text comes from a foreign file and could command it, and waits for the rest of a character; a pipe gets the
-  // bytes.
+  // The text is printed as it grows, so that an interrupted run does not lose it. A pipe gets the bytes. A terminal
+  // gets complete, printable characters only, because text from an untrusted model could contain control sequences.
   std::size_t printed = 0;
   const auto print = [&](bool is_whole) {
     const std::string text = input.tokenizer->decode(ids);
-    const std::size_t end = text.size() - (terminal && !is_whole ? unfinished(text) : 0);
+    const std::size_t end = text.size() - (terminal && !is_whole ? incomplete_character(text) : 0);
     if (end <= printed) return;
     const std::string grown = text.substr(printed, end - printed);
     print_result(terminal ? printable(grown, Layout::lines) : grown);
     printed = end;
   };
-  bool has_begun = false;
+  bool has_started = false;
   const auto end_text = [&] {
-    if (!shown || !has_begun) return;
+    if (!prints_text || !has_started) return;
     print(true);
     print_result("\n");
   };
   const auto generate = [&] {
-    TerminalProgress progress(options.quiet || (shown && terminal));  // which would be drawn into the text
-    has_begun = true;
-    if (shown) print(false);
+    TerminalProgress progress(options.quiet || (prints_text && terminal));  // it would overwrite the text
+    has_started = true;
+    if (prints_text) print(false);
     progress.begin("generate", count);
     generate_greedily(context, ids, count, [&] {
-      if (shown) print(false);
+      if (prints_text) print(false);
       progress.step(fmt::format("id {}", ids.back()));
       progress.throw_if_stop_requested();
     });
   };
   bool stopped = false;
-  TerminalProgress to_say(options.quiet);
-  for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
+  TerminalProgress messages(options.quiet);
+  for (const std::string& warning : checkpoint.warnings())
+    messages.say(fmt::format("warning: {}\n", printable(warning)));
   try {
-    stacks::within_memory(memory, options.from_flags.force, to_say, generate);
+    stacks::within_memory(memory, options.from_flags.force, messages, generate);
   } catch (const stacks::Stopped&) {
     stopped = true;
   } catch (...) {
-    end_text();  // so that the message does not follow it on its line
+    end_text();  // puts the error message on a new line
     throw;
   }
   end_text();
@@ -166,7 +168,7 @@ ExitCode run_generate(const CommonOptions& options) {
     if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
   }
   const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
-  if (shown || options.json) {
+  if (prints_text || options.json) {
     if (!options.quiet) print_message(all);
   } else {
     print_result(all);
@@ -179,8 +181,8 @@ ExitCode run_generate(const CommonOptions& options) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& code) {
-  add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
-              generated_without, run_generate, flag_texts(generate_flags));
+  add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the most likely token",
+              omitted_by_generate, run_generate, flag_texts(generate_flags));
 }
 
 }  // namespace periscope::app

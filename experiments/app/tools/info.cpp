@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Norms of T1 that are there: "A B".
+/// Returns the norms of a sublayer, such as "A B".
 std::string letters_of(const SublayerRule& rule) {
   std::vector<std::string_view> letters;
   if (rule.norm_a) letters.emplace_back("A");
@@ -28,14 +28,14 @@ std::string letters_of(const SublayerRule& rule) {
   return fmt::format("{}", fmt::join(letters, " "));
 }
 
-/// T1 with the norms that are there: "x + B(f(A(x)))".
+/// Returns the sublayer's formula with its norms, such as "x + B(f(A(x)))".
 std::string formula_of(const SublayerRule& rule) {
   std::string branch = rule.norm_a ? "f(A(x))" : "f(x)";
   if (rule.norm_b) branch = "B(" + branch + ")";
   return rule.norm_c ? "C(x + " + branch + ")" : "x + " + branch;
 }
 
-/// The rules of attention, each with the layers that have it.
+/// Returns the distinct attention rules, each with its layers.
 Json attention_of(const ModelSpec& m) {
   std::vector<std::pair<Json, std::vector<int>>> rules;
   for (int layer = 0; layer < m.layers; ++layer) {
@@ -56,13 +56,13 @@ Json attention_of(const ModelSpec& m) {
   return all;
 }
 
-/// "model.layers.{i}.mlp" from "model.layers.0.mlp".
+/// Replaces the layer index by {i}: "model.layers.0.mlp" becomes "model.layers.{i}.mlp".
 std::string pattern(const std::string& name) {
   static const std::regex layer(R"((^|\.)[0-9]+\.)");
   return std::regex_replace(name, layer, "$1{i}.", std::regex_constants::format_first_only);
 }
 
-/// Where every parameter is stored, "layers.{i}" standing for every layer.
+/// Returns the tensor of every parameter; "layers.{i}" stands for every layer.
 Json names_of(const Checkpoint& c) {
   std::map<std::string, StoredPart> by_parameter;
   for (const auto& [tensor, uses] : c.uses()) {
@@ -95,7 +95,7 @@ Json names_of(const Checkpoint& c) {
 
 /// Returns the checkpoint's warnings, and one about the first weight that is not finite.
 std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t parameters, stacks::Progress& progress) {
-  constexpr std::uint64_t shown_from = 1 << 26;  // numbers, which take about half a second
+  constexpr std::uint64_t shown_from = 1 << 26;  // numbers; reading them takes about half a second
   constexpr std::uint64_t million = 1'000'000;
   std::uint64_t read = 0;
   std::function<void(std::uint64_t)> after_block = [](std::uint64_t /*numbers*/) {};
@@ -112,8 +112,8 @@ std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t paramete
   return all;
 }
 
-/// Returns one line for every norm, or for every other matrix, of a layer: its parameter, its tensor, and how it lies
-/// in it where that is not the whole tensor as stored.
+/// Returns one line per norm or, for `norms` = false, per matrix of a layer: parameter, tensor, and the transformation
+/// if the parameter is not the stored tensor itself.
 std::string names_text(const Json& names, bool norms) {
   std::string text;
   for (const Json& row : names) {
@@ -128,7 +128,8 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-/// Lists an object's fields, as "layers 4, width 16": a flag by name, a list by its ends; omits 0, false and none.
+/// Lists an object's fields, such as "layers 4, width 16". A flag is shown by its name, a list by its first and last
+/// element; 0, false and none are omitted.
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {
@@ -143,8 +144,8 @@ std::string fields_of(const Json& object) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-/// Returns true if all sublayers are like the first, and follow each other on one stream.
-bool is_everywhere_alike(const ModelSpec& m) {
+/// Returns true if all sublayers have the same norms and are applied in sequence.
+bool is_uniform(const ModelSpec& m) {
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     const SublayerRule first = m.rule(0);
@@ -153,8 +154,8 @@ bool is_everywhere_alike(const ModelSpec& m) {
   const auto has_inside = [](const LayerPlacement& range) {
     return range.qk_norm || range.v_norm || range.inner_norm || range.attention_gate;
   };
-  const bool in_line = m.placement.wiring == Wiring::sequential || m.placement.wiring == Wiring::dual;
-  return in_line && std::ranges::none_of(m.layer_placements, has_inside);
+  const bool is_sequential = m.placement.wiring == Wiring::sequential || m.placement.wiring == Wiring::dual;
+  return is_sequential && std::ranges::none_of(m.layer_placements, has_inside);
 }
 
 }  // namespace
@@ -163,7 +164,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
   const ModelSpec& m = c.model();
   const SublayerRule rule = m.rule(0);
   const auto architectures = c.config().find("architectures");
-  const bool is_said = architectures != c.config().end() && !architectures->is_null();
+  const bool has_architecture = architectures != c.config().end() && !architectures->is_null();
   Json tensors = Json::object();
   std::map<std::string, int> types;
   std::uint64_t parameters = 0;  // a tied matrix counts once
@@ -178,7 +179,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
   return {{"folder", c.folder()},
           {"family", c.family().name},
           {"model_type", c.config().at("model_type")},
-          {"architecture", is_said ? architectures->at(0).get<std::string>() : "not said"},
+          {"architecture", has_architecture ? architectures->at(0).get<std::string>() : "unspecified"},
           {"placement",
            {{"name", m.placement.name},
             {"letters", letters_of(rule)},
@@ -228,15 +229,14 @@ std::string info_text(const Checkpoint& c, const Json& info) {
     text += fmt::format("{:<12}{}\n", key, value);
   };
   line("family", fmt::format("{} ({})", c.family().name, printable(info.at("architecture").get<std::string>())));
-  line("placement",
-       fields_of(info.at("placement")) + (is_everywhere_alike(m) ? "" : ", in the first sublayer; others differ"));
+  line("placement", fields_of(info.at("placement")) + (is_uniform(m) ? "" : "; first sublayer only, others differ"));
   line("shape", fields_of(info.at("shape")));
   line("mlp", info.at("mlp"));
   line("norms", is_pointwise(m.norm)
                     ? fmt::format("{}, alpha {:g} at initialisation", facts_of(m.norm).title, m.norm_alpha)
                     : fmt::format("{}, eps {:g}", facts_of(m.norm).title, m.norm_eps));
   line("embedding", fields_of(info.at("embedding")));
-  line("attention", m.causal ? "causal" : "both ways");
+  line("attention", m.causal ? "causal" : "bidirectional");
   for (Json rule : info.at("attention")) {
     const std::vector<int> layers = rule.at("layers");
     rule.erase("layers");
@@ -253,10 +253,10 @@ std::string info_text(const Checkpoint& c, const Json& info) {
                                  fmt::join(types, ", ")));
   text += "\nnorms\n" + names_text(info.at("names"), true) + "\nmatrices\n" + names_text(info.at("names"), false);
   if (!c.unused().empty()) {
-    text += fmt::format("\nnot used: {} tensors, such as {}\n", c.unused().size(), printable(c.unused().front()));
+    text += fmt::format("\nunused: {} tensors, such as {}\n", c.unused().size(), printable(c.unused().front()));
   }
   if (!c.defaults().empty()) {
-    text += "\nnot in config.json:";
+    text += "\ndefaults, not in config.json:";
     for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
     text.back() = '\n';
   }

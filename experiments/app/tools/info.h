@@ -8,12 +8,12 @@
 
 namespace periscope::app {
 
-/// Returns the description of a checkpoint: its family, the placement of its norms and which tensor is which norm (T1,
-/// claim C2), shapes, attention, number formats, unused tensors, and the first weight that is not finite. Reads all
-/// used weights, and shows progress if there are many.
+/// Returns the description of a checkpoint: family, placement of norms, the tensor of each norm (claim C2), shapes,
+/// attention, number formats, unused tensors, and the first weight that is not finite. Reads all used weights and shows
+/// progress for large checkpoints.
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress& progress);
 
-/// Returns `info`, the description of a checkpoint, for people.
+/// Formats `info`, the description of a checkpoint, as a text table.
 std::string info_text(const Checkpoint& checkpoint, const nlohmann::ordered_json& info);
 
 }  // namespace periscope::app

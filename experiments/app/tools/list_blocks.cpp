@@ -26,62 +26,64 @@ StackSpec stack_of(const Placement& placement) {
   return spec;
 }
 
-/// Returns the stacks of the table, by name.
+/// Returns the stacks of the table with their names.
 std::vector<std::pair<std::string, StackSpec>> blocks() {
   std::vector<std::pair<std::string, StackSpec>> all;
   for (const Placement& placement : placement_table()) all.emplace_back(placement.name, stack_of(placement));
   const StackSpec pre = stack_of(*find_placement("pre"));
-  const auto with = [&](std::string name, const auto& set) {
+  const auto add_pre_with = [&](std::string name, const auto& set) {
     all.emplace_back("pre, " + name, pre);
     set(all.back().second.model);
   };
   for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
     const auto kind = static_cast<NormKind>(i);
-    if (kind != pre.model.norm) with(fmt::format("norm {}", norm_kind_names[i]), [=](ModelSpec& m) { m.norm = kind; });
+    if (kind != pre.model.norm)
+      add_pre_with(fmt::format("norm {}", norm_kind_names[i]), [=](ModelSpec& m) { m.norm = kind; });
   }
-  with("v_norm", [](ModelSpec& m) { m.v_norm = true; });
-  with("inner_norm both", [](ModelSpec& m) { m.inner_norm = InnerNorm::both; });
-  with("attention_gate head", [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
-  with("attention_gate channel", [](ModelSpec& m) { m.attention_gate = AttentionGate::channel; });
+  add_pre_with("v_norm", [](ModelSpec& m) { m.v_norm = true; });
+  add_pre_with("inner_norm both", [](ModelSpec& m) { m.inner_norm = InnerNorm::both; });
+  add_pre_with("attention_gate head", [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
+  add_pre_with("attention_gate channel", [](ModelSpec& m) { m.attention_gate = AttentionGate::channel; });
   return all;
 }
 
-/// Something done with stacks, and why it does not support one; "" if it does.
-struct Use {
+/// Analysis of a stack.
+struct Analysis {
   std::string_view name, title;
-  std::string (*unsupported)(const StackSpec&);
+  std::string (*unsupported)(const StackSpec&);  ///< reason why the stack is not supported; "" if it is
 };
 
-std::string given_weights_unsupported(const StackSpec& plain) {
+std::string weight_scales_unsupported(const StackSpec& plain) {
   StackSpec spec = plain;
   spec.scales = std::make_shared<const WeightScales>();
   return theory::prediction_unsupported(spec);
 }
 
 std::string paths_unsupported(const StackSpec& spec) {
-  return config::has_single_additions(spec.model) ? "" : "it is not one module at a time that is added to one stream";
+  return config::has_single_additions(spec.model) ? "" : "modules are not added one at a time to a single stream";
 }
 
 std::string formats_unsupported(const StackSpec& spec) {
-  if (is_pointwise(spec.model.norm)) return "the noise behind norms is that of norms that divide by a size";
+  if (is_pointwise(spec.model.norm))
+    return "the theory of rounding noise covers only norms that divide by a root mean square or standard deviation";
   return paths_unsupported(spec);
 }
 
-constexpr std::array uses{
-    Use{"simulated", "simulated, trained, certified", [](const StackSpec&) { return std::string(); }},
-    Use{"signals", "signals predicted", theory::prediction_unsupported},
-    Use{"gradients", "gradients predicted", theory::gradient_unsupported},
-    Use{"own_width", "at its own width (T25)",
-        [](const StackSpec& spec) { return theory::coordinates_unsupported(spec.model); }},
-    Use{"given_weights", "at the sizes of given weights", given_weights_unsupported},
-    Use{"formats", "formats", formats_unsupported},
-    Use{"paths", "gradients' paths", paths_unsupported},
-    Use{"headroom", "headroom",
-        [](const StackSpec& spec) {
-          return std::string(can_scale(spec.model) ? "" : "a stream of another size would not give the same output");
-        }},
-    Use{"regauge", "regauge",
-        [](const StackSpec& spec) { return gauge_unsupported(spec.model, TableFactor::table).value_or(""); }},
+constexpr std::array analyses{
+    Analysis{"simulated", "simulated, trained, certified", [](const StackSpec&) { return std::string(); }},
+    Analysis{"signals", "signals predicted", theory::prediction_unsupported},
+    Analysis{"gradients", "gradients predicted", theory::gradient_unsupported},
+    Analysis{"own_width", "finite-width prediction",
+             [](const StackSpec& spec) { return theory::coordinates_unsupported(spec.model); }},
+    Analysis{"given_weights", "at a checkpoint's weight scales", weight_scales_unsupported},
+    Analysis{"formats", "number formats", formats_unsupported},
+    Analysis{"paths", "gradients by path", paths_unsupported},
+    Analysis{"headroom", "headroom",
+             [](const StackSpec& spec) {
+               return std::string(can_scale(spec.model) ? "" : "rescaling the stream changes the output");
+             }},
+    Analysis{"regauge", "regauge",
+             [](const StackSpec& spec) { return gauge_unsupported(spec.model, TableFactor::table).value_or(""); }},
 };
 
 }  // namespace
@@ -90,9 +92,9 @@ nlohmann::ordered_json blocks_json() {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const auto& [name, spec] : blocks()) {
     nlohmann::ordered_json unsupported = nlohmann::ordered_json::object();
-    for (const Use& use : uses) {
-      if (const std::string reason = use.unsupported(spec); !reason.empty())
-        unsupported[std::string(use.name)] = reason;
+    for (const Analysis& analysis : analyses) {
+      if (const std::string reason = analysis.unsupported(spec); !reason.empty())
+        unsupported[std::string(analysis.name)] = reason;
     }
     all.push_back({{"block", name}, {"unsupported", unsupported}});
   }
@@ -101,13 +103,13 @@ nlohmann::ordered_json blocks_json() {
 
 std::string blocks_text() {
   std::vector<std::string> titles{"block"};
-  for (const Use& use : uses) titles.emplace_back(use.title);
+  for (const Analysis& analysis : analyses) titles.emplace_back(analysis.title);
   dataset::TextTable table(titles);
   std::vector<std::string> reasons;
   for (const auto& block : blocks_json()) {
     std::vector<std::string> row{block["block"].get<std::string>()};
-    for (const Use& use : uses) {
-      const std::string reason = block["unsupported"].value(std::string(use.name), "");
+    for (const Analysis& analysis : analyses) {
+      const std::string reason = block["unsupported"].value(std::string(analysis.name), "");
       if (reason.empty()) {
         row.emplace_back("yes");
         continue;

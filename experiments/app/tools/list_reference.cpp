@@ -11,7 +11,7 @@
 namespace periscope::app {
 namespace {
 
-/// Text as a cell of a Markdown table, in which | ends a cell and <word> would be HTML.
+/// Escapes text for a cell of a Markdown table, where | ends the cell and <word> would be HTML.
 std::string markdown_cell(std::string_view text) {
   std::string escaped;
   bool in_code = false;
@@ -23,7 +23,7 @@ std::string markdown_cell(std::string_view text) {
   return escaped;
 }
 
-/// The first cell of every row is code.
+/// Returns a Markdown table; the first cell of every row is formatted as code.
 std::string markdown_table(const std::vector<std::string>& titles, std::vector<std::vector<std::string>> rows) {
   if (rows.empty()) return "";
   std::string text = fmt::format("\n| {} |\n|{}\n", fmt::join(titles, " | "),
@@ -36,9 +36,9 @@ std::string markdown_table(const std::vector<std::string>& titles, std::vector<s
   return text;
 }
 
-std::string markdown_of(const std::vector<Listed>& lists, std::string_view heading) {
+std::string markdown_of(const std::vector<ListTable>& lists, std::string_view heading) {
   std::string text;
-  for (const Listed& list : lists) {
+  for (const ListTable& list : lists) {
     text += fmt::format("\n{} {}\n", heading, list.title);
     if (!list.note.empty()) text += fmt::format("\n{}\n", list.note);
     text += markdown_table(list.fields, list.rows);
@@ -46,7 +46,7 @@ std::string markdown_of(const std::vector<Listed>& lists, std::string_view headi
   return text;
 }
 
-/// Name, value and meaning of a flag, as --help shows it.
+/// Returns the name, value and meaning of a flag as shown by --help.
 std::vector<std::string> flag_row(const CLI::Option& option) {
   std::string name = option.get_name(option.get_positional(), true);
   std::ranges::replace(name, ',', ' ');
@@ -56,9 +56,9 @@ std::vector<std::string> flag_row(const CLI::Option& option) {
   return {name, option.get_items_expected_max() == 0 ? "" : option.get_type_name(), meaning};
 }
 
-/// Adds the description of every command that runs something, by name.
+/// Adds the description of every command without subcommands, by name.
 void add_commands_of(const CLI::App& app, const std::string& path, std::map<std::string, std::string>& texts) {
-  for (const CLI::App* below : app.get_subcommands({})) add_commands_of(*below, path + " " + below->get_name(), texts);
+  for (const CLI::App* child : app.get_subcommands({})) add_commands_of(*child, path + " " + child->get_name(), texts);
   if (!app.get_subcommands({}).empty()) return;
   const std::string name = path.substr(1);
   const std::string about = app.get_description();
@@ -78,14 +78,14 @@ void add_commands_of(const CLI::App& app, const std::string& path, std::map<std:
   text += fmt::format("\nResult: [{0}](#result-{0}).\n", study->schema->kind());
 }
 
-/// Adds what may follow every command: its flags, and commands below it.
+/// Adds the possible next words of every command: its flags and subcommands.
 void add_words_of(const CLI::App& app, const std::string& path, std::map<std::string, std::set<std::string>>& words) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) words[path].insert("--" + name);
   }
-  for (const CLI::App* below : app.get_subcommands({})) {
-    words[path].insert(below->get_name());
-    add_words_of(*below, path + " " + below->get_name(), words);
+  for (const CLI::App* child : app.get_subcommands({})) {
+    words[path].insert(child->get_name());
+    add_words_of(*child, path + " " + child->get_name(), words);
   }
 }
 
@@ -99,13 +99,13 @@ std::string reference_markdown(const CLI::App& app) {
       "recipes, configuration keys, ops, and the columns of every result.\n\n## Commands\n";
   for (const auto& [name, command] : commands) text += command;
   return text + fmt::format("\n## Exit codes\n\n```text\n{}\n```\n", app.get_footer()) +
-         markdown_of(all_lists(), "##") +
-         "\n## Columns of results\n\nNames of variables in NetCDF and JSON, and in the column `variable` of CSV.\n" +
-         markdown_of(listed_columns(), "###");
+         markdown_of(list_tables(), "##") +
+         "\n## Columns of results\n\nVariables in NetCDF and JSON; in CSV, values of the column `variable`.\n" +
+         markdown_of(column_tables(), "###");
 }
 
 std::string bash_completion(const CLI::App& app) {
-  std::map<std::string, std::set<std::string>> words;  // by the commands before them, each after a space
+  std::map<std::string, std::set<std::string>> words;  // by command path, such as " gradients depth"
   add_words_of(app, "", words);
   std::string commands;
   std::string completions;

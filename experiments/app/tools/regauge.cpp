@@ -28,17 +28,18 @@
 namespace periscope::app {
 namespace {
 
-/// What `regauge` is asked for: one of `factor` and `format`.
+/// Parameters of `regauge`; either `factor` or `format` is set.
 struct RegaugeRequest {
   std::string checkpoint;                ///< folder
-  std::vector<std::string> ignore_keys;  ///< of its config.json and of the written one
-  std::optional<double> factor;          ///< by which the stream is divided
-  std::optional<NumberFormat> format;    ///< that the stream is to fit
+  std::vector<std::string> ignore_keys;  ///< ignored when config.json is read, here and in the written checkpoint
+  std::optional<double> factor;          ///< divisor of the stream
+  std::optional<NumberFormat> format;    ///< number format that the stream must fit
   std::string out;
   bool overwrite = false;
 };
 
-/// Certificates shrink with the stream but for what rounding adds near zero, which a few more powers of two outweigh.
+/// Certified bounds scale with the stream, except for rounding errors near zero; a few extra doublings compensate
+/// these.
 constexpr int most_doublings = 8;
 
 theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
@@ -46,12 +47,12 @@ theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, c
   return theory::certify(model, config::TheoryParameters(ops, model, weights, names), {}, arithmetic);
 }
 
-/// The certificate's verdict on a stream.
+/// Verdict of a certificate on the stream.
 struct CertifiedStream {
-  double largest;                 ///< bound of |x|, of what is added to x, and of the embedding
-  bool certified;                 ///< for a run in the format; without one: true
-  std::string first_overflow;     ///< "hidden of sublayer 3": what overflows first where it is not certified
-  std::string large_weight = {};  ///< the weight beyond the format, if there is one
+  double largest;                 ///< bound of |x|, of every addition to x, and of the embedding
+  bool certified;                 ///< for a run in the format; true without a format
+  std::string first_overflow;     ///< first signal that may overflow, such as "hidden of sublayer 3"; "" if certified
+  std::string large_weight = {};  ///< message about a weight beyond the format's range, or ""
 };
 
 CertifiedStream certified(const ModelSpec& model, const theory::Certificate& certificate) {
@@ -67,30 +68,30 @@ CertifiedStream certified(const ModelSpec& model, const theory::Certificate& cer
   return stream;
 }
 
-/// True if nothing but the stream is divided by a root of mean square + ε.
-bool only_streams_are_normed(const ModelSpec& m) {
+/// Returns true if every norm with ε reads the stream, so that ε can be rescaled with it.
+bool norms_read_only_the_stream(const ModelSpec& m) {
   return std::ranges::all_of(gains_of(m), [](const ParameterId& gain) {
     return gain.weight == Weight::norm_a || gain.weight == Weight::final_norm || gain.weight == Weight::branch_scale;
   });
 }
 
-/// ε behind a stream that is divided by c, the configuration that says so, and why it is none of ε/c².
-struct EpsOfGauge {
-  nlohmann::json config;
+/// ε of the norms for a stream divided by c: ε/c² if the family supports it, else ε.
+struct ScaledEps {
+  nlohmann::json config;  ///< config.json with this ε
   double eps;
-  std::string reason = {};
+  std::string reason = {};  ///< why ε is unchanged, or ""
 };
-EpsOfGauge eps_of_gauge(const Checkpoint& checkpoint, double c) {
+ScaledEps scaled_eps(const Checkpoint& checkpoint, double c) {
   const ModelSpec& m = checkpoint.model();
-  EpsOfGauge kept{.config = checkpoint.config(), .eps = m.norm_eps};
+  ScaledEps kept{.config = checkpoint.config(), .eps = m.norm_eps};
   if (m.norm_eps == 0.0 || c == 1.0) return kept;
-  if (!only_streams_are_normed(m)) {
-    kept.reason = "it is that of norms that do not read the stream, too";
+  if (!norms_read_only_the_stream(m)) {
+    kept.reason = "other norms, which do not read the stream, use it too";
     return kept;
   }
   const double eps = m.norm_eps / (c * c);
   if (std::optional<nlohmann::json> config = config_with_eps(checkpoint, eps)) return {std::move(*config), eps};
-  kept.reason = fmt::format("the family {} has no key for it", checkpoint.family().name);
+  kept.reason = fmt::format("the family {} has no configuration key for eps", checkpoint.family().name);
   return kept;
 }
 
@@ -99,7 +100,7 @@ ModelSpec with_eps(ModelSpec model, double eps) {
   return model;
 }
 
-/// A checkpoint under regauge: its weights in f64, and what its certificates are for.
+/// A checkpoint with its weights in f64, certified for `arithmetic`.
 class Source {
  public:
   Source(const Backend& ops, const Checkpoint& checkpoint, const RunArithmetic& arithmetic)
@@ -116,9 +117,9 @@ class Source {
     const auto names = [&](const ParameterId& id, std::int64_t entry) { return checkpoint_.entry_name(id, entry); };
     return certificate_of(ops_, model(), weights_, arithmetic_, names);
   }
-  /// The largest bound of the stream that is divided by c.
+  /// Returns the certified bound of the stream after division by c.
   [[nodiscard]] double reach(double c) const {
-    const ModelSpec divided = with_eps(model(), eps_of_gauge(checkpoint_, c).eps);
+    const ModelSpec divided = with_eps(model(), scaled_eps(checkpoint_, c).eps);
     const ScaledWeights weights(ops_, model(), weights_, scale(c));
     return stacks::growing_bounds(divided, certificate_of(ops_, divided, weights, arithmetic_)).stream;
   }
@@ -135,31 +136,31 @@ class Source {
   TableFactor embedding_;
 };
 
-/// The least power of two, 1 or more, by which the stream has to be divided to fit the format.
+/// Returns the smallest power of two, at least 1, that makes the stream fit the format as a divisor.
 double factor_for(const Source& source, const NumberFormat& format, const CertifiedStream& stream) {
   const double largest = stream.largest;
   if (!std::isfinite(largest)) {
     if (!stream.large_weight.empty())
       throw ConfigError(fmt::format("--format {}: {}", format.name, stream.large_weight));
     throw ConfigError(
-        fmt::format("--format {}: the stream has no bound, so no factor brings it into a format", format.name));
+        fmt::format("--format {}: the stream has no finite bound, so no factor makes it fit", format.name));
   }
   double c = largest <= format.largest ? 1.0 : 1.0 / stacks::power_of_two_below(format.largest / largest);
   for (int i = 0; i < most_doublings && c > 1.0 && source.reach(c) > format.largest; ++i) c *= 2.0;
   return c;
 }
 
-nlohmann::ordered_json json_of(const CertifiedStream& stream, bool judged) {
+nlohmann::ordered_json json_of(const CertifiedStream& stream, bool has_format) {
   nlohmann::ordered_json json{{"largest", stream.largest}};
-  if (judged) json["certified"] = stream.certified;
+  if (has_format) json["certified"] = stream.certified;
   if (!stream.certified) json["first_overflow"] = stream.first_overflow;
   return json;
 }
 
-/// Writes the checkpoint of request.checkpoint into request.out with another size of its stream and the same function,
-/// reads what was written, certifies it and runs it beside the original. Returns what was done, as --json has it.
-/// Throws ConfigError for a placement where the stream's size is no gauge, for a stream without a bound where a format
-/// is asked for, and as write_scaled does.
+/// Writes request.checkpoint into request.out with a rescaled stream and the same function. Reads the written
+/// checkpoint, certifies it and compares its logits with the original. Returns the report of --json. Throws ConfigError
+/// for a placement whose output depends on the stream's size, for a format if the stream is unbounded, and the errors
+/// of write_scaled.
 nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint checkpoint(request.checkpoint, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
@@ -167,23 +168,23 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
       request.format ? run_arithmetic(Arithmetic::mixed, *request.format) : RunArithmetic{};
   const Source source(*ops, checkpoint, arithmetic);
   const ModelSpec& m = checkpoint.model();
-  if (const std::optional<std::string> why = gauge_unsupported(m, source.embedding())) {
-    throw ConfigError(
-        fmt::format("regauge {}: placement \"{}\": {}; expected streams that only norms A and the final norm read, and "
-                    "no norm C",
-                    printable(checkpoint.folder()), m.placement.name, *why));
+  if (const std::optional<std::string> reason = gauge_unsupported(m, source.embedding())) {
+    throw ConfigError(fmt::format(
+        "regauge {}: placement \"{}\": {}; expected a stream that only norms A and the final norm read, and "
+        "no norm C",
+        printable(checkpoint.folder()), m.placement.name, *reason));
   }
   { const OutputFolder trial(request.out, {"model.safetensors", "config.json"}, request.overwrite); }
   const CertifiedStream before = certified(m, source.certificate());
   const double factor = request.factor ? *request.factor : factor_for(source, *request.format, before);
   const StackScale scale = source.scale(factor);
-  const EpsOfGauge eps = eps_of_gauge(checkpoint, factor);
+  const ScaledEps eps = scaled_eps(checkpoint, factor);
   const ScaledTensors written = write_scaled(
       request.out, checkpoint, eps.config, [&](const ParameterId& id) { return factor_of(m, scale, id); },
       request.overwrite);
-  const Checkpoint made(request.out, request.ignore_keys);
-  const Source result(*ops, made, arithmetic);
-  const CertifiedStream after = certified(made.model(), result.certificate());
+  const Checkpoint rescaled(request.out, request.ignore_keys);
+  const Source result(*ops, rescaled, arithmetic);
+  const CertifiedStream after = certified(rescaled.model(), result.certificate());
   const std::vector<int> ids = stacks::random_token_ids(m, 0);
   const ScaleRecipe recipe = recipe_of(m, source.embedding());
   nlohmann::ordered_json widened = nlohmann::ordered_json::object();
@@ -191,38 +192,37 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
     widened[w.tensor] = {{"from", name_of(w.from)}, {"to", name_of(w.to)}};
   }
   nlohmann::ordered_json json{{"factor", factor}};
-  const bool judged = request.format.has_value();
-  if (judged) json["format"] = request.format->name;
+  const bool has_format = request.format.has_value();
+  if (has_format) json["format"] = request.format->name;
   json["arithmetic"] = arithmetic_names[static_cast<std::size_t>(arithmetic.kind)];
   json["divided_by_factor"] = recipe.multiplied;
   json["multiplied_by_factor"] = recipe.divided;
-  json["stream"] = {{"before", json_of(before, judged)}, {"after", json_of(after, judged)}};
+  json["stream"] = {{"before", json_of(before, has_format)}, {"after", json_of(after, has_format)}};
   json["norm_eps"] = {{"before", m.norm_eps}, {"after", eps.eps}};
   if (!eps.reason.empty()) json["norm_eps"]["unchanged_because"] = eps.reason;
   json["tokens"] = ids.size();
   json["logit_difference"] =
-      stacks::relative_difference(source.logits(ids, m.norm_eps), result.logits(ids, made.model().norm_eps));
+      stacks::relative_difference(source.logits(ids, m.norm_eps), result.logits(ids, rescaled.model().norm_eps));
   json["logit_difference_without_eps"] = stacks::relative_difference(source.logits(ids, 0.0), result.logits(ids, 0.0));
   json["tensors"] = {{"multiplied", written.tensors}, {"widened", widened}, {"numbers_rounded", written.rounded}};
   if (!checkpoint.ignored_keys().empty()) json["ignored_keys"] = checkpoint.ignored_keys();
   return json;
 }
 
-const study::FlagNames regauged_without{"config", "vary", "seed", "seeds", "device", "dtype", "memory"};
+const study::FlagNames omitted_by_regauge{"config", "vary", "seed", "seeds", "device", "dtype", "memory"};
 
 const std::vector<study::Flag<RegaugeRequest>> regauge_flags{
     study::checkpoint_flag<RegaugeRequest>(),
     study::ignore_key_flag<RegaugeRequest>(),
-    {"factor", &RegaugeRequest::factor, "Divide the stream by this power of two"},
-    {"format", "Divide it by the least power of two with which it is certified to fit fp16, bf16, fp8_e4m3, …",
+    {"factor", &RegaugeRequest::factor, "Power of two to divide the stream by"},
+    {"format", "Use the least power of two with which the stream is certified to fit fp16, bf16, fp8_e4m3, …",
      [](RegaugeRequest& request, const auto& words) { request.format = config::parse_format(words.back()); }}};
 
-/// Throws ConfigError.
 void require_power_of_two(double factor) {
   int exponent = 0;
   if (std::frexp(factor, &exponent) == 0.5 && std::abs(exponent - 1) <= 40) return;
   throw ConfigError(
-      fmt::format("--factor {:g}: expected a power of two from 2^-40 to 2^40, which rounds nothing", factor));
+      fmt::format("--factor {:g}: expected a power of two from 2^-40 to 2^40, which avoids rounding", factor));
 }
 
 RegaugeRequest request_of(const CommonOptions& options, const std::string& out) {
@@ -231,12 +231,13 @@ RegaugeRequest request_of(const CommonOptions& options, const std::string& out) 
   request.overwrite = options.from_flags.force;
   if (out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   if (request.factor.has_value() == request.format.has_value()) {
-    throw ConfigError("regauge: expected --factor or --format, one of them");
+    throw ConfigError("regauge: expected either --factor or --format");
   }
   if (request.factor) require_power_of_two(*request.factor);
-  std::error_code none;
-  if (std::filesystem::equivalent(request.checkpoint, out, none)) {
-    throw ConfigError(fmt::format("--out {}: is the checkpoint that is read; expected another folder", printable(out)));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(request.checkpoint, out, ignored)) {
+    throw ConfigError(
+        fmt::format("--out {}: expected another folder than that of the input checkpoint", printable(out)));
   }
   return request;
 }
@@ -247,43 +248,44 @@ std::string stream_words(const nlohmann::ordered_json& stream) {
   return fmt::format("{} (not certified: {} may overflow)", largest, stream.at("first_overflow").get<std::string>());
 }
 
-/// Returns the answer of `regauge` for people.
-std::string regauge_text(const nlohmann::ordered_json& done) {
+/// Formats the report of `regauge` as text.
+std::string regauge_text(const nlohmann::ordered_json& report) {
   const auto words = [](const nlohmann::ordered_json& list, const char* separator) {
     return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), separator));
   };
-  const double factor = done.at("factor");
-  std::string text = "the stream fits already: every tensor stays as it is\n";
+  const double factor = report.at("factor");
+  std::string text = "the stream already fits; all tensors are unchanged\n";
   if (factor != 1.0) {
-    text = fmt::format("divided by {:g}, as the stream: {}\n", factor, words(done.at("divided_by_factor"), "; "));
-    if (!done.at("multiplied_by_factor").empty()) {
-      text += fmt::format("multiplied by {:g}: {}\n", factor, words(done.at("multiplied_by_factor"), "; "));
+    text = fmt::format("stream and these tensors divided by {:g}: {}\n", factor,
+                       words(report.at("divided_by_factor"), "; "));
+    if (!report.at("multiplied_by_factor").empty()) {
+      text += fmt::format("multiplied by {:g}: {}\n", factor, words(report.at("multiplied_by_factor"), "; "));
     }
   }
   text += fmt::format(
-      "largest |x| of the stream that is certified, {}: {} before, {} after\n",
-      done.contains("format") ? "for runs in " + done.at("format").get<std::string>() : "in exact arithmetic",
-      stream_words(done.at("stream").at("before")), stream_words(done.at("stream").at("after")));
-  const nlohmann::ordered_json& eps = done.at("norm_eps");
+      "certified bound of |x| in the stream, {}: {} before, {} after\n",
+      report.contains("format") ? "for runs in " + report.at("format").get<std::string>() : "in exact arithmetic",
+      stream_words(report.at("stream").at("before")), stream_words(report.at("stream").at("after")));
+  const nlohmann::ordered_json& eps = report.at("norm_eps");
   const double before = eps.at("before");
   const double after = eps.at("after");
   text += eps.contains("unchanged_because")
-              ? fmt::format("eps of the norms: {:g} as before, because {}; on the stream it acts like {:g}\n", after,
-                            eps.at("unchanged_because").get<std::string>(), after * factor * factor)
-              : fmt::format("eps of the norms: {:g} before, {:g} after, as the mean squares that they read\n", before,
-                            after);
-  const nlohmann::ordered_json& tensors = done.at("tensors");
-  text += fmt::format("on {} random tokens logits differ by {:.2g} of the largest, {:.2g} at eps = 0\n",
-                      done.at("tokens").dump(), done.at("logit_difference").get<double>(),
-                      done.at("logit_difference_without_eps").get<double>());
-  text += fmt::format("{} tensors multiplied, {} numbers rounded\n", tensors.at("multiplied").dump(),
+              ? fmt::format("eps of the norms: {:g}, unchanged because {}; relative to the stream it acts like {:g}\n",
+                            after, eps.at("unchanged_because").get<std::string>(), after * factor * factor)
+              : fmt::format("eps of the norms: {:g} before, {:g} after, scaled like the mean square of the stream\n",
+                            before, after);
+  const nlohmann::ordered_json& tensors = report.at("tensors");
+  text += fmt::format("logits of {} random tokens: largest difference {:.2g} of the largest logit, {:.2g} at eps = 0\n",
+                      report.at("tokens").dump(), report.at("logit_difference").get<double>(),
+                      report.at("logit_difference_without_eps").get<double>());
+  text += fmt::format("{} tensors rescaled, {} numbers rounded\n", tensors.at("multiplied").dump(),
                       tensors.at("numbers_rounded").dump());
   for (const auto& [tensor, w] : tensors.at("widened").items()) {
-    text += fmt::format("  {}: {} as {}, which holds every number\n", printable(tensor),
+    text += fmt::format("  {}: {} widened to {}, which represents every number\n", printable(tensor),
                         w.at("from").get<std::string>(), w.at("to").get<std::string>());
   }
-  if (done.contains("ignored_keys")) {
-    text += fmt::format("ignored keys of config.json: {}\n", printable(words(done.at("ignored_keys"), ", ")));
+  if (report.contains("ignored_keys")) {
+    text += fmt::format("ignored keys of config.json: {}\n", printable(words(report.at("ignored_keys"), ", ")));
   }
   return text;
 }
@@ -297,24 +299,24 @@ ExitCode run_regauge(const CommonOptions& options) {
   const ModelSpec model = Checkpoint(request.checkpoint, request.ignore_keys).model();
   stacks::MemoryEstimate memory = stacks::gram_memory(model);
   memory.then(stacks::pass_memory(model, 32, DType::f64, false, threads));
-  // A tensor in f64, and as it is written.
-  stacks::MemoryEstimate table;
-  table.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
-            "the checkpoint's largest tensor");
-  memory.then(table);
-  const nlohmann::ordered_json done =
+  stacks::MemoryEstimate writing;  // a tensor in f64 and its copy in the written format
+  writing.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
+              "the checkpoint's largest tensor");
+  memory.then(writing);
+  const nlohmann::ordered_json report =
       stacks::within_memory(memory, options.from_flags.force, progress, [&] { return regauge(request); });
-  progress.say(fmt::format("{}wrote {}\n", regauge_text(done), printable(request.out)));
-  if (options.json) print_json(done);
+  progress.say(fmt::format("{}wrote {}\n", regauge_text(report), printable(request.out)));
+  if (options.json) print_json(report);
   return ExitCode::ok;
 }
 
 }  // namespace
 
 void add_regauge(CLI::App& app, int& code) {
-  add_command(app, code, "regauge",
-              "Write a checkpoint whose stream is smaller and whose function is the same, into --out", regauged_without,
-              run_regauge, flag_texts(regauge_flags));
+  add_command(app, code, "regauge", "Write a checkpoint with a smaller stream and the same function, into --out",
+              omitted_by_regauge, run_regauge, flag_texts(regauge_flags))
+      ->get_option("--out")
+      ->description("Folder for the checkpoint");
 }
 
 }  // namespace periscope::app

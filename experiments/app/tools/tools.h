@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-/// Every function adds commands to `app`; a command that runs sets `code`, the process's exit code.
+/// Each function adds commands to `app`. Running a command sets `code`, the exit code of the process.
 namespace periscope::app {
 
 void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkpoint

@@ -12,17 +12,17 @@
 namespace periscope::app {
 namespace {
 
-/// One step of the toy example, and what the reviews print for it.
+/// One step of the toy example, with the numbers printed in the reviews.
 struct ToyStep {
   std::string formula;
   Tensor x;
-  std::vector<double> reviewed = {};  ///< empty if the reviews print none
-  double reviewed_deviation = 0.0;    ///< 0 if the reviews print none
+  std::vector<double> reviewed = {};  ///< empty if the reviews print no vector
+  double reviewed_deviation = 0.0;    ///< standard deviation; 0 if the reviews print none
 };
 
-/// A printed number of two decimals stands for anything within half a unit of its last place; a full unit also allows
-/// truncation.
-bool off(double printed, double computed) { return std::abs(printed - computed) > 0.01; }
+/// Returns true if a number printed with two decimals is wrong. Half a unit of the last place would allow rounding; a
+/// full unit also allows truncation.
+bool is_misprint(double printed, double computed) { return std::abs(printed - computed) > 0.01; }
 
 nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>& steps) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -36,8 +36,8 @@ nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>
             {"mean", moments[Statistic::mean][0]},
             {"variance", moments[Statistic::variance][0]},
             {"standard_deviation", deviation}};
-    bool is_wrong = s.reviewed_deviation > 0.0 && off(s.reviewed_deviation, deviation);
-    for (std::size_t i = 0; i < s.reviewed.size(); ++i) is_wrong = is_wrong || off(s.reviewed[i], value[i]);
+    bool is_wrong = s.reviewed_deviation > 0.0 && is_misprint(s.reviewed_deviation, deviation);
+    for (std::size_t i = 0; i < s.reviewed.size(); ++i) is_wrong = is_wrong || is_misprint(s.reviewed[i], value[i]);
     if (!s.reviewed.empty()) step["reviews_value"] = s.reviewed;
     if (s.reviewed_deviation > 0.0) step["reviews_standard_deviation"] = s.reviewed_deviation;
     step["reviews_wrong"] = is_wrong;
@@ -45,8 +45,8 @@ nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>
   return list;
 }
 
-/// x = [2, 0, −2] through one sublayer whose module is the identity (claims F5, F6), ε = 0, gain 1, by the reference
-/// backend's ops. "peri" is the paper's Peri-LN, "reviews" what the reviews call Peri-LN, which is A+C.
+/// Computes x = [2, 0, −2] through one sublayer whose module is the identity (claims F5, F6), with ε = 0 and gain 1, on
+/// the reference backend. "peri" is the paper's Peri-LN; "reviews" is the placement A+C that the reviews call Peri-LN.
 nlohmann::ordered_json toy_json() {
   const std::unique_ptr<Backend> ops = make_reference_backend();
   const Tensor gain = ops->constant(1, 3, DType::f64, 1.0);
@@ -88,10 +88,11 @@ std::string rows(const std::string& title, const nlohmann::ordered_json& steps) 
 std::string toy_text(const nlohmann::ordered_json& toy) {
   const double deviation = toy.at("reviews").at(3).at("standard_deviation");
   const double output = toy.at("reviews").back().at("reviews_value").front();
-  return rows("The paper's Peri-LN, x + Norm(f(Norm(x))): the stream grows, by 1 + 2 sigma, as x and B are parallel",
-              toy.at("peri")) +
-         rows("The reviews' version, Norm(x + f(Norm(x))), which is placement a+c: the variance is 1",
-              toy.at("reviews")) +
+  return rows(
+             "The paper's Peri-LN, x + Norm(f(Norm(x))): the stream's variance grows by 1 + 2 sigma, as x and B are "
+             "parallel",
+             toy.at("peri")) +
+         rows("The reviews' version, Norm(x + f(Norm(x))), placement a+c: the variance is 1", toy.at("reviews")) +
          fmt::format(
              "The reviews divide by a standard deviation of 2.35; it is {:.4f}.\n"
              "Their output [{:.2f}, 0, {:.2f}] would have variance {:.4f}, not 1.\n",
@@ -101,8 +102,9 @@ std::string toy_text(const nlohmann::ordered_json& toy) {
 }  // namespace
 
 void add_toy(CLI::App& app, int& code) {
-  add_command(app, code, "toy", "The toy vector [2, 0, -2] through Peri-LN and through the reviews' version of it",
-              no_run, [](const CommonOptions& options) {
+  add_command(app, code, "toy",
+              "Compute the toy vector [2, 0, -2] through Peri-LN and through the version in the reviews", no_run,
+              [](const CommonOptions& options) {
                 const nlohmann::ordered_json toy = toy_json();
                 if (!options.quiet) print_message(toy_text(toy));
                 if (options.json) print_json(toy);
