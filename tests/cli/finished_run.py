@@ -105,8 +105,8 @@ class FinishedRun(FolderTest):
                 self.check_again(self.propagate(), reason)
         for name, content, reason in (
                 ("none", None, NO_RUN),
-                ("cut", record[:-20], "its content does not have its checksum"),
-                ("empty", b"", "its content does not have its checksum"),
+                ("cut", record[:-20], "checksum mismatch"),
+                ("empty", b"", "checksum mismatch"),
                 ("of another run", record, "the file was changed after the run")):
             with self.subTest(record=name):
                 file = self.record()

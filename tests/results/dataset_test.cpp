@@ -124,7 +124,7 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
   CHECK_NOTHROW(builder.put("seconds_allowed", 2));  // a whole number is a real one
   builder.put("step", std::vector{1});
   builder.at("cell", 0).put("loss", std::vector{1.0, 2.0});
-  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column loss: 2 values are too many", std::logic_error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column loss: 2 values do not fit its dimensions", std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(builder.at("cel", 0)), std::logic_error);
   const auto declare = [](dataset::ColumnSpec column) {
     return Schema("k", 1, {{"d", Type::integer, "1", "d"}}, {std::move(column)});

@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 constexpr std::size_t name_digits = 12;
 constexpr std::size_t checksum_digits = 64;
 
-/// Covers the task's name too, so that a renamed file is not taken for another task's.
+/// Includes the task's name, so that a renamed file is rejected.
 std::string checksum(const std::string& task, std::string_view value) {
   return config::sha256_hex(std::string(task).append("\n").append(value));
 }
 
 std::string short_hash(const std::string& text) { return config::sha256_hex(text).substr(0, name_digits); }
 
-/// The hash of a run's settings. Enumerators are cached as numbers: their names are part of it.
+/// Returns the settings that a cached value depends on. Includes the names of enumerators, which are stored as numbers.
 std::string key_of(const config::Resolved& resolved) {
   nlohmann::ordered_json settings = resolved.hashed;
   if (settings.contains("run")) {
@@ -67,7 +67,7 @@ std::optional<std::string> Cache::get(const std::string& task) const {
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (bytes.size() < checksum_digits ||
       bytes.substr(0, checksum_digits) != checksum(task, bytes.substr(checksum_digits))) {
-    throw InputError(fmt::format("{}: its content does not have its checksum", path));
+    throw InputError(fmt::format("{}: checksum mismatch", path));
   }
   return std::string(bytes.substr(checksum_digits));
 }
@@ -91,10 +91,10 @@ std::map<std::uint64_t, std::uint64_t> Cache::seeds_of(const std::string& task) 
   return ranges;
 }
 
-void Cache::remove_all_but(const std::string& kept) const {
+void Cache::remove_all_but(const std::string& task) const {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    if (entry->path().filename() == kept) continue;
+    if (entry->path().filename() == task) continue;
     std::error_code absent;  // another process may have removed it
     if (entry->path().extension() == ".tmp") {
       remove_if_abandoned(entry->path());

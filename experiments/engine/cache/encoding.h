@@ -13,15 +13,15 @@
 
 #include "sim/base/error.h"
 
-/// Bytes of a value, to its last bit: numbers as they are in memory, containers after their size, variants after
-/// their index, structs member by member. A struct names its members by a function `parts` in its namespace, which
-/// returns a std::tie of them all.
+/// Bit-exact binary serialization: scalars in their memory layout, containers preceded by their size, variants by their
+/// index, structs member by member. A struct needs a function `parts` in its namespace, which returns a std::tie of all
+/// members.
 namespace periscope::cache {
 
-/// Converts to any type: as many of these as a struct has members initialise it.
+/// Converts to any type. Used to count a struct's members: an aggregate accepts at most that many initialisers.
 struct AnyMember {
   template <class T>
-  operator T() const;  // NOLINT(google-explicit-constructor): it stands for a member of any type
+  operator T() const;  // NOLINT(google-explicit-constructor): has to convert implicitly
 };
 
 template <class T, class... Members>
@@ -38,7 +38,7 @@ auto parts(std::pair<First, Second>& pair) {
   return std::tie(pair.first, pair.second);
 }
 
-/// Calls f with every member of a struct. A member that its `parts` lacks does not compile.
+/// Calls f with every member of a struct. Fails to compile if `parts` omits a member.
 template <class T, class F>
 void for_parts(T& x, const F& f) {
   const auto all = parts(x);
@@ -57,7 +57,7 @@ void put(std::string& bytes, const T& x) {
     put(bytes, x.index());
     std::visit([&](const auto& alternative) { put(bytes, alternative); }, x);
   } else {
-    for_parts(const_cast<T&>(x), [&](const auto& part) { put(bytes, part); });  // which are only read
+    for_parts(const_cast<T&>(x), [&](const auto& part) { put(bytes, part); });  // does not modify x
   }
 }
 
@@ -68,16 +68,16 @@ template <class T>
   return bytes;
 }
 
-/// Reads what `put` wrote from the beginning of `bytes`, and removes it there. Throws InputError if they end early.
+/// Decodes a value written by `put` from the front of `bytes` and removes it. Throws InputError if `bytes` end early.
 template <class T>
 void take(std::string_view& bytes, T& x) {
   const auto require = [&](std::uint64_t count) {
-    if (count > bytes.size()) throw InputError("it ends early");
+    if (count > bytes.size()) throw InputError("unexpected end");
   };
   const auto size = [&] {
     std::uint64_t count = 0;
     take(bytes, count);
-    require(count);  // an element has a byte or more
+    require(count);  // every element takes at least one byte
     return count;
   };
   if constexpr (std::is_scalar_v<T>) {
@@ -105,12 +105,12 @@ void take(std::string_view& bytes, T& x) {
   }
 }
 
-/// Returns the value that was encoded. Throws InputError if the bytes are none of such a value.
+/// Decodes a value. Throws InputError if the bytes do not have the length of a T.
 template <class T>
 [[nodiscard]] T decode(std::string_view bytes) {
   T x{};
   take(bytes, x);
-  if (!bytes.empty()) throw InputError("it has another length");
+  if (!bytes.empty()) throw InputError("unexpected length");
   return x;
 }
 

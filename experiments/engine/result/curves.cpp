@@ -12,10 +12,10 @@
 namespace periscope::dataset {
 namespace {
 
-/// The matrices that every layer has, q … down.
-constexpr std::size_t usual_weights = layer_matrices.size() - 1;
-static_assert(layer_matrices[usual_weights] == Weight::attention_gate);
-/// The positions on the dimension `site`.
+/// Number of matrices that every layer has, q … down; the optional attention gate is the last of layer_matrices.
+constexpr std::size_t ungated_count = layer_matrices.size() - 1;
+static_assert(layer_matrices[ungated_count] == Weight::attention_gate);
+/// Coordinates of the dimension `site`.
 constexpr std::array sites{Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::sum};
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
@@ -24,8 +24,8 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 std::vector<ColumnSpec> sublayer_labels() {
   return {{"sublayer_layer", "sublayer", "1", "layer of a sublayer, from 0", Type::integer, true},
           {"sublayer_kind", "sublayer", "", "module of a sublayer: attention or mlp", Type::text, true},
-          {"sublayer_branch", "sublayer", "1", "branch of a sublayer among those that read one stream", Type::integer,
-           true}};
+          {"sublayer_branch", "sublayer", "1", "branch index of a sublayer among parallel branches of its step",
+           Type::integer, true}};
 }
 
 void put_sublayers(Builder& result, const ModelSpec& model) {
@@ -40,7 +40,8 @@ void put_sublayers(Builder& result, const ModelSpec& model) {
 }
 
 ColumnSpec placement_settings() {
-  return {"placement_settings", "placement", "", "keys in which this stack differs from the others, JSON", Type::text};
+  return {"placement_settings", "placement", "", "keys in which this stack differs from the others, as JSON",
+          Type::text};
 }
 
 void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings) {
@@ -55,7 +56,7 @@ std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) 
     while (layer < spec.model.layers && spec.model.gates_at(layer) == 0) ++layer;
     return layer < spec.model.layers;
   });
-  return std::span(layer_matrices).first(usual_weights + (gated ? 1 : 0));
+  return std::span(layer_matrices).first(ungated_count + (gated ? 1 : 0));
 }
 
 std::size_t weight_index(Weight weight) {
@@ -71,13 +72,13 @@ void put_square(const Builder::Row& row, const std::string& column, const std::v
 }
 
 std::vector<DimensionSpec> curve_dimensions() {
-  return {{"depth", Type::integer, "1", "additions to the stream passed; 0 is the stack's input"},
-          {"other_depth", Type::integer, "1", "additions passed, second stream of a pair"},
-          {"site", Type::text, "", "place in the dataflow (T1); sum is the input of norm C"},
-          {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
-          {"rank", Type::integer, "1", "place in the order of magnitudes"},
+  return {{"depth", Type::integer, "1", "number of additions to the stream so far; 0 is the stack's input"},
+          {"other_depth", Type::integer, "1", "depth of the second stream of a pair"},
+          {"site", Type::text, "", "signal in the dataflow of a sublayer (T1); sum is the input of norm C"},
+          {"sublayer", Type::integer, "1", "sublayer index, from 0, in the order of the stream"},
+          {"rank", Type::integer, "1", "rank by magnitude, from 1"},
           {"weight", Type::text, "", "matrix of a layer"},
-          {"layer", Type::integer, "1", "layer, attention and MLP, from 0"}};
+          {"layer", Type::integer, "1", "layer index, from 0; a layer is attention and MLP"}};
 }
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,

@@ -9,42 +9,42 @@
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"
 
-/// The columns of profiles, which several kinds of results have.
+/// Columns for profiles, shared by several result schemas.
 namespace periscope::dataset {
 
-/// One version of every curve: its suffix and its meaning.
+/// A version of every curve, such as measured or predicted.
 struct CurveVersion {
   std::string suffix;
   std::string meaning;
-  std::string units = {};  ///< "": those of the statistic
+  std::string units = {};  ///< "": the units of the statistic
 };
 
-/// Returns the columns that every result with profiles declares, for every statistic S and every version V, all real:
-///   S_V        the stream at x_out, on (…, depth);       r_out_S_V  ResiDual's second stream, on the same dimensions;
-///   site_S_V   every other site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
-/// and sublayer_labels. `leading` are the dimensions before these ("input placement").
+/// Returns the columns of a result with profiles, all real, for every statistic S and version V:
+///   S_V        stream (x_out) on (…, depth);          r_out_S_V  ResiDual's second stream, same dimensions;
+///   site_S_V   other sites on (…, site, sublayer);    weight_S_V  squared gradients on (…, weight, layer);
+/// and sublayer_labels. `leading` lists the leading dimensions, such as "input placement".
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions);
-/// The dimensions after `leading`, with their coordinates.
+/// Returns the dimensions of these columns except `leading`.
 std::vector<DimensionSpec> curve_dimensions();
-/// Puts those coordinates. `weights` are the positions on the dimension `weight`, which is left out if there are none.
+/// Stores the coordinates of curve_dimensions. `weights` are the coordinates of `weight`; if empty, it is omitted.
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
                            std::span<const Weight> weights);
-/// The positions on the dimension `weight` for such stacks: the matrices that every layer has and, if one of the stacks
-/// has it, the attention's gate.
+/// Returns the coordinates of the dimension `weight`: the matrices of every layer and, if any stack has one, the
+/// attention gate.
 std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks);
 std::size_t weight_index(Weight weight);
 
-/// The columns that describe the positions on the dimension `sublayer`: sublayer_layer, sublayer_kind, sublayer_branch.
+/// Returns the label columns of the dimension `sublayer`: sublayer_layer, sublayer_kind, sublayer_branch.
 std::vector<ColumnSpec> sublayer_labels();
-/// Puts the coordinate `sublayer` and its labels.
+/// Stores the coordinate `sublayer` and its labels.
 void put_sublayers(Builder& result, const ModelSpec& model);
 
-/// Puts a matrix over pairs of depths, row-major; a stack with fewer additions than others has a smaller one.
+/// Stores a square matrix over pairs of depths, row-major. Stacks with fewer depths have a smaller matrix.
 void put_square(const Builder::Row& row, const std::string& column, const std::vector<double>& values);
 
-/// The column placement_settings(placement): the keys in which a stack differs from the run's others.
+/// Returns the column placement_settings(placement): the keys in which the stacks of a run differ.
 ColumnSpec placement_settings();
-/// Puts the coordinate `placement` and, unless `settings` is "", that column.
+/// Stores the coordinate `placement` and, unless `settings` is "", the column placement_settings.
 void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings);
 
 template <class Named>
@@ -52,15 +52,15 @@ std::string text_of(Named it) {
   return std::string(name_of(it));
 }
 
-/// The number of sublayers in a step: those that read one stream.
+/// Returns the number of parallel branches (sublayers) in a step.
 std::size_t branches_of(const ModelSpec& model);
 
-/// `row`, at the signal's site unless it runs over depth.
+/// Returns `row` at the site of the signal; `row` itself for a signal on the dimension `depth`.
 Builder::Row curve_row(const Builder::Row& row, Signal signal);
 
-/// Puts one version of a curve: "second_moment_VERSION" of the stream, "r_out_second_moment_VERSION",
-/// "site_second_moment_VERSION" of a signal that does not run over depth. A curve of Signal::sum runs over depth; each
-/// value is stored at the last of the `branches` sublayers of its step. "weight_grad_sq_VERSION" of a matrix.
+/// Stores one version of a curve in "second_moment_VERSION" (stream), "r_out_second_moment_VERSION",
+/// "site_second_moment_VERSION" (signals of a sublayer) or "weight_grad_sq_VERSION" (matrices). A curve of Signal::sum
+/// is indexed by depth; each value is stored at the last of the `branches` sublayers of its step.
 void put_curve(const Builder::Row& row, Statistic statistic, CurvePlace place, const std::string& version,
                const std::vector<double>& values, std::size_t branches = 1);
 

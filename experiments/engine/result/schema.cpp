@@ -19,13 +19,13 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
   std::ranges::move(columns, std::back_inserter(columns_));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     ColumnSpec& c = columns_[i];
-    const auto wrong = [&](std::string_view what) {
-      throw std::logic_error(fmt::format("result {}, column {}: {}", kind_, c.name, what));
+    const auto wrong = [&](std::string_view reason) {
+      throw std::logic_error(fmt::format("result {}, column {}: {}", kind_, c.name, reason));
     };
     if (!index_.emplace(c.name, i).second) wrong("declared twice");
     if (c.meaning.empty()) wrong("no meaning");
-    if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
-    if (c.units == "nat" || c.units == "nat2" || c.units == "dB") {  // pure numbers that UDUNITS does not know
+    if ((c.type == Type::text) != c.units.empty()) wrong("expected units for numbers and flags, and none for text");
+    if (c.units == "nat" || c.units == "nat2" || c.units == "dB") {  // dimensionless, unknown to UDUNITS
       c.meaning += ", in " + (c.units == "nat2" ? "nat²" : c.units);
       c.units = "1";
     }
@@ -61,7 +61,8 @@ void Builder::put(std::string_view column, const Position& at, Values values) {
     values = std::move(reals);
   }
   if (const auto type = static_cast<Type>(values.index()); type != declared) {
-    throw std::logic_error(fmt::format("column {}: {} values, declared {}", column, name_of(type), name_of(declared)));
+    throw std::logic_error(
+        fmt::format("column {}: expected {} values, found {}", column, name_of(declared), name_of(type)));
   }
   entries_.push_back({index, at, std::move(values)});
 }
@@ -108,8 +109,8 @@ void Builder::fill(Values& all, const Entry& entry, const std::vector<std::size_
       stride *= length[axis];
     }
     if (!fits || rest != 0) {
-      throw std::logic_error(fmt::format("column {}: {} values are too many", schema_->columns()[entry.column].name,
-                                         size_of(entry.values)));
+      throw std::logic_error(fmt::format("column {}: {} values do not fit its dimensions",
+                                         schema_->columns()[entry.column].name, size_of(entry.values)));
     }
     std::visit([&](auto& into) { into[flat] = std::get<std::remove_reference_t<decltype(into)>>(entry.values)[k]; },
                all);

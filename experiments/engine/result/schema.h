@@ -13,45 +13,45 @@
 
 namespace periscope::dataset {
 
-/// A dimension of a result, and its coordinate: the column of the same name with the values along it.
+/// A dimension of a result and its coordinate, the column of the same name.
 struct DimensionSpec {
   std::string name;
-  // Of the coordinate, as in ColumnSpec. A meaning "" declares no coordinate.
+  // `type`, `units` and `meaning` of the coordinate. Without a meaning, the dimension has no coordinate.
   Type type = Type::text;
   std::string units = {};
   std::string meaning = {};
-  bool free = false;  ///< as long as the run lasts (steps of training); NetCDF calls it unlimited
+  bool free = false;  ///< grows during a run, such as training steps; unlimited in NetCDF
 };
 
-/// The declaration of one column of a result, from which files, JSON and lists are made.
+/// Declaration of a result's column.
 struct ColumnSpec {
-  std::string name;        ///< the variable in files
-  std::string dimensions;  ///< separated by spaces; "": one value for the whole result
-  std::string units;    ///< as UDUNITS writes them, "1" of pure numbers and flags; "" of text. "nat", "nat2" and "dB",
-                        ///< which it does not know, become "1" and words of the meaning
-  std::string meaning;  ///< the variable's long_name
+  std::string name;        ///< variable name in files
+  std::string dimensions;  ///< separated by spaces; "": a scalar
+  std::string units;  ///< UDUNITS units; "1" for dimensionless numbers and flags, "" for text. "nat", "nat2" and "dB",
+                      ///< unknown to UDUNITS, are stored as "1" and mentioned in the meaning
+  std::string meaning;  ///< long_name in files
   Type type = Type::real;
-  bool label = false;  ///< describes the positions on its dimension, in addition to the coordinate
+  bool label = false;  ///< an additional coordinate of its dimension
 
-  [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
+  [[nodiscard]] std::vector<std::string> axes() const;  ///< names of the dimensions
 };
 
-/// The schema of a kind of result: its name, version, dimensions and columns.
+/// Schema of a kind of result.
 class Schema {
  public:
-  /// The version counts from 1 and rises when a column changes its name, dimensions, type, units or meaning, or goes.
-  /// Throws std::logic_error for a declaration that is incomplete, repeated, or on an unknown dimension.
+  /// `version` starts at 1. Increment it when a column is removed or changes its name, dimensions, type, units or
+  /// meaning. Throws std::logic_error for incomplete or repeated declarations and unknown dimensions.
   Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns);
 
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] int version() const { return version_; }
   [[nodiscard]] const std::vector<DimensionSpec>& dimensions() const { return dimensions_; }
-  /// Coordinates first.
+  /// Returns all columns, coordinates first.
   [[nodiscard]] const std::vector<ColumnSpec>& columns() const { return columns_; }
-  /// The positions of a column and of a dimension. Throw std::logic_error for an undeclared name.
+  // Return the index of a column or dimension. Throw std::logic_error for an undeclared name.
   [[nodiscard]] std::size_t index_of(std::string_view column) const;
   [[nodiscard]] std::size_t dimension(std::string_view name) const;
-  /// The dimensions of a column, as positions.
+  /// Returns the indices of a column's dimensions.
   [[nodiscard]] const std::vector<std::size_t>& axes_of(std::size_t column) const { return axes_[column]; }
 
  private:
@@ -66,7 +66,7 @@ class Schema {
 template <class T>
 inline constexpr bool is_text = std::is_convertible_v<const T&, std::string_view>;
 
-/// One value as a column stores it: text, a flag, a double or an integer; of an empty std::optional the missing value.
+/// Converts a value to a column's storage type: text, flag, double or integer. An empty std::optional is missing.
 template <class T>
 auto stored(const T& value) {
   if constexpr (is_text<T>) {
@@ -82,7 +82,7 @@ auto stored(const T& value) {
   }
 }
 
-/// A value, or a list of values, as a column stores them.
+/// Converts a value or a range of values to a vector of a column's storage type.
 template <class T>
 auto stored_values(const T& value) {
   if constexpr (std::ranges::range<const T> && !is_text<T>) {
@@ -94,29 +94,29 @@ auto stored_values(const T& value) {
   }
 }
 
-/// The type of the column that stores a T or a list of T.
+/// Returns the type of a column that stores a T or a range of T.
 template <class T>
 Type type_of() {
   return static_cast<Type>(Values(decltype(stored_values(std::declval<const T&>()))()).index());
 }
 
-/// A result in the making: values in the columns that its schema declares, put there row by row.
+/// Builds a dataset: stores values in the columns that a schema declares.
 class Builder {
  public:
   /// The schema must outlive this.
   explicit Builder(const Schema& schema) : schema_(&schema) {}
 
-  /// Dimensions and the index on each.
+  /// Pairs (dimension, index along it).
   using Position = std::vector<std::pair<std::size_t, std::size_t>>;
 
-  /// A position on some dimensions, at which values are put.
+  /// Fixed indices along some dimensions, at which values are stored.
   class Row {
    public:
     explicit Row(Builder& builder) : builder_(&builder) {}
-    /// Returns the position that this one becomes with `index` on one more dimension.
+    /// Returns this row with the index along one more dimension fixed.
     [[nodiscard]] Row at(std::string_view dimension, std::size_t index) const;
-    /// Puts the values on those dimensions of `column` that the row leaves open, row-major; values that are not put are
-    /// missing. Throws std::logic_error for a column that was not declared, or with another type.
+    /// Stores values along the dimensions of `column` that this row does not fix, row-major. Values never stored are
+    /// missing. Throws std::logic_error for an undeclared column or another type.
     template <class T>
     void put(std::string_view column, const T& value) const {
       builder_->put(column, at_, stored_values(value));
@@ -133,11 +133,11 @@ class Builder {
   void put(std::string_view column, const T& value) {
     row().put(column, value);
   }
-  /// Puts the coordinate first, first + 1, …
+  /// Stores the coordinate first, first + 1, …
   void count(std::string_view dimension, std::size_t length, std::int64_t first = 0);
-  /// The columns in which anything was put, if only an empty list, in their declared order. A dimension is as long as
-  /// its coordinate, or else as what was put along it; one that only its coordinate uses is left out. Throws
-  /// std::logic_error for more values than there is room.
+  /// Returns the dataset of all columns with stored values, in declared order. The length of a dimension is that of its
+  /// coordinate, else the largest that the stored values require. Dimensions used only by their coordinate are omitted.
+  /// Throws std::logic_error if values do not fit.
   [[nodiscard]] Dataset finish() const;
 
  private:

@@ -24,7 +24,7 @@ Json value_at(const Values& values, std::size_t i) {
   return std::get<std::vector<std::uint8_t>>(values)[i] != 0;
 }
 
-/// The values from `next` on, as lists nested by the dimensions from `axis` on.
+/// Returns values starting at `next` as nested lists over the dimensions starting at `axis`, and advances `next`.
 Json nested(const Dataset& data, const Column& column, std::size_t axis, std::size_t& next) {
   if (axis == column.dimensions.size()) return value_at(column.values, next++);
   Json list = Json::array();
@@ -45,7 +45,7 @@ Json variable(const Dataset& data, const Column& column) {
           {"data", nested(data, column, 0, next)}};
 }
 
-/// In quotes where the text needs them.
+/// Returns a CSV field, quoted if necessary.
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -67,8 +67,7 @@ std::vector<std::string> fields_of(const Column& column) {
   return fields;
 }
 
-/// Returns, for every dimension, the fields that stand for its positions: the values of its coordinate, or the numbers
-/// 0, 1, … if it has none.
+/// Returns the CSV fields of every dimension's positions: the values of its coordinate, or 0, 1, … without one.
 std::vector<std::vector<std::string>> coordinates_of(const Dataset& data) {
   std::vector<std::vector<std::string>> all;
   for (const Dimension& dimension : data.dimensions) {
@@ -124,8 +123,8 @@ Json json_of(const Dataset& data) {
 Attributes attributes_of(const Dataset& data) {
   Attributes all = data.attributes;
   if (!data.circumstances.empty()) all["circumstances"] = data.circumstances;
-  for (Json& fact : all) {
-    if (!fact.is_string() && !fact.is_number()) fact = config::json_text(fact);
+  for (Json& attribute : all) {
+    if (!attribute.is_string() && !attribute.is_number()) attribute = config::json_text(attribute);
   }
   return all;
 }

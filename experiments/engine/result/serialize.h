@@ -7,21 +7,21 @@
 
 namespace periscope::dataset {
 
-/// Returns a result in the form that xarray.Dataset.from_dict reads: "attrs", "dims", "coords", "data_vars". A variable
-/// has "dims", "attrs" (units, long_name), "dtype" (float64, int64, bool, str) and "data", nested lists. Floats that
-/// JSON has no number for are "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
+/// Returns the dict of xarray.Dataset.from_dict: "attrs", "dims", "coords", "data_vars". A variable has "dims", "attrs"
+/// (units, long_name), "dtype" (float64, int64, bool, str) and "data" (nested lists). Floats that are not finite are
+/// the strings "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
 nlohmann::ordered_json json_of(const Dataset& data);
 
-/// Returns the attributes of a result's images, text and numbers: its facts and its circumstances if it has any;
-/// objects and lists are JSON text.
+/// Returns the global attributes as strings and numbers, including `circumstances` unless empty. Objects and lists are
+/// serialized as JSON.
 Attributes attributes_of(const Dataset& data);
 
-/// The first characters of every file made by csv_text.
+/// First characters of every CSV file.
 inline constexpr std::string_view csv_start = "variable";
 
-/// A dataset as CSV (RFC 4180), a row for every value of every column but coordinates: the column's name ("variable"),
-/// a field for every dimension of the dataset (the coordinate's value there, or the position where there is no
-/// coordinate, and nothing where the column is not on the dimension), and the value.
+/// Returns a dataset as CSV (RFC 4180) in long form: one row per value of every column except coordinates. The fields
+/// are the column's name ("variable"), one field per dimension, and the value. A dimension's field is its coordinate,
+/// or the index if there is no coordinate; it is empty if the column does not have the dimension.
 std::string csv_text(const Dataset& data);
 
 }  // namespace periscope::dataset

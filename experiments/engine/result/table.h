@@ -10,22 +10,22 @@
 
 namespace periscope::dataset {
 
-/// The columns that are filled from an S: one entry declares and fills each; a column's type follows from its values.
-/// specs() make a schema, put() a dataset.
+/// Columns computed from an S. Each entry declares a column and its value, which determines the type. specs() returns
+/// the declarations for a schema; put() stores the values in a dataset.
 template <class S>
 class Table {
  public:
   using Row = Builder::Row;
 
-  /// Columns that `fill(s, row)` puts.
+  /// Adds columns whose values `fill(s, row)` stores.
   template <class F>
   Table& family(const std::vector<ColumnSpec>& specs, F fill) {
     specs_.insert(specs_.end(), specs.begin(), specs.end());
     fills_.push_back(std::move(fill));
     return *this;
   }
-  /// A column whose value, or values along the dimensions that the row leaves open, are `value(s)`, of a function or a
-  /// member (type_of).
+  /// Adds a column with `value(s)`, a scalar or a range along the dimensions that the row does not fix. `value` is a
+  /// function or a member pointer.
   template <class F>
   Table& column(ColumnSpec spec, F value) {
     spec.type = type_of<std::remove_cvref_t<std::invoke_result_t<F, const S&>>>();
@@ -33,26 +33,26 @@ class Table {
       row.put(name, std::invoke(value, s));
     });
   }
-  /// A column that the result may lack: `value(s)` is a std::optional, and nothing is put if it is empty.
+  /// Adds a column with the std::optional `value(s)`; nothing is stored if it is empty.
   template <class F>
   Table& column_if_any(ColumnSpec spec, F value) {
     using Value = typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type;
     return part(Table<Value>().column(std::move(spec), std::identity()), std::move(value));
   }
-  /// The values and the standard errors of a Curve, which `read(s)` returns as a std::optional or a pointer; nothing is
-  /// put if there is none.
+  /// Adds columns for the values and standard errors of the Curve to which `read(s)`, a std::optional or a pointer,
+  /// refers; nothing is stored if it is empty.
   template <class F>
   Table& curve(const ColumnSpec& values, const ColumnSpec& errors, F read) {
     return part(Table<Curve>().column(values, &Curve::value).column(errors, &Curve::standard_error), std::move(read));
   }
-  /// The columns of `table`, filled from what `pointer(s)`, a pointer or std::optional, points to; not at all if empty.
+  /// Adds the columns of `table`, computed from `*pointer(s)`, a pointer or std::optional; nothing is stored if empty.
   template <class T, class F>
   Table& part(const Table<T>& table, F pointer) {
     return family(table.specs(), [table, pointer = std::move(pointer)](const S& s, const Row& row) {
       if (const auto& t = std::invoke(pointer, s)) table.put(*t, row);
     });
   }
-  /// The columns of `table`, filled from each element of the list `parts(s)`, at its position on `dimension`.
+  /// Adds the columns of `table`, computed from each element of `parts(s)` and stored at its index along `dimension`.
   template <class T, class F>
   Table& rows(const std::string& dimension, const Table<T>& table, F parts) {
     return family(table.specs(), [table, dimension, parts = std::move(parts)](const S& s, const Row& row) {
@@ -60,7 +60,7 @@ class Table {
       for (const T& t : std::invoke(parts, s)) table.put(t, row.at(dimension, i++));
     });
   }
-  /// The columns of `table`, filled from each element of `parts(s)`, a list of (index on `dimension`, element).
+  /// Adds the columns of `table`, computed from `parts(s)`, a list of pairs (index along `dimension`, element).
   template <class T, class F>
   Table& rows_at(const std::string& dimension, const Table<T>& table, F parts) {
     return family(table.specs(), [table, dimension, parts = std::move(parts)](const S& s, const Row& row) {

@@ -14,17 +14,17 @@
 namespace periscope::dataset {
 namespace {
 
-constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhere
+constexpr std::size_t longest_word = 32;  ///< longer words may be broken anywhere
 
-/// Whether a byte of UTF-8 begins a character.
+/// Returns true if a byte starts a UTF-8 character.
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
-/// Columns of a terminal that UTF-8 text takes, without escape sequences for colours.
+/// Returns the number of terminal columns of UTF-8 text, without colour escape sequences.
 std::size_t printed_width(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(without_colours(text), begins_character));
 }
 
-/// The words of a line, with those that stay together in one piece.
+/// Splits a line into pieces that may not be broken, such as "1 ± 2".
 std::vector<std::string> pieces_of(std::string_view line) {
   const auto binds = [](std::string_view word) {
     return word == "±" || word == "/" || word == "=" || word == "≤" || word == "%";
@@ -42,7 +42,7 @@ std::vector<std::string> pieces_of(std::string_view line) {
   return pieces;
 }
 
-/// The bytes of `text` that take at most `width` columns.
+/// Returns the length in bytes of the longest prefix that takes at most `width` columns.
 std::size_t bytes_within(std::string_view text, std::size_t width) {
   std::size_t end = 0;
   for (std::size_t next = 1; next <= text.size(); ++next) {
@@ -53,8 +53,8 @@ std::size_t bytes_within(std::string_view text, std::size_t width) {
   return end;
 }
 
-/// The width of the narrowest column that holds a cell without breaking a word. A cell that begins with a space is
-/// aligned by spaces, and not broken at all.
+/// Returns the smallest column width that does not break a word of the cell. A cell that begins with a space is aligned
+/// by spaces and never broken.
 std::size_t narrowest(std::string_view cell) {
   if (cell.starts_with(' ')) return printed_width(cell);
   std::size_t width = 0;
@@ -120,7 +120,7 @@ std::string within_table_width(std::string_view text) {
     const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
     std::string_view head = line.substr(0, gap == std::string_view::npos ? 0 : gap + 2);
     std::size_t indent = printed_width(head);
-    constexpr std::size_t far = 8;  // a line that begins there has empty first cells
+    constexpr std::size_t far = 8;  // a line indented this far has empty first cells
     if (3 * indent > 2 * table_width || (begin >= head.size() && begin < far)) {
       indent = begin + 2;
       head = {};
