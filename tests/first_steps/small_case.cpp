@@ -72,7 +72,7 @@ FirstStepsInput seen_input(OptimizerLaw optimizer) {
 }
 
 FirstStepsOptions few() {
-  return {.neurons = 64, .replicates = 2, .seed = 3, .fault = StepFault::none, .on_share = {}};
+  return {.neurons = 64, .replicates = 2, .seed = 3, .fault = StepFault::none, .on_progress = {}};
 }
 
 }  // namespace periscope::theory

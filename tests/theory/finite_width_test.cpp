@@ -60,7 +60,7 @@ TEST_CASE("a prediction at width tells which share of it is done, and what it is
   const Prediction limit = predict(spec, {}, {.most_samples = 64});
   std::vector<double> shares;
   Prediction p = limit;
-  predict_at_width(spec, {}, {.replicates = 10, .on_share = [&](double share) { shares.push_back(share); }}, p);
+  predict_at_width(spec, {}, {.replicates = 10, .on_progress = [&](double share) { shares.push_back(share); }}, p);
   CHECK(shares.size() == static_cast<std::size_t>(10 * spec.model.sublayers()));
   CHECK(std::ranges::is_sorted(shares));
   CHECK(shares.back() == 1.0);
@@ -69,7 +69,7 @@ TEST_CASE("a prediction at width tells which share of it is done, and what it is
     if (share > 0.5) throw Enough();
   };
   p = limit;
-  CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 10, .on_share = stop}, p), Enough);
+  CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 10, .on_progress = stop}, p), Enough);
 }
 
 TEST_CASE("what a replicate throws leaves the loop over replicates: too large a stack is a lack of memory") {

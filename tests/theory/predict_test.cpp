@@ -48,10 +48,10 @@ TEST_CASE("a prediction tells which share of it is done, and what it is told to 
   const StackSpec spec = softmax_stack("pre");
   const std::vector<std::vector<int>> labels{{0, 1, 2, 3, 4, 5}};
   for (const bool backward : {false, true}) {
-    const auto options = [&](OnShare on_share) {
+    const auto options = [&](OnProgress on_progress) {
       return PredictionOptions{.most_samples = 256,
                                .labels = backward ? labels : std::vector<std::vector<int>>(),
-                               .on_share = std::move(on_share)};
+                               .on_progress = std::move(on_progress)};
     };
     const testing::Threads threads(2);
     std::vector<double> shares;

@@ -75,7 +75,7 @@ TEST_CASE("of all tokens a grid's means are the means, and nothing is left betwe
   CHECK(grid.mean_of_pairs(k) == doctest::Approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
   CHECK(grid.between(k) == k);
   CHECK(grid.all(k.diagonal()) == k.diagonal());
-  CHECK(grid.diagonal(k, grid.folds(k)) == k.diagonal());
+  CHECK(grid.diagonal(k, grid.kinks(k)) == k.diagonal());
 }
 
 TEST_CASE("means over all tokens of what averages leave, to the square of the nodes' distance") {
@@ -88,8 +88,8 @@ TEST_CASE("means over all tokens of what averages leave, to the square of the no
   const Matrix exact = kernel_at(all.kept(), of_averages);
   const Matrix exact_root = kernel_at(all.kept(), root);
   std::vector<double> errors;
-  for (const double fineness : {1.0, 2.0}) {
-    const TokenGrid grid(tokens, true, fineness);
+  for (const double refinement : {1.0, 2.0}) {
+    const TokenGrid grid(tokens, true, refinement);
     const Matrix k = kernel_at(grid.kept(), of_averages);
     CHECK(grid.mean(k.diagonal()) == doctest::Approx(all.mean(exact.diagonal())).epsilon(1e-5));
     CHECK(grid.mean_of_pairs(k) == doctest::Approx(all.mean_of_pairs(exact)).epsilon(1e-5));
@@ -125,8 +125,8 @@ TEST_CASE("uniform attention on a grid, twice, against all tokens: right to the 
     const Matrix twice = full.head_output_kernel(once, 2, {});
     std::vector<double> moment;
     std::vector<double> cosine;
-    for (const double fineness : {1.0, 2.0}) {
-      const TokenGrid grid(700, causal, fineness);
+    for (const double refinement : {1.0, 2.0}) {
+      const TokenGrid grid(700, causal, refinement);
       const AttentionAverage average(law, grid);
       StackSpec kept = spec;
       kept.input.tokens = static_cast<int>(grid.size());

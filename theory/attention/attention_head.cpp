@@ -14,17 +14,17 @@
 namespace periscope::theory {
 namespace {
 
-/// Returns the factor of QK-norm: 1/rms, or 1 for a token that is 0 (and stays 0).
+/// Returns the factor of QK-norm: 1/rms, or 1 for a zero token, which stays 0.
 Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
 /// Samples one of `heads` with probability proportional to its weight.
-int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
+int sample_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
   const double z = numbers.normals(1, 1)(0, 0);
-  const double place = 0.5 * std::erfc(-z / std::numbers::sqrt2);
-  if (weights.empty()) return std::clamp(static_cast<int>(heads * place), 0, heads - 1);
-  double rest = place * std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double uniform = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+  if (weights.empty()) return std::clamp(static_cast<int>(heads * uniform), 0, heads - 1);
+  double rest = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
   int head = 0;
   while (head < heads - 1 && rest >= weights[static_cast<std::size_t>(head)]) {
     rest -= weights[static_cast<std::size_t>(head++)];
@@ -32,7 +32,7 @@ int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weig
   return head;
 }
 
-/// Mean of squares of the rows of all heads but one; 1 without rows.
+/// Returns the mean square of `rows` over all heads but one; 1 if `rows` is empty.
 double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
   if (rows.empty()) return 1.0;
   const auto square = [](std::span<const double> part) {
@@ -40,8 +40,8 @@ double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
   };
   const auto e = static_cast<std::size_t>(head_dim);
   if (rows.size() == e) return 1.0;
-  const double own = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
-  return (square(rows) - own) / static_cast<double>(rows.size() - e);
+  const double this_head = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
+  return (square(rows) - this_head) / static_cast<double>(rows.size() - e);
 }
 
 std::vector<Index> positions_in(const PatternLaw& law, Index tokens) {
@@ -75,7 +75,7 @@ double scale_of(const Matrix& k) {
   return scale > 0.0 && std::isfinite(scale) ? scale : 1.0;
 }
 
-// Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.
+// If tokens repeat, the kernel is singular and only the pivoted Cholesky factorisation succeeds.
 ScaledKernel::ScaledKernel(const Matrix& k) : scale(scale_of(k)) {
   const Matrix scaled = k / scale;
   unit = scaled.cast<float>();
@@ -94,9 +94,9 @@ ScaledKernel::ScaledKernel(const Matrix& k) : scale(scale_of(k)) {
 CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
     : scale(scale_of_k), mean(k.mean()), deviation(k.rowwise().mean().array() - mean) {
   Matrix centred = ((k.colwise() - deviation).rowwise() - deviation.transpose()).array() - mean;
-  // Rounding of the kernel recursion itself: tokens that are all alike stay so to a few units in the last place.
-  constexpr double alike = 1e-12;
-  if (!(centred.cwiseAbs().maxCoeff() > alike * k.cwiseAbs().maxCoeff())) {
+  // Differences between equal tokens that come only from rounding in the kernel recursion are set to 0.
+  constexpr double equal_tolerance = 1e-12;
+  if (!(centred.cwiseAbs().maxCoeff() > equal_tolerance * k.cwiseAbs().maxCoeff())) {
     centred.setZero();
     deviation.setZero();
   }
@@ -131,7 +131,7 @@ Rotation::Rotation(const std::vector<Index>& positions, const std::vector<double
   }
 }
 
-Sample Rotation::turned(const Sample& x, float direction) const {
+Sample Rotation::rotate(const Sample& x, float direction) const {
   const Index half = cos.cols();
   Sample y(x.rows(), x.cols());
   y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
@@ -139,11 +139,11 @@ Sample Rotation::turned(const Sample& x, float direction) const {
   return y;
 }
 
-// QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
+// For QK-norm over the whole projection, the other heads, many and independent, are replaced by their mean.
 Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                   NormalStream& numbers, int head) const {
   const Index tokens = rows.rows();
-  // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
+  // Capped because float would overflow; far below 1e12 softmax already selects a single token.
   const double spread = std::min(std::sqrt(law.variance * scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);
@@ -158,10 +158,10 @@ Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double 
   if (law_.qk_norm != QkNorm::none) {
     const double others = law_.qk_norm == QkNorm::full ? law.heads - 1 : 0;
     const double power = mean_of_others(law.rows, head, law_.head_dim);
-    const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
+    const Eigen::VectorXf mean_square = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
       const double expected = power * spread * spread * unit(t) + law.bias * law.bias;
-      p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
+      p.rms(t) = static_cast<float>(std::sqrt((mean_square(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
     p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
     for (Index i = 0; i < (law.gain.empty() ? 0 : law_.head_dim); ++i) {
@@ -169,7 +169,7 @@ Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double 
       p.normalised.col(i) *= static_cast<float>(law.gain[static_cast<std::size_t>(first + i)]);
     }
   }
-  p.rotated = law_.rope ? rotation_.turned(p.normalised, 1.0F) : p.normalised;
+  p.rotated = law_.rope ? rotation_.rotate(p.normalised, 1.0F) : p.normalised;
   return p;
 }
 
@@ -183,12 +183,12 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
   if (!one_kernel) product_into(key_rows, factor_of(of_key.unit_factor, of_key.triangular), factor_of(normals));
   const bool heads_differ =
       (law_.qk_norm == QkNorm::full && !law_.query.gain.empty()) || !law_.query.rows.empty() || !law_.key.rows.empty();
-  const int own = heads_differ ? drawn_head(numbers, law_.query.heads, law_.head_weights) : 0;
-  const int read = heads_differ ? own / (law_.query.heads / law_.key.heads) : 0;
+  const int query_head = heads_differ ? sample_head(numbers, law_.query.heads, law_.head_weights) : 0;
+  const int kv_head = heads_differ ? query_head / (law_.query.heads / law_.key.heads) : 0;
   const auto unit = [](const ScaledKernel& k) { return Vector(k.unit.diagonal().cast<double>()); };
-  HeadSample head{.query = project(law_.query, rows.leftCols(e), of_query.scale, unit(of_query), numbers, own),
+  HeadSample head{.query = project(law_.query, rows.leftCols(e), of_query.scale, unit(of_query), numbers, query_head),
                   .key = project(law_.key, one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale,
-                                 unit(of_key), numbers, read),
+                                 unit(of_key), numbers, kv_head),
                   .logits = {}};
   const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
   product_into(head.logits, factor_of(scaled), transposed(factor_of(head.key.rotated)), law_.causal);
@@ -202,42 +202,42 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
     const auto cap = static_cast<float>(law_.scores.soft_cap);
     z = cap * (z / cap).array().tanh();
   }
-  // Columns lie together in memory, so rows' largest logits and sums are taken column by column, each over the tokens
-  // that see its own, from a whole vector on.
+  // Columns are contiguous, so maxima and sums over rows accumulate column by column. Column s covers the tokens that
+  // attend to token s; its first row is rounded down to a multiple of the vector length.
   constexpr Index vector = 8;
-  constexpr float none = -std::numeric_limits<float>::infinity();
-  const auto seers = [&](Index s) {
+  constexpr float masked = -std::numeric_limits<float>::infinity();
+  const auto attending_rows = [&](Index s) {
     const Index first = law_.causal ? s : s - law_.position(s);
     const Index end = law_.sequence > 0 ? s - law_.position(s) + law_.sequence : tokens;
     return std::pair(first / vector * vector, law_.scores.window > 0 ? std::min(end, s + law_.scores.window) : end);
   };
-  Eigen::VectorXf largest = Eigen::VectorXf::Constant(tokens, none);
+  Eigen::VectorXf largest = Eigen::VectorXf::Constant(tokens, masked);
   for (Index s = 0; s < tokens; ++s) {
-    const auto [first, end] = seers(s);
+    const auto [first, end] = attending_rows(s);
     z.col(s).head(first).setZero();
     z.col(s).tail(tokens - end).setZero();
-    const Index own = law_.causal ? s : s - law_.position(s);
-    z.col(s).segment(first, own - first).setConstant(none);
+    const Index first_row = law_.causal ? s : s - law_.position(s);
+    z.col(s).segment(first, first_row - first).setConstant(masked);
     largest.segment(first, end - first) =
         largest.segment(first, end - first).cwiseMax(z.col(s).segment(first, end - first));
   }
   Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
-  // Eigen's exp of −∞ is 0 or a subnormal number, as the instructions have it, and arithmetic with subnormal numbers
-  // takes a hundred times as long. So what is as good as 0 beside the largest is 0.
-  constexpr float least = -80.0F;       // a logit below the largest
-  constexpr float negligible = 2e-35F;  // a little more than its exponential
+  // Eigen's exp(−∞) is 0 or subnormal, depending on the instruction set, and subnormal arithmetic is a hundred times
+  // slower. Negligible entries are therefore set to 0.
+  constexpr float min_logit = -80.0F;   // relative to the largest logit of the row
+  constexpr float negligible = 2e-35F;  // slightly above exp(min_logit)
   for (Index s = 0; s < tokens; ++s) {
-    const auto [first, end] = seers(s);
+    const auto [first, end] = attending_rows(s);
     auto seen = z.col(s).segment(first, end - first);
     seen -= largest.segment(first, end - first);
     const std::span column(seen.data(), static_cast<std::size_t>(end - first));
-    for (float& below : column) below = below < least ? least : below;
+    for (float& below : column) below = below < min_logit ? min_logit : below;
     seen = seen.array().exp();
     for (float& share : column) share = share < negligible ? 0.0F : share;
     total.segment(first, end - first) += seen;
   }
   for (Index s = 0; s < tokens; ++s) {
-    const auto [first, end] = seers(s);
+    const auto [first, end] = attending_rows(s);
     z.col(s).segment(first, end - first).array() /= total.segment(first, end - first).array();
   }
   return z;
@@ -252,7 +252,7 @@ Sample AttentionHead::logit_derivative(const HeadSample& head) const {
 }
 
 Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int heads) const {
-  Sample g = law_.rope ? rotation_.turned(gradient, -1.0F) : gradient;
+  Sample g = law_.rope ? rotation_.rotate(gradient, -1.0F) : gradient;
   if (law_.qk_norm == QkNorm::none) return g;
   const auto features = static_cast<float>(law_.head_dim * (law_.qk_norm == QkNorm::full ? heads : 1));
   const Eigen::VectorXf along = g.cwiseProduct(p.normalised).rowwise().sum() / features;

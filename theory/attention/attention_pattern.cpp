@@ -11,11 +11,9 @@
 namespace periscope::theory {
 namespace {
 
-/// a·k·aᵀ.
 Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
 
-/// The mean over patterns of A K Aᵀ, the kernel of a head's output. A·unit·Aᵀ is summed in float; what the rows' means
-/// of K add to it needs the mean pattern only.
+/// Averages A K Aᵀ over patterns. A·unit·Aᵀ is summed in float; the row means of K need only the mean pattern.
 class OutputKernelSum {
  public:
   explicit OutputKernelSum(const CentredKernel& values)
@@ -34,8 +32,7 @@ class OutputKernelSum {
   Sample pattern_, of_unit_;
 };
 
-/// Random numbers for what is drawn beside the patterns. They are a stream of their own, so that the patterns are the
-/// same whether anything else is drawn or not.
+/// Returns the random numbers for draws other than patterns: a separate stream, so these draws do not change patterns.
 NormalStream other_numbers_of(PatternStream stream) {
   stream.sublayer += place::second_set;
   return numbers_of(stream);
@@ -64,7 +61,7 @@ void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKerne
   for (int i = 0; i < samples; i += 2) {
     const int patterns = std::min(2, samples - i);
     {
-      const FlushedSubnormals flushed;  // not during on_work
+      const FlushedSubnormals flushed;  // scope ends before on_work
       visit(head_.draw(numbers, of_query, of_key), patterns);
     }
     if (stream.on_work != nullptr) (*stream.on_work)(patterns);
@@ -85,9 +82,9 @@ std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head
   return patterns;
 }
 
-// Where logits are this large a pattern is one token but for rare ties, and the closed form is a small difference of
-// large numbers; a sampled gradient squares a difference instead.
-bool AttentionAverage::too_sharp(const Matrix& k) const {
+// For logits this large a pattern selects one token except for rare ties, and the closed form cancels catastrophically.
+// Sampled gradients do not: they square a difference.
+bool AttentionAverage::softmax_saturates(const Matrix& k) const {
   constexpr double largest_logit = 1e3;
   const double e = law_.head_dim;
   const double variance = law_.qk_norm == QkNorm::none
@@ -100,7 +97,7 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix
                                             int samples, PatternStream stream) const {
   const bool one_kernel = &of_query == &of_key;
   if (grid_ != nullptr) {
-    if (!one_kernel) throw std::logic_error("a grid of tokens has one kernel for queries and keys");
+    if (!one_kernel) throw std::logic_error("unsupported on a token grid: different kernels for queries and keys");
     return grid_->head_output_kernel(of_query, of_value, samples, stream);
   }
   if (is_uniform(law_)) return sandwich(uniform_pattern(of_value.rows(), law_), of_value);
@@ -116,21 +113,21 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                           PatternStream stream) const {
-  if (grid_ != nullptr) throw std::logic_error("the backward pass has no grid of tokens");
+  if (grid_ != nullptr) throw std::logic_error("unsupported on a token grid: backward pass");
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   if (law_.query.variance == 0.0 && law_.key.variance == 0.0) {
     const Matrix a = uniform_pattern(tokens, law_);
     return {.output = sandwich(a, of_value), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
-  if (too_sharp(k)) return sampled_gradients(k, of_value, g, samples, stream);
+  if (softmax_saturates(k)) return sampled_gradients(k, of_value, g, samples, stream);
   NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
   const bool one_kernel = &k == &of_value;
   const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
   const CentredKernel values(of_value, own.scale);
   const ScaledKernel output(g);
-  const bool no_scores = values.vanishes();  // softmax's Jacobian takes off what all values have in common
+  const bool no_scores = values.vanishes();  // the softmax Jacobian removes the part that all values share
   OutputKernelSum output_kernel(values);
   ScorePathSum scores(law_, head_, own, values, output);
   Sample value = Sample::Zero(tokens, tokens);
@@ -178,7 +175,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
       const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(logit_derivative);
-      // The second pattern belongs to (−q, k), but q's sign drops out of the outer products below.
+      // The second pattern belongs to (−q, k); the sign of q cancels in the outer products below.
       const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query.heads);
       const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key.heads);
       sum.query += (dq * dq.transpose()).cast<double>();

@@ -9,54 +9,54 @@
 
 namespace periscope::theory {
 
-/// True if the pattern is uniform for every input (σ_q σ_k = 0 without biases), so that averages over it have a closed
-/// form.
+/// Returns true if the pattern is uniform for every input (σ_q σ_k = 0 without biases), so averages have a closed form.
 bool is_uniform(const PatternLaw& law);
 
-/// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the
-/// window, of its own sequence.
+/// Returns the pattern for σ_q σ_k = 0: equal weights on all visible tokens of the sequence, that is 1/t (causal), 1/T,
+/// or 1/window.
 Matrix uniform_pattern(Index tokens, const PatternLaw& law);
 
-/// Gradient kernels of one attention head, each [T, T].
+/// Kernels of one attention head in the backward pass, each [T, T].
 struct HeadGradients {
-  Matrix output;  ///< E[A K̃ Aᵀ], of the head's output, as in the forward pass
-  Matrix value;   ///< E[Aᵀ G A]
-  /// E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ summed over the head's features, for value entries of covariance K̃ and
-  /// output gradients of covariance G: multiply by σ_v²D σ_o².
+  Matrix output;  ///< forward kernel of the head's output, E[A K̃ Aᵀ]
+  Matrix value;   ///< gradient kernel of the values, E[Aᵀ G A]
+  /// E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ summed over the head's features, in units of σ_v²D σ_o²: value entries have
+  /// covariance K̃ and output gradients covariance G.
   Matrix query, key;
 };
 
-/// Averages over the patterns of one law and one sequence length (T3). `stream` keys the random numbers: the
-/// same stream meets the same patterns forward and backward.
+/// Averages over attention patterns of one law and sequence length (T3). `stream` keys the random numbers, so equal
+/// streams give equal patterns in the forward and backward pass.
 class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Index tokens) : law_(law), head_(law, tokens) {}
-  /// Averages of kernels of a grid's kept tokens; forward ones alone, of one kernel for queries and keys. The grid must
-  /// outlive this.
+  /// Averages over the kept tokens of a grid. Supports only forward averages with the same kernel for queries and keys.
+  /// The grid must outlive this object.
   AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
       : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
 
-  /// E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's input: the
-  /// mean over `samples` sampled patterns, which come in pairs (HeadSample); exact for a uniform pattern.
+  /// Returns E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's
+  /// input. Mean over `samples` patterns, drawn in antithetic pairs (HeadSample); exact for a uniform pattern.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
     return head_output_kernel(k, k, k, samples, stream);
   }
-  /// Returns the kernel where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
+  /// Overload for W_q, W_k and W_v that read different kernels of the same input (T29, read_kernel).
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                           int samples, PatternStream stream) const;
 
-  /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, values and output gradients in
-  /// closed form (ScorePathSum). Exactly 0 for queries and keys of equal tokens or a single one.
+  /// Returns the gradient kernels (T9) for the input kernel `k` and the gradient kernel `g` at the module's output. The
+  /// average over values and output gradients is in closed form (ScorePathSum). Query and key gradients are exactly 0
+  /// for equal tokens or a single token.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
     return gradients(k, k, g, samples, stream);
   }
-  /// Returns the gradients where the values have a kernel of their own, as after V-norm.
+  /// Overload for values whose kernel differs from the input kernel, as after V-norm.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                         PatternStream stream) const;
 
-  /// Samples the score path whole: draws values and output gradients of one head, one of each per pattern, and runs the
-  /// head's backward pass, softmax, RoPE and QK-norm included. `gradients` does this for logits beyond 1000, and tests
-  /// compare the closed form with it; it has several times the noise.
+  /// Same as `gradients`, but samples the score path: draws values and output gradients once per pattern and runs the
+  /// head's backward pass through softmax, RoPE and QK-norm. Several times noisier; `gradients` uses it for logits
+  /// above 1000, and tests compare it with the closed form.
   [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                                 PatternStream stream) const;
 
@@ -66,11 +66,11 @@ class AttentionAverage {
                  const Visit& visit) const;
   [[nodiscard]] std::vector<SampledPattern> patterns_of(const HeadSample& head, const CentredKernel& values,
                                                         int count) const;
-  [[nodiscard]] bool too_sharp(const Matrix& k) const;
+  [[nodiscard]] bool softmax_saturates(const Matrix& k) const;
 
   PatternLaw law_;
   AttentionHead head_;
-  std::shared_ptr<const GridAttention> grid_;  // null: kernels are those of all tokens
+  std::shared_ptr<const GridAttention> grid_;  // null: kernels cover all tokens
 };
 
 }  // namespace periscope::theory

@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <span>
 
-/// Matrix products in float of a few hundred rows and columns, which are most of the work of sampled patterns, with
-/// factors of which half may be zeros. Nothing here sees Eigen: the loops are compiled once for each instruction set.
+/// Float matrix products of a few hundred rows and columns, the main cost of sampled patterns. Factors may be
+/// triangular. Independent of Eigen, because the loops are compiled once per instruction set.
 namespace periscope::theory {
 
-/// Where a factor is 0, so that a product may leave its terms out.
+/// Region where a factor is 0 and products skip its terms.
 enum class Zeros { none, above_diagonal, below_diagonal };
 
-/// A factor as it lies in memory: entry (i, j) is data[i·row_step + j·column_step], and one of the two steps is 1.
+/// A strided factor: entry (i, j) is data[i·row_step + j·column_step]. One of the two steps must be 1.
 struct FloatFactor {
   const float* data;
   std::ptrdiff_t rows, columns;
@@ -18,30 +18,31 @@ struct FloatFactor {
   Zeros zeros = Zeros::none;
 };
 
-/// c ← weight·a·b, or c + weight·a·b, where the columns of c are c_column_step apart. Every entry is one chain of fused
-/// multiply-adds over a's columns from 0 on, multiplied by the weight: it has the same bits whatever the instruction
-/// set that has them, and whatever the other rows and columns.
+/// The product c ← weight·a·b or, with `accumulate`, c ← c + weight·a·b; columns of c are c_column_step apart. Every
+/// entry is one chain of fused multiply-adds over the columns of a in ascending order, times the weight. Its bits
+/// therefore do not depend on the instruction set (if it has FMA) or on other rows and columns.
 struct FloatProduct {
   FloatFactor a, b;
   float* c;
   std::ptrdiff_t c_column_step;
-  /// Entries above the diagonal are not needed: they become products or 0, or, with `adds`, are anything finite.
+  /// Only the lower triangle is needed. Entries above the diagonal become products or 0; with `accumulate` they are
+  /// finite but unspecified.
   bool lower_only = false;
-  bool adds = false;
+  bool accumulate = false;
   float weight = 1.0F;
 };
 
-/// The products as compiled for one instruction set.
+/// An implementation of the product, compiled for one instruction set.
 using MultiplyFloats = void (*)(const FloatProduct&);
 struct FloatProductLevel {
-  int processor;  ///< the processor_level that it needs; 0 where nothing is known of it
+  int processor;  ///< required processor_level; 0 on architectures without levels
   MultiplyFloats (*function)();
 };
 
-/// Returns the levels of this build, the least demanding first.
+/// Returns the implementations of this build, from the lowest to the highest level.
 std::span<const FloatProductLevel> float_product_levels();
 
-/// Computes a product with the most demanding instructions that this processor has. Any thread may call it.
+/// Computes a product with the highest level that the processor supports. Thread-safe.
 void multiply(const FloatProduct& product);
 
 }  // namespace periscope::theory

@@ -1,6 +1,6 @@
-// The loops of theory/attention/float_product.h for the instruction set that the file is compiled for. c is cut into
-// tiles, whose sums stay in registers: the rows of a tile are two vectors of a, which is copied panel by panel so that
-// they lie together, and every term multiplies them by single numbers of b.
+// Implements theory/attention/float_product.h for the instruction set of the compilation. c is split into tiles whose
+// sums stay in registers. The rows of a tile are two vectors of a, copied panel by panel to be contiguous; every term
+// multiplies them by scalars of b.
 
 #include <algorithm>
 #include <cstring>
@@ -23,37 +23,38 @@ constexpr Index tile_columns = 6;
 constexpr Index panel_rows = 2 * lanes;
 
 typedef float Vector __attribute__((vector_size(4 * lanes)));
-typedef float Loose __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
+typedef float UnalignedVector __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
 
 struct Range {
   Index begin, end;
 };
 
-/// The terms of rows first … first + count − 1 of a that may differ from 0.
+/// Range of terms that may be nonzero in rows first … first + count − 1 of a.
 Range terms_of_rows(Zeros zeros, Index first, Index count, Index depth) {
   return {zeros == Zeros::below_diagonal ? std::min(first, depth) : 0,
           zeros == Zeros::above_diagonal ? std::min(first + count, depth) : depth};
 }
 
-/// Those of columns of b.
+/// Range of terms that may be nonzero in columns first … first + count − 1 of b.
 Range terms_of_columns(Zeros zeros, Index first, Index count, Index depth) {
   return {zeros == Zeros::above_diagonal ? std::min(first, depth) : 0,
           zeros == Zeros::below_diagonal ? std::min(first + count, depth) : depth};
 }
 
-Range common(Range x, Range y) {
+Range intersection(Range x, Range y) {
   const Index begin = std::max(x.begin, y.begin);
   return {begin, std::max(begin, std::min(x.end, y.end))};
 }
 
-/// Copies `rows` rows of a from row `first` on to panel[k·panel_rows + i], followed by zeros.
+/// Copies entry (first + i, k) of a to panel[k·panel_rows + i] for `rows` rows; the other rows become 0.
 void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, float* panel) {
   const float* const from = a.data + first * a.row_step;
   if (a.row_step == 1 && rows == panel_rows) {
     for (Index k = terms.begin; k < terms.end; ++k) {
       const float* const column = from + k * a.column_step;
-      *reinterpret_cast<Loose*>(panel + k * panel_rows) = *reinterpret_cast<const Loose*>(column);
-      *reinterpret_cast<Loose*>(panel + k * panel_rows + lanes) = *reinterpret_cast<const Loose*>(column + lanes);
+      *reinterpret_cast<UnalignedVector*>(panel + k * panel_rows) = *reinterpret_cast<const UnalignedVector*>(column);
+      *reinterpret_cast<UnalignedVector*>(panel + k * panel_rows + lanes) =
+          *reinterpret_cast<const UnalignedVector*>(column + lanes);
     }
     return;
   }
@@ -63,8 +64,8 @@ void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, floa
   }
 }
 
-/// The sums of a tile: of the upper vector over the terms `upper`, of the lower one over `lower`. Entry (k, j) of b is
-/// b[k·row + j·column], where `adjacent` says that column is 1.
+/// Sums a tile: its upper vector over the terms `upper`, its lower vector over `lower`. Entry (k, j) of b is
+/// b[k·row + j·column]; `adjacent` means column = 1.
 template <bool adjacent>
 void sum_tile(const float* panel, const float* b, Index row, Index column, Range upper, Range lower,
               Vector (&sums)[2][tile_columns]) {
@@ -72,11 +73,11 @@ void sum_tile(const float* panel, const float* b, Index row, Index column, Range
     for (Vector& sum : half) sum = Vector{};
   }
   const Index step = adjacent ? 1 : column;
-  const auto one = [&](int half, Index begin, Index end) {
+  const auto sum_half = [&](int half, Index begin, Index end) {
     Vector own[tile_columns];
     for (Index j = 0; j < tile_columns; ++j) own[j] = sums[half][j];
     for (Index k = begin; k < end; ++k) {
-      const Vector x = *reinterpret_cast<const Loose*>(panel + k * panel_rows + half * lanes);
+      const Vector x = *reinterpret_cast<const UnalignedVector*>(panel + k * panel_rows + half * lanes);
       const float* const y = b + k * row;
       for (Index j = 0; j < tile_columns; ++j) own[j] += x * y[j * step];
     }
@@ -84,8 +85,8 @@ void sum_tile(const float* panel, const float* b, Index row, Index column, Range
   };
   const Index begin = std::max(upper.begin, lower.begin);
   const Index end = std::max(begin, std::min(upper.end, lower.end));
-  one(0, upper.begin, std::min(begin, upper.end));
-  one(1, lower.begin, std::min(begin, lower.end));
+  sum_half(0, upper.begin, std::min(begin, upper.end));
+  sum_half(1, lower.begin, std::min(begin, lower.end));
   Vector first[tile_columns];
   Vector second[tile_columns];
   for (Index j = 0; j < tile_columns; ++j) {
@@ -93,8 +94,8 @@ void sum_tile(const float* panel, const float* b, Index row, Index column, Range
     second[j] = sums[1][j];
   }
   for (Index k = begin; k < end; ++k) {
-    const Vector x0 = *reinterpret_cast<const Loose*>(panel + k * panel_rows);
-    const Vector x1 = *reinterpret_cast<const Loose*>(panel + k * panel_rows + lanes);
+    const Vector x0 = *reinterpret_cast<const UnalignedVector*>(panel + k * panel_rows);
+    const Vector x1 = *reinterpret_cast<const UnalignedVector*>(panel + k * panel_rows + lanes);
     const float* const y = b + k * row;
     for (Index j = 0; j < tile_columns; ++j) {
       first[j] += x0 * y[j * step];
@@ -105,39 +106,40 @@ void sum_tile(const float* panel, const float* b, Index row, Index column, Range
     sums[0][j] = first[j];
     sums[1][j] = second[j];
   }
-  one(0, std::max(end, upper.begin), upper.end);
-  one(1, std::max(end, lower.begin), lower.end);
+  sum_half(0, std::max(end, upper.begin), upper.end);
+  sum_half(1, std::max(end, lower.begin), lower.end);
 }
 
-void put_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns,
-              const Vector (&sums)[2][tile_columns]) {
+void store_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns,
+                const Vector (&sums)[2][tile_columns]) {
   for (Index column = 0; column < columns; ++column) {
     float* const c = p.c + (j + column) * p.c_column_step + i;
     if (rows == panel_rows) {
       for (int half = 0; half < 2; ++half) {
-        Loose& out = *reinterpret_cast<Loose*>(c + half * lanes);
-        out = p.adds ? out + p.weight * sums[half][column] : p.weight * sums[half][column];
+        UnalignedVector& out = *reinterpret_cast<UnalignedVector*>(c + half * lanes);
+        out = p.accumulate ? out + p.weight * sums[half][column] : p.weight * sums[half][column];
       }
       continue;
     }
     for (Index r = 0; r < rows; ++r) {
       const float sum = p.weight * sums[r / lanes][column][r % lanes];
-      c[r] = p.adds ? c[r] + sum : sum;
+      c[r] = p.accumulate ? c[r] + sum : sum;
     }
   }
 }
 
-void multiply_here(const FloatProduct& p) {
+void multiply_tiled(const FloatProduct& p) {
   const Index depth = p.a.columns;
   const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(depth, 1))]);
-  // The last columns, where they are fewer than a tile's, padded with zeros.
-  const Index whole = p.b.columns / tile_columns * tile_columns;
+  // The last columns, if fewer than tile_columns, padded with zeros.
+  const Index full_columns = p.b.columns / tile_columns * tile_columns;
   std::unique_ptr<float[]> last;
-  if (whole < p.b.columns) {
+  if (full_columns < p.b.columns) {
     last.reset(new float[static_cast<std::size_t>(tile_columns * std::max<Index>(depth, 1))]());
     for (Index k = 0; k < depth; ++k) {
-      for (Index j = whole; j < p.b.columns; ++j) {
-        last[static_cast<std::size_t>(k * tile_columns + j - whole)] = p.b.data[k * p.b.row_step + j * p.b.column_step];
+      for (Index j = full_columns; j < p.b.columns; ++j) {
+        last[static_cast<std::size_t>(k * tile_columns + j - full_columns)] =
+            p.b.data[k * p.b.row_step + j * p.b.column_step];
       }
     }
   }
@@ -150,14 +152,14 @@ void multiply_here(const FloatProduct& p) {
     for (Index j = 0; j < p.b.columns; j += tile_columns) {
       const Index columns = std::min(tile_columns, p.b.columns - j);
       if (p.lower_only && j > i + rows - 1) {
-        for (Index column = j; column < j + columns && !p.adds; ++column) {
+        for (Index column = j; column < j + columns && !p.accumulate; ++column) {
           std::memset(p.c + column * p.c_column_step + i, 0, static_cast<std::size_t>(rows) * sizeof(float));
         }
         continue;
       }
       const Range terms = terms_of_columns(p.b.zeros, j, columns, depth);
-      const Range first = common(upper, terms);
-      const Range second = common(lower, terms);
+      const Range first = intersection(upper, terms);
+      const Range second = intersection(lower, terms);
       Vector sums[2][tile_columns];
       if (columns < tile_columns) {
         sum_tile<true>(panel.get(), last.get(), tile_columns, 1, first, second, sums);
@@ -167,7 +169,7 @@ void multiply_here(const FloatProduct& p) {
         sum_tile<false>(panel.get(), p.b.data + j * p.b.column_step, p.b.row_step, p.b.column_step, first, second,
                         sums);
       }
-      put_tile(p, i, j, rows, columns, sums);
+      store_tile(p, i, j, rows, columns, sums);
     }
   }
 }
@@ -175,6 +177,6 @@ void multiply_here(const FloatProduct& p) {
 }  // namespace
 
 MultiplyFloats PERISCOPE_FLOAT_PRODUCT();
-MultiplyFloats PERISCOPE_FLOAT_PRODUCT() { return multiply_here; }
+MultiplyFloats PERISCOPE_FLOAT_PRODUCT() { return multiply_tiled; }
 
 }  // namespace periscope::theory

@@ -8,10 +8,9 @@
 
 namespace periscope::theory {
 
-/// While it lives, this thread takes numbers below the smallest normal one (1.2e-38 of a float) for 0, where its
-/// processor can. Arithmetic with them takes a hundred times as long, and sharp patterns have whole columns of products
-/// of that size. An entry whose terms are at most 1 changes by at most their number times 1.2e-38. Exceptions leave the
-/// thread as it was.
+/// Scope guard that flushes subnormal floats (below 1.2e-38) to 0 on this thread, if the processor supports it.
+/// Subnormal arithmetic is a hundred times slower, and sharp patterns have whole columns of subnormal products. A sum
+/// of n terms of size at most 1 changes by at most n·1.2e-38.
 class FlushedSubnormals {
  public:
   FlushedSubnormals() : before_(control()) { set_control(before_ | flushing); }

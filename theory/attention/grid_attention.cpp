@@ -12,72 +12,72 @@
 namespace periscope::theory {
 namespace {
 
-/// Kept tokens whose products are taken together. Behind a causal mask they then leave out the tokens that the last of
-/// them does not see.
-constexpr Index keys_at_once = 8;
+/// Kept tokens per block of a product. With a causal mask a block skips the tokens that its last token does not see.
+constexpr Index tokens_per_block = 8;
 
-/// F with F Fᵀ = x, or what is nearest to a kernel: where few patterns were averaged, x may have negative eigenvalues.
+/// Returns F with F Fᵀ = x, or the nearest positive semidefinite matrix: x from few patterns may have negative
+/// eigenvalues.
 Matrix factor_of(const Matrix& x) {
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(x);
   return solver.eigenvectors() * solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
 }
 
-/// What tokens have in common with themselves beyond `shared`, in units of `scale` [T]: 0 where that is rounding.
-Vector own_part(const Vector& all, const Vector& shared, double scale) {
-  constexpr double alike = 1e-12;
+/// Returns the token variance that `shared` does not explain, (all − shared)/scale [T]; 0 where it is only rounding.
+Vector residual_variance(const Vector& all, const Vector& shared, double scale) {
+  constexpr double tolerance = 1e-12;
   const double largest = all.cwiseAbs().maxCoeff();
-  return ((all - shared).array() > alike * largest).select((all - shared) / scale, 0.0);
+  return ((all - shared).array() > tolerance * largest).select((all - shared) / scale, 0.0);
 }
 
-/// C, 0 where few patterns or rounding make it negative.
-Vector folds_of(const Matrix& between, const TokenGrid& grid) { return grid.folds(between).cwiseMax(0.0); }
+/// Returns C, clamped at 0: sampling noise or rounding can make it negative.
+Vector kinks_of(const Matrix& between, const TokenGrid& grid) { return grid.kinks(between).cwiseMax(0.0); }
 
 }  // namespace
 
-/// The kernel of all tokens' values, in units of its scale.
+/// Kernel of the values of all tokens, in units of its scale.
 struct GridAttention::Values {
   Values(const Matrix& k, const TokenGrid& grid) : between(grid.between(k)), centred(between, scale_of(k)) {
-    const Vector c = folds_of(between, grid);
-    folds = (c / centred.scale).cast<float>();
-    own = own_part(grid.all(k.diagonal()), grid.diagonal(between, c), centred.scale).cast<float>();
+    const Vector c = kinks_of(between, grid);
+    kinks = (c / centred.scale).cast<float>();
+    residual = residual_variance(grid.all(k.diagonal()), grid.diagonal(between, c), centred.scale).cast<float>();
   }
   Matrix between;
   CentredKernel centred;
-  Eigen::VectorXf folds;  // C
-  Eigen::VectorXf own;    // D
+  Eigen::VectorXf kinks;     // C
+  Eigen::VectorXf residual;  // D
 };
 
-/// The kernel of all tokens' keys, in units of its scale.
+/// Kernel of the keys of all tokens, in units of its scale.
 struct GridAttention::Keys {
   Keys(const Matrix& k, const TokenGrid& grid) : scale(scale_of(k)) {
     const Matrix between = grid.between(k) / scale;
     const Matrix f = factor_of(between);
-    const Vector c = folds_of(between, grid);
+    const Vector c = kinks_of(between, grid);
     factor = f.cast<float>();
-    folds = c.cwiseSqrt().cast<float>();
+    kinks = c.cwiseSqrt().cast<float>();
     unit = grid.all(k.diagonal()) / scale;
-    own = own_part(unit, grid.diagonal(f * f.transpose(), c), 1.0).cwiseSqrt().cast<float>();
+    residual = residual_variance(unit, grid.diagonal(f * f.transpose(), c), 1.0).cwiseSqrt().cast<float>();
   }
   double scale;
-  Vector unit;            // the kernel's diagonal
-  Sample factor;          // of O
-  Eigen::VectorXf folds;  // √C
-  Eigen::VectorXf own;    // √D
+  Vector unit;               // diagonal of the kernel
+  Sample factor;             // F with F Fᵀ = O
+  Eigen::VectorXf kinks;     // √C
+  Eigen::VectorXf residual;  // √D
 };
 
-/// The mean over patterns of A K Aᵀ: A W of the mean pattern, and (A W) unit (A W)ᵀ + A D Aᵀ.
+/// Averages A K Aᵀ over patterns: sums A W and (A W) unit (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
 class GridAttention::Sum {
  public:
   Sum(const Values& values, const TokenGrid& grid)
       : values_(values),
         mixed_(Sample::Zero(grid.size(), grid.nodes())),
         of_unit_(Sample::Zero(grid.size(), grid.size())) {}
-  void add(const Sample& mixed, const Sample& folded, const Sample& of_own) {
+  void add(const Sample& mixed, const Sample& kink_sums, const Sample& residual_part) {
     mixed_ += mixed;
-    of_unit_.noalias() += folded * values_.folds.asDiagonal() * folded.transpose();
+    of_unit_.noalias() += kink_sums * values_.kinks.asDiagonal() * kink_sums.transpose();
     work_.noalias() = mixed * values_.centred.unit;
     of_unit_.noalias() += work_ * mixed.transpose();
-    of_unit_ += of_own;
+    of_unit_ += residual_part;
   }
   [[nodiscard]] Matrix mean(int patterns) const {
     const float share = 1.0F / static_cast<float>(patterns);
@@ -96,20 +96,20 @@ GridAttention::GridAttention(const PatternLaw& law, const TokenGrid& grid)
 Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) const {
   const Index e = law_.head_dim;
   const Sample nodes = keys.factor * numbers.normals_float(keys.factor.cols(), e);
-  const Sample folds = keys.folds.asDiagonal() * numbers.normals_float(keys.folds.size(), e);
+  const Sample kinks = keys.kinks.asDiagonal() * numbers.normals_float(keys.kinks.size(), e);
   Sample rows = numbers.normals_float(grid_.tokens(), e);
-  const Eigen::VectorXf& upper = grid_.upper_share();
-  const Eigen::VectorXf& fold = grid_.fold_share();
+  const Eigen::VectorXf& upper = grid_.upper_weight();
+  const Eigen::VectorXf& kink = grid_.kink_weight();
   for (Index j = 0; j < e; ++j) {
     auto row = rows.col(j).array();
-    row *= keys.own.array();
+    row *= keys.residual.array();
     row.head(grid_.singles()) += nodes.col(j).head(grid_.singles()).array();
     Index cell = 0;
     for (const auto& [node, first, end] : grid_.cells()) {
       const float from = nodes(node, j);
       const float step = nodes(node + 1, j) - from;
       row.segment(first, end - first) += from + step * upper.segment(first, end - first).array() +
-                                         folds(cell++, j) * fold.segment(first, end - first).array();
+                                         kinks(cell++, j) * kink.segment(first, end - first).array();
     }
   }
   return key_head_.project(law_.key, std::move(rows), keys.scale, keys.unit, numbers);
@@ -117,14 +117,14 @@ Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) con
 
 void GridAttention::add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const {
   const Index kept = grid_.size();
-  const Eigen::VectorXf& upper = grid_.upper_share();
-  const Eigen::VectorXf& fold = grid_.fold_share();
-  const Eigen::VectorXf root = values.own.cwiseSqrt();
-  constexpr float least = -80.0F;  // as in AttentionHead::pattern
+  const Eigen::VectorXf& upper = grid_.upper_weight();
+  const Eigen::VectorXf& kink = grid_.kink_weight();
+  const Eigen::VectorXf root = values.residual.cwiseSqrt();
+  constexpr float min_logit = -80.0F;  // as in AttentionHead::pattern
   constexpr float negligible = 2e-35F;
-  Sample a(grid_.tokens(), kept);                                                // Aᵀ, and then √D Aᵀ
-  Sample mixed = Sample::Zero(kept, grid_.nodes());                              // A W
-  Sample folded = Sample::Zero(kept, static_cast<Index>(grid_.cells().size()));  // A V
+  Sample a(grid_.tokens(), kept);                                                   // Aᵀ, then √D Aᵀ
+  Sample mixed = Sample::Zero(kept, grid_.nodes());                                 // A W
+  Sample kink_sums = Sample::Zero(kept, static_cast<Index>(grid_.cells().size()));  // A V
   for (Index i = 0; i < kept; ++i) {
     const Index end = end_seen(i);
     auto column = a.col(i);
@@ -135,7 +135,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
       seen = cap * (seen / cap).array().tanh();
     }
     seen.array() -= seen.maxCoeff();
-    seen = seen.array().max(least).exp();
+    seen = seen.array().max(min_logit).exp();
     seen = (seen.array() < negligible).select(0.0F, seen);
     seen /= seen.sum();
     mixed.row(i).head(std::min(end, grid_.singles())) = seen.head(std::min(end, grid_.singles())).transpose();
@@ -143,24 +143,24 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
     for (const auto& [node, first, last] : grid_.cells()) {
       if (first >= end) break;
       const Index n = std::min(end, last) - first;
-      const float both = seen.segment(first, n).sum();
-      const float second = seen.segment(first, n).dot(upper.segment(first, n));
-      mixed(i, node) += both - second;
-      mixed(i, node + 1) += second;
-      folded(i, cell++) = seen.segment(first, n).dot(fold.segment(first, n));
+      const float cell_sum = seen.segment(first, n).sum();
+      const float upper_sum = seen.segment(first, n).dot(upper.segment(first, n));
+      mixed(i, node) += cell_sum - upper_sum;
+      mixed(i, node + 1) += upper_sum;
+      kink_sums(i, cell++) = seen.segment(first, n).dot(kink.segment(first, n));
     }
     seen = seen.cwiseProduct(root.head(end));
-    const Index of_block = end_seen(std::min(kept, i / keys_at_once * keys_at_once + keys_at_once) - 1);
+    const Index of_block = end_seen(std::min(kept, i / tokens_per_block * tokens_per_block + tokens_per_block) - 1);
     column.segment(end, of_block - end).setZero();
   }
-  Sample of_own(kept, kept);
-  for (Index j = 0; j < kept; j += keys_at_once) {
-    const Index n = std::min(keys_at_once, kept - j);
+  Sample residual_part(kept, kept);
+  for (Index j = 0; j < kept; j += tokens_per_block) {
+    const Index n = std::min(tokens_per_block, kept - j);
     const Index end = end_seen(j + n - 1);
-    of_own.block(j, j, kept - j, n).noalias() = a.block(0, j, end, kept - j).transpose() * a.block(0, j, end, n);
+    residual_part.block(j, j, kept - j, n).noalias() = a.block(0, j, end, kept - j).transpose() * a.block(0, j, end, n);
   }
-  mirror_lower(of_own);
-  sum.add(mixed, folded, of_own);
+  mirror_lower(residual_part);
+  sum.add(mixed, kink_sums, residual_part);
 }
 
 Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const Matrix& of_value, int samples,
@@ -184,8 +184,8 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
     const Projection query = query_head_.project(law_.query, std::move(rows), queries.scale, unit, numbers);
     const Projection key = draw_keys(keys, numbers);
     const Sample scaled = static_cast<float>(law_.scale()) * query.rotated;
-    for (Index j = 0; j < grid_.size(); j += keys_at_once) {
-      const Index n = std::min(keys_at_once, grid_.size() - j);
+    for (Index j = 0; j < grid_.size(); j += tokens_per_block) {
+      const Index n = std::min(tokens_per_block, grid_.size() - j);
       const Index end = end_seen(j + n - 1);
       logits.block(0, j, end, n).noalias() = key.rotated.topRows(end) * scaled.middleRows(j, n).transpose();
     }
@@ -199,7 +199,7 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
 double GridAttention::operations(const TokenGrid& grid, bool causal, int head_dim) {
   double seen = 0.0;
   for (const Index t : grid.kept()) seen += static_cast<double>(causal ? t + 1 : grid.tokens());
-  constexpr double drawn = 60.0;  // a normal number costs as much as these operations of a product
+  constexpr double drawn = 60.0;  // cost of one normal number, in operations of a product
   constexpr double exponential = 20.0;
   const auto kept = static_cast<double>(grid.size());
   const auto tokens = static_cast<double>(grid.tokens());

@@ -7,22 +7,22 @@
 
 namespace periscope::theory {
 
-/// T4's average over sampled patterns for sequences too long for T×T matrices: kernels and queries are those of a
-/// grid's kept tokens [p, p], keys and values those of all T tokens, of kernel W O Wᵀ + V C Vᵀ + D (TokenGrid). A
-/// pattern costs p rows of A and p²T operations, and nothing of size T² is stored:
+/// Pattern averages (T4) for sequences too long for T×T matrices. Queries and results cover the p kept tokens of a
+/// grid; keys and values cover all T tokens, with kernel W O Wᵀ + V C Vᵀ + D (TokenGrid). A pattern costs p rows of A
+/// and p²T operations, without storage of size T²:
 ///   A K Aᵀ = (A W) O (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
-/// For the laws of one sequence without a window and without profiles (T29).
+/// Supports a single sequence without a window and without variance profiles (T29).
 class GridAttention {
  public:
-  /// The grid must outlive this.
+  /// The grid must outlive this object.
   GridAttention(const PatternLaw& law, const TokenGrid& grid);
 
-  /// E_A[A K Aᵀ] [p, p] over `samples` patterns, which come in pairs (HeadSample); over the one pattern that there is
-  /// where it is uniform.
+  /// Returns E_A[A K Aᵀ] [p, p] over `samples` patterns, drawn in antithetic pairs (HeadSample). A uniform pattern is
+  /// evaluated once.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query_and_key, const Matrix& of_value, int samples,
                                           PatternStream stream) const;
 
-  /// Floating-point operations of one pattern, about.
+  /// Returns the approximate number of floating-point operations per pattern.
   static double operations(const TokenGrid& grid, bool causal, int head_dim);
 
  private:

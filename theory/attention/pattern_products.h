@@ -6,8 +6,8 @@
 #include "theory/attention/attention_head.h"
 #include "theory/attention/float_product.h"
 
-/// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves a product, and a
-/// symmetric result takes a sixth. `out` is resized and must be none of the factors, which must not outlive matrices.
+/// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost of a product; a
+/// symmetric result takes a sixth. `out` is resized and must not alias a factor. Factors refer to their matrices.
 namespace periscope::theory {
 
 inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {
@@ -19,7 +19,7 @@ inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {
           .zeros = lower_triangular ? Zeros::above_diagonal : Zeros::none};
 }
 
-/// xᵀ, whose zeros are those of x on the other side.
+/// Returns xᵀ.
 inline FloatFactor transposed(FloatFactor x) {
   std::swap(x.rows, x.columns);
   std::swap(x.row_step, x.column_step);
@@ -29,24 +29,24 @@ inline FloatFactor transposed(FloatFactor x) {
   return x;
 }
 
-/// a·b; if `lower_only`, what is above the diagonal is 0 or a product.
+/// out ← a·b. With `lower_only`, entries above the diagonal are unspecified: 0 or a product.
 inline void product_into(Sample& out, const FloatFactor& a, const FloatFactor& b, bool lower_only = false) {
   out.resize(a.rows, b.columns);
   multiply({.a = a, .b = b, .c = out.data(), .c_column_step = out.outerStride(), .lower_only = lower_only});
 }
 
-/// sum + weight·(x·xᵀ) for x [T, n], of which only the lower triangle is kept.
+/// sum ← sum + weight·(x·xᵀ) for x [T, n]; only the lower triangle of `sum` is valid.
 inline void add_outer(Sample& sum, const Sample& x, float weight) {
   multiply({.a = factor_of(x),
             .b = transposed(factor_of(x)),
             .c = sum.data(),
             .c_column_step = sum.outerStride(),
             .lower_only = true,
-            .adds = true,
+            .accumulate = true,
             .weight = weight});
 }
 
-/// Copies the lower triangle onto the upper one, by blocks that stay in the nearest cache.
+/// Copies the lower triangle to the upper one, in blocks that fit the L1 cache.
 inline void mirror_lower(Sample& x) {
   constexpr Index block = 16;
   const Index step = x.outerStride();
@@ -66,7 +66,7 @@ inline void mirror_lower(Sample& x) {
   }
 }
 
-/// a·b where that is symmetric, as for x·xᵀ, or for (a·k)·aᵀ with a symmetric k.
+/// out ← a·b for a symmetric result, such as x·xᵀ, or (a·k)·aᵀ with a symmetric k.
 inline void symmetric_product_into(Sample& out, const FloatFactor& a, const FloatFactor& b) {
   product_into(out, a, b, true);
   mirror_lower(out);

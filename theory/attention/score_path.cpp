@@ -7,8 +7,8 @@
 namespace periscope::theory {
 namespace {
 
-/// x with its rows divided by what QK-norm divided by.
-Sample divided(const Projection& p, Sample x) {
+/// Divides rows of x by the rms of QK-norm.
+Sample divided_by_rms(const Projection& p, Sample x) {
   for (Index t = 0; t < x.rows(); ++t) {
     if (p.rms(t) > 0) x.row(t) /= p.rms(t);
   }
@@ -28,10 +28,10 @@ ScorePathSum::ScorePathSum(const PatternLaw& law, const AttentionHead& head, con
       head_(head),
       values_(values),
       cotangents_(cotangents),
-      samples_last_steps_(law.rope || law.qk_norm != QkNorm::none) {
+      needs_correction_(law.rope || law.qk_norm != QkNorm::none) {
   const Index tokens = values.unit.rows();
   query_ = key_ = half_of_query_ = half_of_key_ = Sample::Zero(tokens, tokens);
-  if (samples_last_steps_) value_factor_ = input.unit_factor.rowwise() - input.unit_factor.colwise().mean();
+  if (needs_correction_) value_factor_ = input.unit_factor.rowwise() - input.unit_factor.colwise().mean();
 }
 
 void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers) {
@@ -50,8 +50,8 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>
       b_ = static_cast<float>(law_.scale()) * pattern.a;
     }
     add_closed_form(head, pattern);
-    if (samples_last_steps_ && &pattern == &patterns.front()) {
-      add_last_steps(head, pattern.a, static_cast<float>(patterns.size()), numbers);
+    if (needs_correction_ && &pattern == &patterns.front()) {
+      add_projection_correction(head, pattern.a, static_cast<float>(patterns.size()), numbers);
     }
   }
 }
@@ -89,7 +89,8 @@ void ScorePathSum::add_closed_form(const HeadSample& head, const SampledPattern&
   add(head.key, product_, half_of_key_);
 }
 
-void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers) {
+void ScorePathSum::add_projection_correction(const HeadSample& head, const Sample& a, float weight,
+                                             NormalStream& numbers) {
   const Sample& q = head.query.rotated;
   const Sample& k = head.key.rotated;
   const Index tokens = q.rows();
@@ -97,7 +98,7 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   const auto add_difference = [&](const Projection& p, const Sample& gradient, int heads, Sample& sum) {
     difference_.setZero(tokens, tokens);
     add_outer(difference_, head_.pull_back(p, gradient, heads), weight);
-    add_outer(difference_, law_.qk_norm == QkNorm::none ? gradient : divided(p, gradient), -weight);
+    add_outer(difference_, law_.qk_norm == QkNorm::none ? gradient : divided_by_rms(p, gradient), -weight);
     sum += difference_;
   };
   // m = g vᵀ: dq_t = g_t [Σ_s B_ts v_s k_s − (A v)_t Σ_s B_ts k_s]
@@ -107,7 +108,7 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   product_into(work_, b, factor_of(right_));
   work_ -= (a * v).asDiagonal() * left_;
   add_difference(head.query, work_, law_.query.heads, query_);
-  // m whole: dk = dzᵀ q
+  // Sampled m: dk = dzᵀ q
   product_into(work_, factor_of(cotangents_.unit_factor, cotangents_.triangular),
                factor_of(numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols())));
   product_into(product_, factor_of(work_), transposed(factor_of(value_factor_)), law_.causal);

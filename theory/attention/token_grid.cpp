@@ -7,9 +7,9 @@
 namespace periscope::theory {
 namespace {
 
-constexpr Index first_tokens = 32;     // under a causal mask, kept one by one
-constexpr double usual_ratio = 1.047;  // of the positions of two nodes, under a causal mask
-constexpr double usual_nodes = 120.0;  // without one
+constexpr Index first_tokens = 32;       // single nodes with a causal mask
+constexpr double default_ratio = 1.047;  // of the positions of consecutive nodes, with a causal mask
+constexpr double default_nodes = 120.0;  // without a causal mask
 
 }  // namespace
 
@@ -21,19 +21,19 @@ TokenGrid TokenGrid::of_all_tokens(Index tokens) {
   return grid;
 }
 
-TokenGrid::TokenGrid(Index tokens, bool causal, double fineness) : tokens_(tokens) {
-  const Index singles = causal ? static_cast<Index>(fineness * first_tokens) : 0;
-  // A pair at every node, without overlap: where that would be all tokens, they are kept as they are.
+TokenGrid::TokenGrid(Index tokens, bool causal, double refinement) : tokens_(tokens) {
+  const Index singles = causal ? static_cast<Index>(refinement * first_tokens) : 0;
+  // Each node needs its own pair of tokens; if the grid would keep most tokens, all tokens become nodes.
   const auto span = static_cast<double>(tokens - singles);
-  const double nodes =
-      causal ? fineness * std::log(static_cast<double>(tokens) / static_cast<double>(singles)) / std::log(usual_ratio)
-             : fineness * usual_nodes;
+  const double nodes = causal ? refinement * std::log(static_cast<double>(tokens) / static_cast<double>(singles)) /
+                                    std::log(default_ratio)
+                              : refinement * default_nodes;
   if (!(span > 0.0) || !(2.0 * nodes + static_cast<double>(singles) < 0.75 * static_cast<double>(tokens))) {
     *this = of_all_tokens(tokens);
     return;
   }
   const auto cells = static_cast<Index>(std::ceil(nodes));
-  const auto place = [&](Index i) {  // of node i = 0 … cells, the last one after the last pair
+  const auto position_of = [&](Index i) {  // node i = 0 … cells; the last is at the end of the sequence
     const double share = static_cast<double>(i) / static_cast<double>(cells);
     const auto begin = static_cast<double>(singles);
     return causal ? begin * std::pow(static_cast<double>(tokens) / begin, share) : begin + span * share;
@@ -41,7 +41,7 @@ TokenGrid::TokenGrid(Index tokens, bool causal, double fineness) : tokens_(token
   singles_ = singles;
   for (Index t = 0; t < singles; ++t) kept_.push_back(t);
   for (Index i = 0, free = singles; i < cells; ++i) {
-    const Index at = i + 1 == cells ? tokens - 2 : std::max<Index>(std::lround(place(i)), free);
+    const Index at = i + 1 == cells ? tokens - 2 : std::max<Index>(std::lround(position_of(i)), free);
     if (at < free || at + 1 >= tokens) continue;
     kept_.push_back(at);
     kept_.push_back(at + 1);
@@ -81,12 +81,12 @@ void TokenGrid::interpolate(const Vector& coordinate) {
     cell.end = t;
     cells_.push_back(cell);
   }
-  constexpr float sum_of_fold = 3.0F;  // ∫∫ min(a, b)(1 − max(a, b)) is 1/12, the square of ∫ a(1 − a) is 1/36
-  fold_ = std::sqrt(sum_of_fold) * upper_.array() * (1.0F - upper_.array());
+  constexpr float sum_of_kink = 3.0F;  // ratio of ∫∫ min(a, b)(1 − max(a, b)) = 1/12 and (∫ a(1 − a))² = 1/36
+  kink_ = std::sqrt(sum_of_kink) * upper_.array() * (1.0F - upper_.array());
   for (const auto& [node, first, end] : cells_) {
     double before = 0.0;
     double bridge = 0.0;
-    for (Index t = first; t < end; ++t) {  // shares grow with t
+    for (Index t = first; t < end; ++t) {  // upper_ increases with t
       bridge += 2.0 * (1.0 - upper_(t)) * before;
       before += upper_(t);
     }
@@ -133,7 +133,7 @@ Vector TokenGrid::all(const Vector& kept) const {
   return y;
 }
 
-Vector TokenGrid::folds(const Matrix& between) const {
+Vector TokenGrid::kinks(const Matrix& between) const {
   Vector c(static_cast<Index>(cells_.size()));
   for (Index i = 0; i < c.size(); ++i) {
     const Index node = cells_[static_cast<std::size_t>(i)].node;
@@ -142,16 +142,16 @@ Vector TokenGrid::folds(const Matrix& between) const {
   return c;
 }
 
-Vector TokenGrid::diagonal(const Matrix& between, const Vector& folds) const {
+Vector TokenGrid::diagonal(const Matrix& between, const Vector& kinks) const {
   Vector y(tokens_);
   y.head(singles_) = between.diagonal().head(singles_);
   Index cell = 0;
   for (const auto& [node, first, end] : cells_) {
     const Eigen::ArrayXd f = upper_.segment(first, end - first).cast<double>().array();
-    const Eigen::ArrayXd fold = fold_.segment(first, end - first).cast<double>().array();
+    const Eigen::ArrayXd kink = kink_.segment(first, end - first).cast<double>().array();
     y.segment(first, end - first) =
         ((1.0 - f).square() * between(node, node) + 2.0 * f * (1.0 - f) * between(node, node + 1) +
-         f.square() * between(node + 1, node + 1) + fold.square() * folds(cell++))
+         f.square() * between(node + 1, node + 1) + kink.square() * kinks(cell++))
             .matrix();
   }
   return y;

@@ -15,10 +15,10 @@ SequenceAttention::SequenceAttention(const ModelSpec& model, int layer, Index se
   rotation_ = Rotation(positions, model.rope_frequencies_at(layer));
 }
 
-Sampled SequenceAttention::turned(const Sampled& x, float direction) const {
+Sampled SequenceAttention::rotate(const Sampled& x, float direction) const {
   Sampled y(x.rows(), x.cols());
   for (Index first = 0; first < x.rows(); first += sequence_) {
-    y.middleRows(first, sequence_) = rotation_.turned(x.middleRows(first, sequence_), direction);
+    y.middleRows(first, sequence_) = rotation_.rotate(x.middleRows(first, sequence_), direction);
   }
   return y;
 }
@@ -33,12 +33,12 @@ SequenceAttention::Rotated SequenceAttention::rotated(const Sampled& projection,
     r.inverse = (square.array() + static_cast<float>(model_.norm_eps)).rsqrt();
     r.normalised = r.inverse.asDiagonal() * projection;
   }
-  r.rotated = model_.rope ? turned(r.normalised, 1.0F) : r.normalised;
+  r.rotated = model_.rope ? rotate(r.normalised, 1.0F) : r.normalised;
   return r;
 }
 
 Sampled SequenceAttention::back(const Rotated& forward, const Sampled& gradient, int heads) const {
-  Sampled g = model_.rope ? turned(gradient, -1.0F) : gradient;
+  Sampled g = model_.rope ? rotate(gradient, -1.0F) : gradient;
   if (qk_norm_ == QkNorm::none) return g;
   const auto features = static_cast<float>(model_.head_dim * (qk_norm_ == QkNorm::full ? heads : 1));
   const Eigen::VectorXf along = g.cwiseProduct(forward.normalised).rowwise().sum() / features;

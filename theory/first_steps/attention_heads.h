@@ -40,7 +40,7 @@ class SequenceAttention {
   [[nodiscard]] Patterns score_gradient(const Scores& scores, const Sampled& output_gradient, const Sampled& v) const;
 
  private:
-  [[nodiscard]] Sampled turned(const Sampled& x, float direction) const;
+  [[nodiscard]] Sampled rotate(const Sampled& x, float direction) const;
 
   const ModelSpec& model_;
   QkNorm qk_norm_;

@@ -119,7 +119,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   if (!result.unsupported.empty()) return result;
   const auto chains = static_cast<std::size_t>(options.replicates);
   std::vector<std::vector<MovedReading>> readings(chains);
-  ShareDone share(options.on_share);
+  PredictionProgress share(options.on_progress);
   share.expect(static_cast<double>(chains) * spec.model.steps() *
                static_cast<double>(input.optimizer.rates.size() + 1));
   parallel_for(chains, [&](std::size_t c) {

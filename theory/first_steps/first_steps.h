@@ -10,7 +10,7 @@
 #include "sim/base/enumerators.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
-#include "theory/attention/share_done.h"
+#include "theory/attention/prediction_progress.h"
 
 namespace periscope::theory {
 
@@ -59,7 +59,7 @@ struct FirstStepsOptions {
   int replicates = 4;  ///< independent replicates, from whose spread standard errors come
   std::uint64_t seed = 0;
   StepFault fault = StepFault::none;
-  OnShare on_share = {};
+  OnProgress on_progress = {};
 };
 
 /// Signals on the held-out windows after a step: predicted means over chains, or measured means over seeds.

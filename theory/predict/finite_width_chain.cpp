@@ -95,7 +95,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   const int per_block = replicates / blocks;
   std::vector<ProfileMoments> of_sequence(per_block > 1 ? sequences.size() : 1);  // one block if each has one replicate
   std::vector<Profile> readings(static_cast<std::size_t>(replicates_at_once));
-  ShareDone share(options.on_share);
+  PredictionProgress share(options.on_progress);
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());
   for (int first = 0; first < replicates; first += replicates_at_once) {
     const int end = std::min(first + replicates_at_once, replicates);

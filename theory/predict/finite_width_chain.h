@@ -15,7 +15,7 @@ struct FiniteWidthOptions {
   double operations = std::numeric_limits<double>::infinity();
   std::uint64_t seed = 0;
   Fault fault = Fault::none;  ///< an injected mistake
-  OnShare on_share = {};
+  OnProgress on_progress = {};
 };
 
 /// Operations of one replicate of the chain T25, about, in the unit of the measurement's (those of f32 products).

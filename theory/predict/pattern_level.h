@@ -55,7 +55,7 @@ class PatternLevel {
 
   /// Work of this number of chains, in the units that they report to `share`, which outlives this.
   [[nodiscard]] double work(int chains) const;
-  void tell(ShareDone& share) { share_ = &share; }
+  void tell(PredictionProgress& share) { share_ = &share; }
   /// Runs chains until there are `chains` of them, a multiple of the inputs.
   void grow(int chains);
 
@@ -79,7 +79,7 @@ class PatternLevel {
   int samples_;
   int backward_samples_;
   const TokenGrid* grid_;
-  ShareDone* share_ = nullptr;
+  PredictionProgress* share_ = nullptr;
   int chains_ = 0;
   std::vector<ProfileMoments> moments_;
 };

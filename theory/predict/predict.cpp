@@ -352,7 +352,7 @@ class InputsPrediction {
   const Scheme& scheme_ = scheme_for(inputs_, affordable_, backward_ ? spec_.input.tokens : 0);
   int allowed_ = patterns_allowed(spec_, options_);  ///< at every attention, whatever is paid for
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
-  ShareDone share_{options_.on_share};
+  PredictionProgress share_{options_.on_progress};
   Prediction prediction_ = {};
   int number_ = 0;  ///< of the level
   int samples_ = first_samples;

@@ -7,7 +7,7 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
-#include "theory/attention/share_done.h"
+#include "theory/attention/prediction_progress.h"
 #include "theory/modules/fault.h"
 
 namespace periscope::theory {
@@ -27,7 +27,7 @@ struct PredictionOptions {
   std::vector<std::vector<int>> labels = {};
   GradientPaths paths = GradientPaths::all;
   Fault fault = Fault::none;  ///< an injected mistake
-  OnShare on_share = {};
+  OnProgress on_progress = {};
 };
 
 /// The prediction for a stack of random weights.

@@ -5,7 +5,7 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
-#include "theory/attention/share_done.h"
+#include "theory/attention/prediction_progress.h"
 #include "theory/modules/fault.h"
 
 namespace periscope::theory {

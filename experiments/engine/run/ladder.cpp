@@ -132,7 +132,7 @@ config::RunOptions run_at(const LadderConfig& config, int width) {
 theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
                                  Progress& progress) {
   theory::PredictionOptions options = prediction_options(config);
-  options.on_share = progress.on_share();
+  options.on_progress = progress.on_progress();
   std::vector<std::vector<int>> ids;
   for (const int width : config.widths) {
     const std::uint64_t seed = run_at(config, width).seed;

@@ -119,9 +119,9 @@ class Progress {
   /// Null if nothing is cached. It outlives this.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
-  /// For a prediction (theory::OnShare), which is the next task: shows its share, and throws Stopped when asked to
+  /// For a prediction (theory::OnProgress), which is the next task: shows its share, and throws Stopped when asked to
   /// stop.
-  [[nodiscard]] std::function<void(double)> on_share() {
+  [[nodiscard]] std::function<void(double)> on_progress() {
     return [this](double share) {
       throw_if_stop_requested();
       part(share);

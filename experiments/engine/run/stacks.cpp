@@ -97,7 +97,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     options.operations = affordable_operations(spec, config, config.run.seeds);
     options.reaches_tolerance = config.theory.precision_was_given();
     options.seed = seed;
-    options.on_share = progress.on_share();
+    options.on_progress = progress.on_progress();
     if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
     // Token ids and labels are those of the measured stack, whatever else is overridden for theory.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);
@@ -117,7 +117,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                                                       : config.run.seeds * reading_operations(spec, config.run),
              .seed = seed,
              .fault = config.theory.fault,
-             .on_share = progress.on_share()},
+             .on_progress = progress.on_progress()},
             prediction);
         return prediction;
       });

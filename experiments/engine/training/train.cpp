@@ -57,11 +57,12 @@ theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec
   // What training itself costs, in double: batches, steps and seeds together are more than an int holds.
   const double run = 1.0 * config.run.seeds * config.train.steps * config.train.batch *
                      stacks::pass_operations(spec.model, spec.input.tokens, true);
-  return theory::predict(
-      spec, recorded_ids(corpus, spec, config.train),
-      {.tolerance = 0.02, .most_samples = 1 << 11, .operations = run, .seed = config.run.seed, .on_share = [&](double) {
-         progress.throw_if_stop_requested();
-       }});
+  return theory::predict(spec, recorded_ids(corpus, spec, config.train),
+                         {.tolerance = 0.02,
+                          .most_samples = 1 << 11,
+                          .operations = run,
+                          .seed = config.run.seed,
+                          .on_progress = [&](double) { progress.throw_if_stop_requested(); }});
 }
 
 std::vector<TrainingTask> tasks_of(const TrainConfig& config) {

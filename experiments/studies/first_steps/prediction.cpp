@@ -91,7 +91,7 @@ theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& over
   };
   return stacks::cached(progress, label + ": theory", task, [&] {
     theory::FirstStepsOptions options = prediction_options(config);
-    options.on_share = progress.on_share();
+    options.on_progress = progress.on_progress();
     return theory::predict_first_steps(overridden, input, options);
   });
 }

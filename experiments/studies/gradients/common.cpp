@@ -62,7 +62,7 @@ theory::Prediction Work::predict(const StackSpec& spec, const StackSpec& overrid
     theory::PredictionOptions options = stacks::prediction_options(config);
     options.labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds);
     options.paths = paths;
-    options.on_share = progress.on_share();
+    options.on_progress = progress.on_progress();
     return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
   });
   if (prediction.unsupported.empty()) prediction.unsupported = prediction.gradient_unsupported;

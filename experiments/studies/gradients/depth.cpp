@@ -33,7 +33,7 @@ theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const S
   theory::PredictionOptions options = stacks::prediction_options(work.config);
   options.most_samples = 256;
   options.labels = stacks::distinct_label_ids(spec, run.seed, run.seeds);
-  options.on_share = [&](double) { work.progress.throw_if_stop_requested(); };
+  options.on_progress = [&](double) { work.progress.throw_if_stop_requested(); };
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 

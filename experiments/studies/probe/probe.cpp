@@ -41,7 +41,7 @@ theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInp
   theory::PredictionOptions options = stacks::prediction_options(config);
   options.operations = stacks::affordable_operations(spec, config, 1);
   options.reaches_tolerance = config.theory.precision_was_given();
-  options.on_share = [&](double) { progress.throw_if_stop_requested(); };
+  options.on_progress = [&](double) { progress.throw_if_stop_requested(); };
   if (backward) options.labels = {input.labels};
   return theory::predict(spec, {input.ids}, options);
 }
