@@ -10,7 +10,7 @@ namespace {
 
 int layer_of(const SublayerPass& p) { return p.sublayer() / 2; }
 
-/// Tokens of the sequence before this pass.
+/// Number of tokens in the cache, before the first token of this pass.
 Tensor::Index offset_of(const StackContext& c) { return c.cache != nullptr ? c.cache->tokens() : 0; }
 
 AttentionShape shape_of(const SublayerPass& p) {
@@ -19,7 +19,7 @@ AttentionShape shape_of(const SublayerPass& p) {
   return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
 }
 
-/// From a projection to what the heads read: QK-norm, then RoPE.
+/// Heads of the queries or keys, which QK-norm and RoPE process.
 struct Heads {
   Weight norm;
   int count;
@@ -39,10 +39,10 @@ Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
   const StackContext& c = p.context();
   const Tensor dx =
       c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p))) : dy;
-  return c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm_back(heads.norm, dx) : dx;
+  return c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm_backward(heads.norm, dx) : dx;
 }
 
-/// Values as the heads read them. A key/value cache keeps these.
+/// Values after the norm of values, as stored in a key/value cache.
 Tensor values_forward(SublayerPass& p, const Tensor& a_out) {
   Tensor v = p.linear(Weight::v, p.emit(Signal::v_in, a_out));
   if (p.context().model.v_norm_at(layer_of(p))) v = p.norm(Weight::v_norm, p.emit(Signal::v_projected, v));
@@ -50,18 +50,19 @@ Tensor values_forward(SublayerPass& p, const Tensor& a_out) {
 }
 
 Tensor values_backward(SublayerPass& p, const Tensor& dy) {
-  Tensor dv = p.emit_back(Signal::v, dy);
-  if (p.context().model.v_norm_at(layer_of(p))) dv = p.emit_back(Signal::v_projected, p.norm_back(Weight::v_norm, dv));
-  return p.emit_back(Signal::v_in, p.linear_back(Weight::v, dv));
+  Tensor dv = p.emit_backward(Signal::v, dy);
+  if (p.context().model.v_norm_at(layer_of(p)))
+    dv = p.emit_backward(Signal::v_projected, p.norm_backward(Weight::v_norm, dv));
+  return p.emit_backward(Signal::v_in, p.linear_backward(Weight::v, dv));
 }
 
-// What a layer does to the heads' outputs before W_o: mixed ∘ σ(g), where g = W_g A_out has one entry for every query
-// head, which multiplies all of its channels, or one for every channel.
+// Gates on the heads' outputs before W_o: mixed ∘ σ(g), where g = W_g A_out has one entry per query head (which
+// multiplies all its channels) or one per channel.
 
 AttentionGate gate_of(const SublayerPass& p) { return p.context().model.attention_gate_at(layer_of(p)); }
 
-/// Ones where channel j belongs to head h [H·e, H]: a linear map that repeats every head's number for its channels; its
-/// backward pass sums the channels of a head. Exact in every format, and 1/e of W_q's size.
+/// Matrix [H·e, H] that repeats every head's number for its channels; its transpose sums over the channels of a head.
+/// Entries are 0 and 1, exact in every format. Its size is 1/e of W_q's.
 Tensor channels_of_heads(const StackContext& c, DType dtype) {
   const auto heads = static_cast<std::size_t>(c.model.heads);
   const auto e = static_cast<Tensor::Index>(c.model.head_dim);
@@ -81,7 +82,7 @@ Tensor gate_forward(SublayerPass& p, const Tensor& a_out) {
   return p.emit(Signal::attention_gate, p.linear(Weight::attention_gate, p.emit(Signal::gate_in, a_out)));
 }
 
-/// mixed∘σ(g) [N, H·e], or `mixed` itself where g is empty.
+/// mixed∘σ(g) [N, H·e], or `mixed` if g is empty.
 Tensor gated_heads_forward(SublayerPass& p, const Tensor& mixed, const Tensor& gate) {
   if (gate.empty()) return mixed;
   const StackContext& c = p.context();
@@ -95,7 +96,7 @@ Tensor gated_heads_forward(SublayerPass& p, const Tensor& mixed, const Tensor& g
   return p.emit(Signal::gated_mixed, std::move(y));
 }
 
-/// Gradients of the heads' outputs [N, H·e], and of A_out through W_g, empty without gates.
+/// Gradients of the heads' outputs [N, H·e], and of A_out through W_g (empty without gates).
 struct GateGradient {
   Tensor dmixed;
   Tensor da_out;
@@ -104,7 +105,7 @@ struct GateGradient {
 GateGradient gated_heads_backward(SublayerPass& p, const Tensor& dgated) {
   if (gate_of(p) == AttentionGate::none) return {dgated, {}};
   const StackContext& c = p.context();
-  const Tensor dy = p.emit_back(Signal::gated_mixed, dgated);
+  const Tensor dy = p.emit_backward(Signal::gated_mixed, dgated);
   const Tensor gate = p.take(Signal::attention_gate);
   const Tensor mixed = p.take(Signal::mixed);
   GatedGradient g;
@@ -116,11 +117,12 @@ GateGradient gated_heads_backward(SublayerPass& p, const Tensor& dgated) {
     const Tensor of_heads = c.ops.linear_backward_input(c.ops.multiply(mixed, dy), channels);
     g.dgate = c.ops.activate_backward(Activation::sigmoid, gate, of_heads);
   }
-  const Tensor da = p.linear_back(Weight::attention_gate, p.emit_back(Signal::attention_gate, std::move(g.dgate)));
-  return {std::move(g.dup), p.emit_back(Signal::gate_in, da)};
+  const Tensor da =
+      p.linear_backward(Weight::attention_gate, p.emit_backward(Signal::attention_gate, std::move(g.dgate)));
+  return {std::move(g.dup), p.emit_backward(Signal::gate_in, da)};
 }
 
-/// Attention to the keys and values of this pass and of earlier tokens.
+/// Attends to the keys and values of this pass and of the cache.
 AttentionOutput attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const Tensor& v) {
   const StackContext& c = p.context();
   if (c.cache == nullptr) return c.ops.attention(q, k, v, shape_of(p));
@@ -146,18 +148,18 @@ Tensor attention_forward(SublayerPass& p, const Tensor& a_out) {
 
 Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   const Backend& ops = p.context().ops;
-  Tensor dread = p.linear_back(Weight::o, df_out);
+  Tensor dread = p.linear_backward(Weight::o, df_out);
   if (p.context().model.inner_norm_at(p.sublayer())) {
-    dread = p.norm_back(Weight::inner_norm, p.emit_back(Signal::inner, dread));
+    dread = p.norm_backward(Weight::inner_norm, p.emit_backward(Signal::inner, dread));
   }
   const GateGradient after_gate = gated_heads_backward(p, dread);
-  const Tensor dmixed = p.emit_back(Signal::mixed, after_gate.dmixed);
+  const Tensor dmixed = p.emit_backward(Signal::mixed, after_gate.dmixed);
   const AttentionGradient g =
       ops.attention_backward(p.take(Signal::q), p.take(Signal::k), p.take(Signal::v), dmixed, shape_of(p));
-  const Tensor dq = heads_backward(p, query_heads(p), p.emit_back(Signal::q, g.dq));
-  const Tensor dk = heads_backward(p, key_heads(p), p.emit_back(Signal::k, g.dk));
+  const Tensor dq = heads_backward(p, query_heads(p), p.emit_backward(Signal::q, g.dq));
+  const Tensor dk = heads_backward(p, key_heads(p), p.emit_backward(Signal::k, g.dk));
   const auto through = [&](Weight weight, Signal projected, Signal read, const Tensor& dy) {
-    return p.emit_back(read, p.linear_back(weight, p.emit_back(projected, dy)));
+    return p.emit_backward(read, p.linear_backward(weight, p.emit_backward(projected, dy)));
   };
   const Tensor from_q = through(Weight::q, Signal::q_projected, Signal::q_in, dq);
   const Tensor from_k = through(Weight::k, Signal::k_projected, Signal::k_in, dk);

@@ -6,9 +6,8 @@ namespace periscope {
 
 class KeyValueCache;
 
-/// The context of a pass through a stack. `sequences` sequences of equal length lie one after the other in the rows of
-/// every activation [N, D]. With a cache the rows are the tokens that follow those of the cache, in one sequence, and
-/// there is no backward pass.
+/// Context of a pass through a stack. The rows of every activation [N, D] are `sequences` consecutive sequences of
+/// equal length. With a cache, the rows are tokens that continue the cached sequence, and there is no backward pass.
 struct StackContext {
   const Backend& ops;
   const ModelSpec& model;

@@ -12,12 +12,12 @@
 
 namespace periscope {
 
-/// Forward, forward again for the backward pass, or backward, where the tensor is the gradient of the loss with respect
-/// to the signal.
+/// Kind of pass: forward, forward again for the backward pass, or backward. In the backward pass the tensor is the
+/// gradient of the loss with respect to the signal.
 enum class Pass { forward, recomputation, backward };
 
-/// Where a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last; of signals of a whole step
-/// (is_of_step) it is the step. `part` is the stream if several are parts of x_out.
+/// Position of a signal. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last sublayer; for signals of a
+/// whole step (is_of_step) it is the step. `part` is the index of the stream if several streams are parts of x_out.
 struct Emission {
   int sublayer;
   Signal signal;
@@ -25,22 +25,22 @@ struct Emission {
   int part = 0;
 };
 
-/// Sees every signal once forward, and its gradient once backward, never a recomputation. With several streams the
-/// gradient of one holds the others fixed; that of the tensor with which all begin (x_out of sublayer −1) is their sum,
-/// unless they are parts of x_out.
+/// Receives every signal once in the forward pass and its gradient once in the backward pass, but no recomputation.
+/// With several streams, the gradient of one stream treats the others as constant. For the tensor from which all start
+/// (x_out of sublayer −1) it is the sum over the streams, unless they are parts of x_out.
 class SignalRecorder : public Interface {
  public:
   virtual void on_signal(const Emission& at, const Tensor& x) = 0;
 };
 
-/// Replaces a signal by a tensor of the same shape, or returns it. Called in every pass; a recomputation must give the
-/// result of the forward pass.
+/// Replaces a signal by a tensor of the same shape, or returns it unchanged. Called in every pass; in a recomputation
+/// it must return the same tensor as in the forward pass.
 class SignalReplacer : public Interface {
  public:
   [[nodiscard]] virtual Tensor replaced(const Emission& at, const Tensor& x) = 0;
 };
 
-/// The lazily computed gradient of one parameter. Valid during the callback.
+/// Gradient of one parameter, computed on demand. Valid during the callback.
 class ParameterGradient {
  public:
   ParameterGradient(std::function<Tensor()> whole, std::function<Tensor()> squares)
@@ -50,8 +50,8 @@ class ParameterGradient {
     if (!whole_) whole_ = compute_();
     return *whole_;
   }
-  /// f64 [1, n] on the device, with the sum of the entries' squares as their sum: needs no tensor of the parameter's
-  /// shape.
+  /// Returns an f64 tensor [1, n] on the device whose entries sum to the squared norm of the gradient. Does not need a
+  /// tensor of the parameter's shape.
   [[nodiscard]] Tensor squares() const { return compute_squares_(); }
 
  private:
@@ -60,13 +60,13 @@ class ParameterGradient {
   mutable std::optional<Tensor> whole_;
 };
 
-/// Sees the gradient of every parameter, from the top of the stack to the bottom.
+/// Receives the gradient of every parameter, from the last sublayer to the first.
 class GradientRecorder : public Interface {
  public:
   virtual void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) = 0;
 };
 
-/// All that attaches to a pass, called in the order of each list. Recorders see the tensors of replacers.
+/// Callbacks of a pass, called in the order of each list. Recorders receive the tensors returned by replacers.
 struct Hooks {
   std::vector<SignalRecorder*> recorders = {};
   std::vector<GradientRecorder*> gradients = {};

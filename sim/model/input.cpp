@@ -21,7 +21,7 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
 
 namespace {
 
-/// Rows of the position table, for every token.
+/// Returns the row of the position table for every token.
 std::vector<int> positions_of(const StackContext& c, std::size_t tokens) {
   const std::size_t length = tokens / static_cast<std::size_t>(c.sequences);
   const int before = c.cache != nullptr ? static_cast<int>(c.cache->tokens()) : 0;
@@ -32,7 +32,7 @@ std::vector<int> positions_of(const StackContext& c, std::size_t tokens) {
   return positions;
 }
 
-/// scale · E[ids] [ids.size(), embedding_width].
+/// Returns scale · E[ids] [ids.size(), embedding_width].
 Tensor looked_up(const StackContext& c, std::span<const int> ids) {
   const Tensor rows = c.weights.rows(c.ops, Weight::embedding, ids);
   return c.model.embedding.scale == 1.0 ? rows : c.ops.scale(c.model.embedding.scale, rows);
@@ -45,7 +45,7 @@ Tensor embedding_forward(const StackContext& c, std::span<const int> ids, const 
   const auto add_rows = [&](const Tensor& x, Weight table, const std::vector<int>& rows) {
     return c.ops.axpby(1.0, x, 1.0, c.weights.rows(c.ops, table, rows));
   };
-  SublayerPass pass(c, hooks, -1, Pass::forward, Keep::nothing);
+  SublayerPass pass(c, hooks, -1, Pass::forward, Save::nothing);
   Tensor x = pass.emit(Signal::embedding, looked_up(c, ids));
   if (c.model.projects_embedding()) x = pass.linear(Weight::project_in, x);
   if (e.positions > 0) x = add_rows(x, Weight::positions, positions_of(c, ids.size()));
@@ -55,20 +55,20 @@ Tensor embedding_forward(const StackContext& c, std::span<const int> ids, const 
 
 void embedding_backward(const StackContext& c, std::span<const int> ids, const Tensor& dinput, const Hooks& hooks) {
   const EmbeddingSpec& e = c.model.embedding;
-  SublayerPass pass(c, hooks, -1, Pass::recomputation, Keep::for_backward);
-  const auto tell = [&](Weight table, const Tensor& drows, const std::vector<int>& rows, Tensor::Index count) {
-    pass.table_back(table, [&] { return c.ops.scatter_add(drows, rows, count); });
+  SublayerPass pass(c, hooks, -1, Pass::recomputation, Save::for_backward);
+  const auto report = [&](Weight table, const Tensor& drows, const std::vector<int>& rows, Tensor::Index count) {
+    pass.table_backward(table, [&] { return c.ops.scatter_add(drows, rows, count); });
   };
-  if (e.positions > 0) tell(Weight::positions, dinput, positions_of(c, ids.size()), e.positions);
-  if (e.token_types > 0) tell(Weight::token_types, dinput, std::vector<int>(ids.size(), 0), e.token_types);
+  if (e.positions > 0) report(Weight::positions, dinput, positions_of(c, ids.size()), e.positions);
+  if (e.token_types > 0) report(Weight::token_types, dinput, std::vector<int>(ids.size(), 0), e.token_types);
   Tensor drows = dinput;
   if (c.model.projects_embedding()) {
     (void)pass.linear(Weight::project_in, pass.emit(Signal::embedding, looked_up(c, ids)));
-    drows = pass.linear_back(Weight::project_in, dinput);
+    drows = pass.linear_backward(Weight::project_in, dinput);
   }
-  drows = pass.emit_back(Signal::embedding, drows);
+  drows = pass.emit_backward(Signal::embedding, drows);
   if (e.scale != 1.0) drows = c.ops.scale(e.scale, drows);
-  tell(Weight::embedding, drows, {ids.begin(), ids.end()}, c.model.vocab);
+  report(Weight::embedding, drows, {ids.begin(), ids.end()}, c.model.vocab);
 }
 
 }  // namespace periscope

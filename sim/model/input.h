@@ -11,11 +11,11 @@ namespace periscope {
 /// independent standard normal vectors from the seed's input streams.
 Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype, std::uint64_t seed);
 
-/// Token input [ids.size(), D] as EmbeddingSpec says: rows of the source's tables.
+/// Token input [ids.size(), D] from the source's tables, as defined by EmbeddingSpec.
 Tensor embedding_forward(const StackContext& context, std::span<const int> ids, const Hooks& hooks = {});
 
-/// Tells the hooks the gradients of the embedding's tables and of its projection from that of the token input
-/// [ids.size(), D].
+/// Passes the gradients of the embedding's tables and of its projection to the hooks, given the gradient of the token
+/// input [ids.size(), D].
 void embedding_backward(const StackContext& context, std::span<const int> ids, const Tensor& dinput,
                         const Hooks& hooks);
 

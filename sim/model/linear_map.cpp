@@ -7,10 +7,10 @@
 namespace periscope {
 namespace {
 
-/// A reading that keeps its input, with gradients as dense products.
-class ReadingOf : public LinearReading {
+/// Base class that stores the input and computes weight gradients as dense products.
+class StoredInputProduct : public LinearProduct {
  public:
-  ReadingOf(const Backend& ops, Tensor x) : ops_(ops), x_(std::move(x)) {}
+  StoredInputProduct(const Backend& ops, Tensor x) : ops_(ops), x_(std::move(x)) {}
   [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override { return ops_.linear_backward_weight(dy, x_); }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override { return ops_.linear_weight_square(dy, x_); }
@@ -20,13 +20,13 @@ class ReadingOf : public LinearReading {
   Tensor x_;
 };
 
-class DenseReading final : public ReadingOf {
+class DenseProduct final : public StoredInputProduct {
  public:
-  DenseReading(const Backend& ops, std::function<Tensor()> matrix, Tensor x)
-      : ReadingOf(ops, std::move(x)), matrix_(std::move(matrix)) {}
+  DenseProduct(const Backend& ops, std::function<Tensor()> matrix, Tensor x)
+      : StoredInputProduct(ops, std::move(x)), matrix_(std::move(matrix)) {}
 
   [[nodiscard]] Tensor output() override { return ops_.linear(x_, w()); }
-  [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_backward_input(dy, w()); }
+  [[nodiscard]] Tensor backward(const Tensor& dy) override { return ops_.linear_backward_input(dy, w()); }
   void release() override { w_ = {}; }
 
  private:
@@ -42,8 +42,9 @@ class DenseReading final : public ReadingOf {
 class DenseMap final : public LinearMap {
  public:
   explicit DenseMap(std::function<Tensor()> matrix) : matrix_(std::move(matrix)) {}
-  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
-    return std::make_unique<DenseReading>(ops, matrix_, x);
+  [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x,
+                                                       Save /*save*/) const override {
+    return std::make_unique<DenseProduct>(ops, matrix_, x);
   }
   [[nodiscard]] Tensor dense() const override { return matrix_(); }
 
@@ -51,12 +52,12 @@ class DenseMap final : public LinearMap {
   std::function<Tensor()> matrix_;
 };
 
-class DrawnReading final : public ReadingOf {
+class DrawnProduct final : public StoredInputProduct {
  public:
-  DrawnReading(const Backend& ops, const DrawnMatrix& w, Tensor x) : ReadingOf(ops, std::move(x)), w_(w) {}
+  DrawnProduct(const Backend& ops, const DrawnMatrix& w, Tensor x) : StoredInputProduct(ops, std::move(x)), w_(w) {}
 
   [[nodiscard]] Tensor output() override { return ops_.linear_drawn(x_, w_); }
-  [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_drawn_backward_input(dy, w_); }
+  [[nodiscard]] Tensor backward(const Tensor& dy) override { return ops_.linear_drawn_backward_input(dy, w_); }
   void release() override {}
 
  private:
@@ -66,8 +67,9 @@ class DrawnReading final : public ReadingOf {
 class DrawnMap final : public LinearMap {
  public:
   DrawnMap(const Backend& ops, DType dtype, const DrawnMatrix& w) : ops_(ops), dtype_(dtype), w_(w) {}
-  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
-    return std::make_unique<DrawnReading>(ops, w_, x);
+  [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x,
+                                                       Save /*save*/) const override {
+    return std::make_unique<DrawnProduct>(ops, w_, x);
   }
   [[nodiscard]] Tensor dense() const override { return ops_.normal(w_.rows, w_.cols, dtype_, w_.key, w_.stddev); }
 
@@ -77,33 +79,33 @@ class DrawnMap final : public LinearMap {
   DrawnMatrix w_;
 };
 
-/// A profile's sides as rows on the device; empty where they are 1.
+/// Sides of a variance profile as rows on the device; a side that is 1 everywhere is empty.
 struct Sides {
   Tensor rows;     // [1, m]
   Tensor columns;  // [1, n]
 };
 
-/// x_tk·side_k: x [N, n], side [1, n] or empty.
+/// Returns x_tk·side_k for x [N, n] and side [1, n] or empty.
 Tensor scaled_channels(const Backend& ops, Tensor x, const Tensor& side) {
   if (side.empty()) return x;
   const std::vector<int> first(static_cast<std::size_t>(x.rows()), 0);
   return ops.multiply(std::move(x), ops.gather(side, first));
 }
 
-/// The gradients are of W itself, without the profile.
-class ProfiledReading final : public ReadingOf {
+/// Weight gradients are with respect to W, not to Z.
+class ProfiledProduct final : public StoredInputProduct {
  public:
-  ProfiledReading(const Backend& ops, std::unique_ptr<LinearReading> inner, Sides sides, Tensor x)
-      : ReadingOf(ops, std::move(x)), inner_(std::move(inner)), sides_(std::move(sides)) {}
+  ProfiledProduct(const Backend& ops, std::unique_ptr<LinearProduct> inner, Sides sides, Tensor x)
+      : StoredInputProduct(ops, std::move(x)), inner_(std::move(inner)), sides_(std::move(sides)) {}
 
   [[nodiscard]] Tensor output() override { return scaled_channels(ops_, inner_->output(), sides_.rows); }
-  [[nodiscard]] Tensor pull(const Tensor& dy) override {
-    return scaled_channels(ops_, inner_->pull(scaled_channels(ops_, dy, sides_.rows)), sides_.columns);
+  [[nodiscard]] Tensor backward(const Tensor& dy) override {
+    return scaled_channels(ops_, inner_->backward(scaled_channels(ops_, dy, sides_.rows)), sides_.columns);
   }
   void release() override { inner_->release(); }
 
  private:
-  std::unique_ptr<LinearReading> inner_;
+  std::unique_ptr<LinearProduct> inner_;
   Sides sides_;
 };
 
@@ -112,9 +114,9 @@ class ProfiledMap final : public LinearMap {
   ProfiledMap(const Backend& ops, std::shared_ptr<const LinearMap> z, Sides sides)
       : ops_(ops), z_(std::move(z)), sides_(std::move(sides)) {}
 
-  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep keep) const override {
-    return std::make_unique<ProfiledReading>(ops, z_->read(ops, scaled_channels(ops, x, sides_.columns), keep), sides_,
-                                             x);
+  [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x, Save save) const override {
+    return std::make_unique<ProfiledProduct>(ops, z_->product(ops, scaled_channels(ops, x, sides_.columns), save),
+                                             sides_, x);
   }
   [[nodiscard]] Tensor dense() const override {
     Tensor w = scaled_channels(ops_, z_->dense(), sides_.columns);

@@ -20,25 +20,25 @@ Tensor head_forward(SublayerPass& p, const Tensor& output) {
 Tensor head_backward(SublayerPass& p, const Tensor& dlogits) {
   const StackContext& c = p.context();
   const ModelSpec& m = c.model;
-  Tensor d = p.emit_back(Signal::logits, dlogits);
+  Tensor d = p.emit_backward(Signal::logits, dlogits);
   if (!m.unembedding) return d;
   if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.take(Signal::head_scores), d);
-  d = p.linear_back(Weight::unembedding, p.emit_back(Signal::head_scores, d));
+  d = p.linear_backward(Weight::unembedding, p.emit_backward(Signal::head_scores, d));
   if (m.head.transform) {
-    d = p.norm_back(Weight::head_norm, p.emit_back(Signal::transformed, d));
-    d = c.ops.activate_backward(activation_of(m.mlp), p.take(Signal::dense), p.emit_back(Signal::activated, d));
-    d = p.linear_back(Weight::head_dense, p.emit_back(Signal::dense, d));
+    d = p.norm_backward(Weight::head_norm, p.emit_backward(Signal::transformed, d));
+    d = c.ops.activate_backward(activation_of(m.mlp), p.take(Signal::dense), p.emit_backward(Signal::activated, d));
+    d = p.linear_backward(Weight::head_dense, p.emit_backward(Signal::dense, d));
   }
-  return m.projects_embedding() ? p.linear_back(Weight::project_out, p.emit_back(Signal::projected, d)) : d;
+  return m.projects_embedding() ? p.linear_backward(Weight::project_out, p.emit_backward(Signal::projected, d)) : d;
 }
 
 Tensor logits_forward(const StackContext& c, const Tensor& output, const Hooks& hooks) {
-  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Keep::nothing);
+  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Save::nothing);
   return head_forward(pass, output);
 }
 
 Loss loss_of(const StackContext& c, const Tensor& output, std::span<const int> labels, const Hooks& hooks) {
-  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Keep::for_backward);
+  SublayerPass pass(c, hooks, c.model.sublayers(), Pass::forward, Save::for_backward);
   const Tensor logits = head_forward(pass, output);
   const CrossEntropy loss = c.ops.cross_entropy(logits, labels);
   return {loss.loss, logits, head_backward(pass, loss.dlogits)};

@@ -6,29 +6,30 @@
 
 namespace periscope {
 
-/// Computes the logits [N, V] from the stack's output [N, D] (after the final norm): a projection to the embedding
-/// table's width if that is not D, BERT's transform, the unembedding, the soft cap. Without an unembedding the logits
-/// are the output. The pass is that of sublayer 2L.
+/// Computes the logits [N, V] from the stack's output [N, D]: projection to the embedding table's width if that differs
+/// from D, BERT's transform, unembedding, soft cap. Without an unembedding, the logits are the output. `pass` must be
+/// that of sublayer 2L.
 Tensor head_forward(SublayerPass& pass, const Tensor& output);
 
-/// Gradient of the output from that of the logits.
+/// Returns the gradient of the stack's output, given that of the logits.
 Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
 
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.
 Tensor logits_forward(const StackContext& context, const Tensor& output, const Hooks& hooks = {});
 
-/// A loss, its logits, and its gradient with respect to the tensor [N, D] that they were computed from.
+/// A loss, its logits, and its gradient with respect to the tensor [N, D] from which it was computed.
 struct Loss {
-  double value;  ///< cross-entropy, mean over the tokens that have a label
+  double value;  ///< cross-entropy, mean over the labelled tokens
   Tensor logits;
   Tensor gradient;
 };
 
-/// Cross-entropy of a stack's output [N, D] with labels (below V, or below D without an unembedding; no_label leaves
-/// a token out), and back.
+/// Computes the cross-entropy of a stack's output [N, D] and its gradient. Labels are below V (below D without an
+/// unembedding), or no_label to skip a token.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// Runs both passes from a stack's input, before the embedding norm; the gradient is the input's. `budget`: the tape's.
+/// Runs both passes from a stack's input, before the embedding norm; the gradient is that of the input. `budget` is the
+/// tape's.
 Loss backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
                    std::size_t budget = StackTape().budget);
 

@@ -7,10 +7,10 @@
 namespace periscope {
 namespace {
 
-/// X = L Q of rows that several matrices read.
-class ReadRows {
+/// Factorisation X = L Q of an input that several matrices share.
+class SharedInput {
  public:
-  ReadRows(const Backend& ops, Tensor x, bool with_basis) : ops_(ops), x_(std::move(x)) { factorise(with_basis); }
+  SharedInput(const Backend& ops, Tensor x, bool with_basis) : ops_(ops), x_(std::move(x)) { factorise(with_basis); }
 
   [[nodiscard]] const Tensor& x() const { return x_; }
   const Tensor& lower() {
@@ -31,45 +31,45 @@ class ReadRows {
   RowBasis factors_;
 };
 
-/// The rows that were read last: q, k, v and the attention's gate read the same ones, and so do gate and up. Where a
-/// backward pass follows, its readings hold them, and give them back with their matrix.
-class LastRead {
+/// Cache of the last input: q, k, v and the attention's gate share one input, gate and up another. With a backward
+/// pass, the products own the factors and release them with their matrices.
+class LastInput {
  public:
-  std::shared_ptr<ReadRows> of(const Backend& ops, const Tensor& x, Keep keep) {
-    std::shared_ptr<ReadRows> rows = seen_.lock();
-    if (!rows || !rows->x().same_as(x)) {
-      rows = std::make_shared<ReadRows>(ops, x, keep == Keep::for_backward);
-      seen_ = rows;
-      held_ = keep == Keep::for_backward ? nullptr : rows;
+  std::shared_ptr<SharedInput> of(const Backend& ops, const Tensor& x, Save save) {
+    std::shared_ptr<SharedInput> input = last_.lock();
+    if (!input || !input->x().same_as(x)) {
+      input = std::make_shared<SharedInput>(ops, x, save == Save::for_backward);
+      last_ = input;
+      stored_ = save == Save::for_backward ? nullptr : input;
     }
-    return rows;
+    return input;
   }
 
  private:
-  std::shared_ptr<ReadRows> held_;
-  std::weak_ptr<ReadRows> seen_;
+  std::shared_ptr<SharedInput> stored_;
+  std::weak_ptr<SharedInput> last_;
 };
 
 }  // namespace
 
-class MatrixFreeReading final : public LinearReading {
+class MatrixFreeProduct final : public LinearProduct {
  public:
-  MatrixFreeReading(const Backend& ops, const MatrixFreeWeights& source, MatrixFreeWeights::Name name,
-                    std::shared_ptr<ReadRows> rows)
+  MatrixFreeProduct(const Backend& ops, const MatrixFreeWeights& source, MatrixFreeWeights::Name name,
+                    std::shared_ptr<SharedInput> rows)
       : ops_(ops), source_(source), name_(name), rows_(std::move(rows)) {}
 
   [[nodiscard]] const Tensor& input() const override { return rows_->x(); }
 
   [[nodiscard]] Tensor output() override {
-    if (remembers()) source_.seen_[name_].q = rows_->basis();
+    if (stores_factors()) source_.factors_[name_].q = rows_->basis();
     return ops_.linear_backward_input(rows_->lower(), forward_numbers());
   }
 
-  [[nodiscard]] Tensor pull(const Tensor& dy) override {
-    if (pulled_) throw std::logic_error("a matrix-free " + std::string(name_of(name_.second)) + " is pulled twice");
-    pulled_ = true;
+  [[nodiscard]] Tensor backward(const Tensor& dy) override {
+    if (is_backward_done_) throw std::logic_error(std::string(name_of(name_.second)) + ": two backward passes");
+    is_backward_done_ = true;
     const Tensor l2 = factors_of(dy).lower;
-    if (remembers()) source_.seen_[name_].q2 = gradient_->second.basis;
+    if (stores_factors()) source_.factors_[name_].q2 = gradient_->second.basis;
     const Tensor h = source_.numbers(name_, matrix_free_backward(name_.second), dy.rows(), input().cols());
     const Tensor along = ops_.axpby(1.0, ops_.linear(dy, forward_numbers()), -1.0,
                                     ops_.linear_backward_input(l2, ops_.linear(h, rows_->basis())));
@@ -87,9 +87,9 @@ class MatrixFreeReading final : public LinearReading {
   }
 
  private:
-  [[nodiscard]] bool remembers() const { return source_.remember_ == Remember::readings; }
+  [[nodiscard]] bool stores_factors() const { return source_.store_factors_ == StoreFactors::yes; }
 
-  /// G.
+  /// Returns G.
   const Tensor& forward_numbers() {
     if (g_.empty()) {
       const Tensor::Index out = shape_of(source_.spec_.model, name_.second, name_.first).fan_out;
@@ -97,28 +97,28 @@ class MatrixFreeReading final : public LinearReading {
     }
     return g_;
   }
-  /// dY = L₂ Q₂, of the gradient that was asked for last.
+  /// Factors dY = L₂ Q₂ of the last gradient.
   const RowBasis& factors_of(const Tensor& dy) const {
-    if (!gradient_ || !gradient_->first.same_as(dy)) gradient_ = {dy, ops_.row_basis(dy, remembers())};
+    if (!gradient_ || !gradient_->first.same_as(dy)) gradient_ = {dy, ops_.row_basis(dy, stores_factors())};
     return gradient_->second;
   }
 
   const Backend& ops_;
   const MatrixFreeWeights& source_;
   MatrixFreeWeights::Name name_;
-  std::shared_ptr<ReadRows> rows_;
+  std::shared_ptr<SharedInput> rows_;
   Tensor g_;
   mutable std::optional<std::pair<Tensor, RowBasis>> gradient_;
-  bool pulled_ = false;
+  bool is_backward_done_ = false;
 };
 
 class MatrixFreeMap final : public LinearMap {
  public:
-  MatrixFreeMap(const MatrixFreeWeights& source, MatrixFreeWeights::Name name, std::shared_ptr<LastRead> last)
+  MatrixFreeMap(const MatrixFreeWeights& source, MatrixFreeWeights::Name name, std::shared_ptr<LastInput> last)
       : source_(source), name_(name), last_(std::move(last)) {}
 
-  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep keep) const override {
-    return std::make_unique<MatrixFreeReading>(ops, source_, name_, last_->of(ops, x, keep));
+  [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x, Save save) const override {
+    return std::make_unique<MatrixFreeProduct>(ops, source_, name_, last_->of(ops, x, save));
   }
 
   [[nodiscard]] Tensor dense() const override { return source_.completed(name_); }
@@ -126,7 +126,7 @@ class MatrixFreeMap final : public LinearMap {
  private:
   const MatrixFreeWeights& source_;
   MatrixFreeWeights::Name name_;
-  std::shared_ptr<LastRead> last_;
+  std::shared_ptr<LastInput> last_;
 };
 
 Tensor MatrixFreeWeights::numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const {
@@ -135,17 +135,17 @@ Tensor MatrixFreeWeights::numbers(Name name, Stream stream, Tensor::Index rows, 
 }
 
 Tensor MatrixFreeWeights::completed(Name name) const {
-  if (remember_ == Remember::nothing) {
-    throw std::logic_error("a matrix-free " + std::string(name_of(name.second)) + " has no entries");
+  if (store_factors_ == StoreFactors::no) {
+    throw std::logic_error(std::string(name_of(name.second)) + ": a matrix-free matrix has no entries");
   }
   const Backend& ops = backend_;
   const auto [fan_out, fan_in] = shape_of(spec_.model, name.second, name.first);
   const StreamKey key{seed_, static_cast<std::uint32_t>(name.first), stream_of(name.second)};
   Tensor rest = ops.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, name.first, name.second));
-  const auto seen = seen_.find(name);
-  if (seen == seen_.end()) return rest;
-  const Tensor& q = seen->second.q;
-  const Tensor& q2 = seen->second.q2;
+  const auto found = factors_.find(name);
+  if (found == factors_.end()) return rest;
+  const Tensor& q = found->second.q;
+  const Tensor& q2 = found->second.q2;
   const auto across = [&](const Tensor& rows) {  // rows (1 − QᵀQ)
     return ops.axpby(1.0, rows, -1.0, ops.linear_backward_input(ops.linear(rows, q), q));
   };
@@ -153,15 +153,15 @@ Tensor MatrixFreeWeights::completed(Name name) const {
   rest = across(rest);
   if (!q2.empty()) {
     const Tensor h = numbers(name, matrix_free_backward(name.second), q2.rows(), rest.cols());
-    const Tensor pulled = ops.axpby(1.0, across(h), -1.0, ops.linear_backward_input(q2, rest));
-    rest = ops.axpby(1.0, rest, 1.0, ops.linear_backward_weight(q2, pulled));
+    const Tensor correction = ops.axpby(1.0, across(h), -1.0, ops.linear_backward_input(q2, rest));
+    rest = ops.axpby(1.0, rest, 1.0, ops.linear_backward_weight(q2, correction));
   }
   return ops.axpby(1.0, rest, 1.0, ops.linear_backward_weight(g, q));
 }
 
 SublayerWeights MatrixFreeWeights::fetch(int sublayer) const {
   SublayerWeights weights = dense_.fetch(sublayer);
-  const auto last = std::make_shared<LastRead>();
+  const auto last = std::make_shared<LastInput>();
   for (auto& [weight, linear] : weights.linear) {
     if (is_table(weight)) continue;
     const int layer = is_of_layer(weight) ? sublayer / 2 : 0;

@@ -8,33 +8,33 @@
 
 namespace periscope {
 
-/// Whether matrix-free weights store their inputs, so that the matrices can be completed after the pass.
-enum class Remember { nothing, readings };
+/// Whether matrix-free weights store the factors of their inputs, so that their matrices can be completed after a pass.
+enum class StoreFactors { no, yes };
 
-/// Random weights of one seed without matrices (T21): of W [m, n], with independent N(0, s²) entries, only its products
-/// with the N rows X of its input and, in the backward pass, with the N rows dY are drawn.
+/// Random weights of one seed without matrices (T21). Of a matrix W [m, n] with independent N(0, s²) entries, only the
+/// products are sampled: with the N rows X of its input and, in the backward pass, with the N rows dY.
 ///   Forward    X = L Q (row_basis), G [N, m] ~ N(0, s²):  Y = L G.
-///   Back       dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
+/// Backward   dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
 ///   Gradient   ‖dYᵀ X‖_F² = ‖L₂ᵀ L‖_F².
-/// States and gradients are those of a dense stack with W = GᵀQ + Q₂ᵀ(H − HQᵀQ) + (1 − Q₂ᵀQ₂) R (1 − QᵀQ) for an
-/// independent R, so they have the law of a dense stack at any shape; GeneratedWeights of the same seed is another
-/// sample. N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
+/// Signals and gradients equal those of a dense stack with W = GᵀQ + Q₂ᵀ(H − HQᵀQ) + (1 − Q₂ᵀQ₂) R (1 − QᵀQ) for an
+/// independent R. So they have the distribution of a dense stack of any shape; GeneratedWeights of the same seed is
+/// another sample. The cost is N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
 ///
-/// A matrix has one input tensor and one backward product, as in one pass; a recomputation reads the same tensor again.
-/// Row t of G and of H has its own numbers in the stream (seed, layer, matrix), for any number of rows.
+/// Every matrix supports one input tensor and one backward product, as in one pass; a recomputation must use the same
+/// tensor. Row t of G and of H has fixed numbers in the stream (seed, layer, matrix), for any number of rows.
 class MatrixFreeWeights final : public WeightSource {
  public:
   MatrixFreeWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed,
-                    Remember remember = Remember::nothing)
+                    StoreFactors store_factors = StoreFactors::no)
       : dense_(backend, spec, dtype, seed),
         backend_(backend),
         spec_(std::move(spec)),
         dtype_(dtype),
         seed_(seed),
-        remember_(remember) {}
+        store_factors_(store_factors) {}
 
-  /// Tables are those of GeneratedWeights. Other matrices have entries (dense) only after a pass with
-  /// Remember::readings, else std::logic_error; a matrix that was not read is R.
+  /// Tables equal those of GeneratedWeights. Other matrices are dense() only after a pass, and only with
+  /// StoreFactors::yes, else std::logic_error. A matrix that the pass did not use is R.
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return dense_.rows(ops, table, ids);
@@ -42,17 +42,17 @@ class MatrixFreeWeights final : public WeightSource {
 
  private:
   friend class MatrixFreeMap;
-  friend class MatrixFreeReading;
+  friend class MatrixFreeProduct;
 
-  /// Names a matrix: its layer and its kind.
+  /// Identifies a matrix by layer and kind.
   using Name = std::pair<int, Weight>;
-  /// Directions that a matrix was read and pulled along.
-  struct Seen {
+  /// Bases of the rows that a matrix was multiplied with, forward (q) and backward (q2).
+  struct Factors {
     Tensor q, q2;
   };
-  /// The matrix's first rows of that stream.
+  /// First rows of the matrix G or H with this stream.
   [[nodiscard]] Tensor numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const;
-  /// W, completed from its products.
+  /// Returns W, completed from its products.
   [[nodiscard]] Tensor completed(Name name) const;
 
   GeneratedWeights dense_;
@@ -60,8 +60,8 @@ class MatrixFreeWeights final : public WeightSource {
   StackSpec spec_;
   DType dtype_;
   std::uint64_t seed_;
-  Remember remember_;
-  mutable std::map<Name, Seen> seen_;
+  StoreFactors store_factors_;
+  mutable std::map<Name, Factors> factors_;
 };
 
 }  // namespace periscope

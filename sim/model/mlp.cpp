@@ -25,14 +25,14 @@ Tensor mlp_forward(SublayerPass& p, const Tensor& a_out) {
 Tensor mlp_backward(SublayerPass& p, const Tensor& df_out) {
   const StackContext& c = p.context();
   const Activation activation = activation_of(c.model.mlp);
-  // The widest gradients of a stack: none is held for longer than it is needed.
-  Tensor dhidden = p.linear_back(Weight::down, df_out);
+  // These gradients are the widest of a stack, so each is released as early as possible.
+  Tensor dhidden = p.linear_backward(Weight::down, df_out);
   if (c.model.inner_norm_at(p.sublayer())) {
-    dhidden = p.norm_back(Weight::inner_norm, p.emit_back(Signal::inner, std::move(dhidden)));
+    dhidden = p.norm_backward(Weight::inner_norm, p.emit_backward(Signal::inner, std::move(dhidden)));
   }
-  dhidden = p.emit_back(Signal::hidden, std::move(dhidden));
+  dhidden = p.emit_backward(Signal::hidden, std::move(dhidden));
   const auto back = [&](Weight weight, Signal input, Signal output, Tensor dy) {
-    return p.emit_back(input, p.linear_back(weight, p.emit_back(output, std::move(dy))));
+    return p.emit_backward(input, p.linear_backward(weight, p.emit_backward(output, std::move(dy))));
   };
   if (!is_gated(c.model.mlp)) {
     Tensor dup = c.ops.activate_backward(activation, p.take(Signal::up), std::exchange(dhidden, {}));

@@ -4,11 +4,11 @@
 
 namespace periscope {
 
-/// The module of a sublayer: from its (normalised) input A_out [N, D] to f_out [N, D].
+/// Modules of a sublayer, from their input A_out [N, D] to f_out [N, D].
 Tensor attention_forward(SublayerPass& pass, const Tensor& a_out);
 Tensor mlp_forward(SublayerPass& pass, const Tensor& a_out);
 
-/// Gradient of A_out from that of f_out.
+/// Gradient of A_out, given that of f_out.
 Tensor attention_backward(SublayerPass& pass, const Tensor& df_out);
 Tensor mlp_backward(SublayerPass& pass, const Tensor& df_out);
 

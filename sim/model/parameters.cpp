@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-/// The weights of the rows that a stack uses.
+/// Returns the weights whose flag is true.
 std::vector<Weight> used(std::initializer_list<std::pair<Weight, bool>> rows) {
   std::vector<Weight> all;
   for (const auto& [weight, is_used] : rows) {
@@ -56,7 +56,7 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
                {Weight::norm_c, ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()}});
 }
 
-int fetched_with(const ModelSpec& m, const ParameterId& id) {
+int owner_sublayer(const ModelSpec& m, const ParameterId& id) {
   if (is_of_layer(id.weight)) return id.sublayer;
   const bool before = is_table(id.weight) || id.weight == Weight::project_in || id.weight == Weight::embedding_norm;
   return before ? -1 : m.sublayers();
@@ -94,7 +94,7 @@ std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
 }
 
 std::string name_of(const ParameterId& id) {
-  // Of an attention sublayer it is the only gate.
+  // An attention sublayer has no other gate.
   std::string name(id.weight == Weight::attention_gate ? "gate" : name_of(id.weight));
   if (is_of_layer(id.weight)) {
     const bool attention = ModelSpec::is_attention(id.sublayer);

@@ -7,23 +7,23 @@
 
 namespace periscope {
 
-/// The weights that sublayer 0 … 2L−1 uses, in the order of the dataflow; of −1: the embedding's and its norm; of 2L:
-/// the final norm and the head's.
+/// Weights of sublayer 0 … 2L−1 in the order of computation; for −1 those of the embedding and its norm, for 2L those
+/// of the final norm and the head.
 std::vector<Weight> weights_in(const ModelSpec& model, int sublayer);
 
-/// The sublayer with which a parameter is fetched: its own, or −1 or 2L for what no layer owns.
-int fetched_with(const ModelSpec& model, const ParameterId& id);
+/// Returns the sublayer that owns a parameter; −1 or 2L for parameters outside layers.
+int owner_sublayer(const ModelSpec& model, const ParameterId& id);
 
-/// Every matrix that the stack uses, from its input to its output; tables only for token input.
+/// All matrices of a stack, from its input to its output; tables only for token input.
 std::vector<ParameterId> matrices_of(const StackSpec& spec);
-/// The gain of every norm that the stack uses.
+/// Gains of all norms of a stack.
 std::vector<ParameterId> gains_of(const ModelSpec& model);
-/// Every parameter that training changes: matrices first, from the stack's input to its output, then gains, each
-/// followed by its bias and its α if the norm has them. QK-norms, which are RMSNorms, have none, and neither have
-/// matrices: their biases exist in checkpoints and in weights of given scales (WeightScales) alone.
+/// All trainable parameters: matrices from the stack's input to its output, then gains, each followed by its bias and α
+/// if the norm has them. QK-norms are RMSNorms and have neither. Biases of matrices exist only in checkpoints and in
+/// weights with given scales (WeightScales).
 std::vector<ParameterId> all_parameters_of(const StackSpec& spec);
 
-/// Names as in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight",
+/// Name of a parameter in files, such as "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain" or
 /// "final_norm.bias".
 std::string name_of(const ParameterId& id);
 

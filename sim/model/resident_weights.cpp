@@ -11,7 +11,7 @@ ResidentWeights::ResidentWeights(const StackSpec& spec, const WeightSource& sour
   }
 }
 
-Tensor ResidentWeights::held(const ParameterId& id) const {
+Tensor ResidentWeights::find(const ParameterId& id) const {
   const auto found = parameters_.find(id);
   return found == parameters_.end() ? Tensor() : found->second;
 }
@@ -20,12 +20,12 @@ SublayerWeights ResidentWeights::fetch(int sublayer) const {
   SublayerWeights weights;
   for (const Weight weight : weights_in(model_, sublayer)) {
     const ParameterId id = is_norm(weight) ? gain_id(sublayer, weight) : matrix_id(sublayer / 2, weight);
-    const Tensor tensor = held(id);
+    const Tensor tensor = find(id);
     if (tensor.empty()) continue;
     if (is_norm(weight)) {
-      weights.norms[weight] = {.gain = tensor, .bias = held(bias_of(id)), .alpha = held(alpha_of(id))};
+      weights.norms[weight] = {.gain = tensor, .bias = find(bias_of(id)), .alpha = find(alpha_of(id))};
     } else {
-      weights.linear[weight] = {.map = dense_map([tensor] { return tensor; }), .bias = held(bias_of(id))};
+      weights.linear[weight] = {.map = dense_map([tensor] { return tensor; }), .bias = find(bias_of(id))};
     }
   }
   return weights;

@@ -9,10 +9,10 @@ using Part = ParameterId::Part;
 
 bool is_writer(Weight weight) { return weight == Weight::o || weight == Weight::down; }
 
-/// True if the head reads a stream that was multiplied by c.
+/// True if the head reads a stream that is multiplied by c.
 bool head_reads_scaled(const ModelSpec& m) { return !m.final_norm || m.ends().has_plain(); }
 
-/// True if the embedding's factor goes into a table that is the unembedding too.
+/// True if the embedding's factor is applied to a table that is tied to the unembedding.
 bool scales_tied_table(const ModelSpec& m, const StackScale& scale) {
   return scale.embedding == TableFactor::tied_table && !m.embedding_norm;
 }
@@ -22,10 +22,10 @@ bool is_first_of_head(const ModelSpec& m, Weight weight) {
   return weight == (m.head.transform ? Weight::head_dense : Weight::unembedding);
 }
 
-/// True if a branch is scaled inside the module: by W_o, by W_down, or in a gated MLP by W_up.
+/// True if this weight scales the branch inside the module: W_o, W_down, or W_up in a gated MLP.
 bool carries_branch_scale(const ModelSpec& m, int sublayer, Weight weight) {
   if (weight == Weight::o) return true;
-  // Before an inner norm, a factor would be taken out again.
+  // An inner norm would cancel a factor on W_up.
   return weight == (is_gated(m.mlp) && !m.inner_norm_at(sublayer) ? Weight::up : Weight::down);
 }
 
@@ -34,7 +34,7 @@ double table_factor(const ModelSpec& m, const StackScale& scale, Weight weight) 
   return scale.stream;
 }
 
-/// Of a matrix that no layer owns and that is no table.
+/// Factor of a matrix that is outside layers and not a table.
 double end_factor(const ModelSpec& m, const StackScale& scale, Weight weight) {
   const double c = scale.stream;
   if (scale.gains_only) return 1.0;
@@ -66,7 +66,7 @@ double bias_factor(const ModelSpec& m, const StackScale& scale, int sublayer, We
   const SublayerRule rule = m.rule(sublayer);
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;
-  // The bias of a gated W_down is added to what W_up has made k times as large.
+  // In a gated MLP, the bias of W_down is added to a vector that W_up has scaled by k.
   if (rule.norm_b && (carries_branch_scale(m, sublayer, weight) || weight == Weight::down)) factor *= scale.branch;
   return factor;
 }
@@ -77,8 +77,8 @@ double norm_factor(const ModelSpec& m, const StackScale& scale, Weight norm) {
     case Weight::norm_b:
     case Weight::norm_c: return scale.stream;
     case Weight::final_norm: {
-      const double kept = m.ends().has_plain() ? scale.stream : 1.0;
-      return scales_tied_table(m, scale) && !m.projects_embedding() ? kept / scale.stream : kept;
+      const double factor = m.ends().has_plain() ? scale.stream : 1.0;
+      return scales_tied_table(m, scale) && !m.projects_embedding() ? factor / scale.stream : factor;
     }
     default: return 1.0;
   }
@@ -148,7 +148,7 @@ ScaleRecipe recipe_of(const ModelSpec& m, TableFactor embedding) {
       case TableFactor::tied_table: recipe.multiplied.emplace_back("the embedding table, tied to the unembedding");
     }
     if (m.projects_embedding() && embedding != TableFactor::scale)
-      recipe.multiplied.emplace_back("the bias of the matrix behind it, if it has one");
+      recipe.multiplied.emplace_back("the bias of the matrix after it, if present");
     if (m.embedding.positions > 0) recipe.multiplied.emplace_back("the position table");
     if (m.embedding.token_types > 0) recipe.multiplied.emplace_back("the token-type table");
   }
@@ -157,7 +157,7 @@ ScaleRecipe recipe_of(const ModelSpec& m, TableFactor embedding) {
   if (m.ends().has_plain() && m.final_norm) recipe.multiplied.emplace_back("gain and bias of the final norm");
   if (raw_writer) recipe.multiplied.emplace_back("W_o and W_down with their biases where no norm B follows");
   if (raw_readers) recipe.divided.emplace_back("W_q, W_k, W_v, W_up and W_gate where no norm A precedes");
-  if (raw_readers && gates) recipe.divided.emplace_back("the attention's gate matrix there");
+  if (raw_readers && gates) recipe.divided.emplace_back("the attention's gate matrix in these sublayers");
   if (head_reads_scaled(m)) recipe.divided.emplace_back("the head's first matrix");
   if (embedding == TableFactor::tied_table && !m.embedding_norm) {
     recipe.divided.emplace_back(m.projects_embedding()
@@ -173,20 +173,20 @@ bool can_scale(const ModelSpec& m) { return !is_pointwise(m.norm) && (m.unembedd
 
 std::optional<std::string> gauge_unsupported(const ModelSpec& m, TableFactor embedding) {
   if (is_pointwise(m.norm)) {
-    return fmt::format("{} makes something else of another size of the stream", facts_of(m.norm).title);
+    return fmt::format("the output of {} depends on the scale of the stream", facts_of(m.norm).title);
   }
   for (int s = 0; s < m.steps(); ++s) {
     for (const bool c : m.step(s).norm_c) {
-      if (c) return fmt::format("norm C sets the size of the stream, first after addition {}", s);
+      if (c) return fmt::format("norm C fixes the scale of the stream, first after addition {}", s);
     }
   }
   for (int l = 0; l < m.sublayers(); ++l) {
-    if (!m.rule(l).norm_a) return fmt::format("without a norm A sublayer {} reads the stream as it is", l);
+    if (!m.rule(l).norm_a) return fmt::format("sublayer {} has no norm A", l);
   }
-  if (m.ends().has_plain()) return "the output holds a stream as it is";
-  if (!m.final_norm) return "without a final norm the stream's size is the output's";
+  if (m.ends().has_plain()) return "the output contains a stream without a norm";
+  if (!m.final_norm) return "the stack has no final norm";
   if (embedding == TableFactor::tied_table && !m.embedding_norm && m.head.transform) {
-    return "the head's transform stands between the final norm and the tied unembedding";
+    return "the head has a transform between the final norm and the tied unembedding";
   }
   return std::nullopt;
 }

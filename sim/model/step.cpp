@@ -7,16 +7,17 @@
 namespace periscope {
 namespace {
 
-/// Terms of a sum of tensors. With one stream a weight of 0 counts, as 0·∞ would.
+/// Weighted sum of tensors. With several streams, terms of weight 0 are skipped; with one stream they are added, so
+/// that 0·∞ gives NaN.
 class Sum {
  public:
-  Sum(const Backend& ops, std::size_t streams) : ops_(ops), zero_counts_(streams == 1) {}
-  /// The tensors with weight_of(i) each; an empty one is 0.
+  Sum(const Backend& ops, std::size_t streams) : ops_(ops), adds_zeros_(streams == 1) {}
+  /// Adds weight_of(i)·x[i] for all i; an empty tensor counts as 0.
   template <class WeightOf>
   Sum& add(const std::vector<Tensor>& x, const WeightOf& weight_of) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double weight = weight_of(i);
-      if (!x[i].empty() && (weight != 0.0 || zero_counts_)) add(weight, x[i]);
+      if (!x[i].empty() && (weight != 0.0 || adds_zeros_)) add(weight, x[i]);
     }
     return *this;
   }
@@ -33,7 +34,7 @@ class Sum {
   }
 
   const Backend& ops_;
-  bool zero_counts_;
+  bool adds_zeros_;
   Tensor first_;
   double weight_ = 1.0;
 };
@@ -46,10 +47,10 @@ Tensor module_backward(SublayerPass& p, const Branch& b, const Tensor& df) {
   return b.kind == ModuleKind::attention ? attention_backward(p, df) : mlp_backward(p, df);
 }
 
-/// The stream of which a step's first branch reads all.
+/// Stream that is the only input of a step's first branch, or nullopt.
 std::optional<int> whole_stream(const Step& step) { return step.branches.front().read_stream(); }
 
-/// What a stream is called, if it is recorded.
+/// Signal that records a stream, if any.
 std::optional<Signal> name_of_stream(const StackContext& c, std::size_t i) { return c.model.ends().names[i]; }
 
 }  // namespace
@@ -58,10 +59,10 @@ Tensor weighted_sum(const Backend& ops, const std::vector<double>& weights, cons
   return Sum(ops, x.size()).add(x, [&](std::size_t i) { return weights[i]; }).take();
 }
 
-StepPass::StepPass(const StackContext& context, const Hooks& hooks, int index, Pass pass, Keep keep)
+StepPass::StepPass(const StackContext& context, const Hooks& hooks, int index, Pass pass, Save save)
     : step_(context.model.step(index)) {
   for (const Branch& b : step_.branches) {
-    branches_.push_back(std::make_unique<SublayerPass>(context, hooks, b.sublayer, pass, keep, index));
+    branches_.push_back(std::make_unique<SublayerPass>(context, hooks, b.sublayer, pass, save, index));
   }
 }
 
@@ -123,11 +124,12 @@ Streams step_backward(StepPass& pass, const Streams& out) {
     if (out[i].empty()) continue;
     const std::optional<Signal> name = name_of_stream(pass.context(), i);
     const int part = static_cast<int>(i);
-    Tensor dx = name ? whole.emit_back(*name, out[i], *name == Signal::x_out ? part : 0) : out[i];
-    if (step.norm_c[i]) dx = whole.norm_back(Weight::norm_c, dx);
-    dsum[i] = name == Signal::x_out ? whole.emit_back(Signal::sum, dx, part) : dx;
+    Tensor dx = name ? whole.emit_backward(*name, out[i], *name == Signal::x_out ? part : 0) : out[i];
+    if (step.norm_c[i]) dx = whole.norm_backward(Weight::norm_c, dx);
+    dsum[i] = name == Signal::x_out ? whole.emit_backward(Signal::sum, dx, part) : dx;
   }
-  // Of the branches from the last to the first, so that the first has the gradients of all that read its A_out.
+  // Backward from the last branch to the first, so that the first has the gradients of all branches that share its
+  // A_out.
   std::vector<Tensor> dread(step.branches.size());
   Tensor dshared;
   for (std::size_t i = step.branches.size(); i-- > 0;) {
@@ -135,18 +137,18 @@ Streams step_backward(StepPass& pass, const Streams& out) {
     SublayerPass& p = pass.branch(i);
     const Tensor written = weighted_sum(ops, b.writes, dsum);
     const Tensor db =
-        p.emit_back(Signal::B_out, b.channel_scale ? p.norm_back(Weight::branch_scale, written) : written);
-    const Tensor df = p.emit_back(Signal::f_out, b.norm_b ? p.norm_back(Weight::norm_b, db) : db);
-    Tensor da = p.emit_back(Signal::A_out, module_backward(p, b, df));
+        p.emit_backward(Signal::B_out, b.channel_scale ? p.norm_backward(Weight::branch_scale, written) : written);
+    const Tensor df = p.emit_backward(Signal::f_out, b.norm_b ? p.norm_backward(Weight::norm_b, db) : db);
+    Tensor da = p.emit_backward(Signal::A_out, module_backward(p, b, df));
     if (b.shares_input) {
       dshared = dshared.empty() ? da : ops.axpby(1.0, dshared, 1.0, da);
       continue;
     }
     if (i == 0 && !dshared.empty()) da = ops.axpby(1.0, da, 1.0, dshared);
     Tensor through = b.input_gain != 1.0 ? ops.scale(b.input_gain, da) : da;
-    if (b.norm_a) through = p.norm_back(Weight::norm_a, through);
-    const bool joins_stream = i == 0 && whole_stream(step);
-    dread[i] = joins_stream ? through : p.emit_back(Signal::x_in, through);
+    if (b.norm_a) through = p.norm_backward(Weight::norm_a, through);
+    const bool is_first_whole = i == 0 && whole_stream(step);
+    dread[i] = is_first_whole ? through : p.emit_backward(Signal::x_in, through);
   }
   Streams in;
   for (std::size_t j = 0; j < out.size(); ++j) {
@@ -154,7 +156,7 @@ Streams step_backward(StepPass& pass, const Streams& out) {
     sum.add(dsum, [&](std::size_t i) { return step.mixing[i][j]; });
     sum.add(dread, [&](std::size_t b) { return step.branches[b].reads[j]; });
     const bool is_read_whole = whole_stream(step) == static_cast<int>(j);
-    in.push_back(is_read_whole ? pass.branch(0).emit_back(Signal::x_in, sum.take()) : sum.take());
+    in.push_back(is_read_whole ? pass.branch(0).emit_backward(Signal::x_in, sum.take()) : sum.take());
   }
   return in;
 }

@@ -8,24 +8,26 @@
 
 namespace periscope {
 
-/// The streams between steps, each [N, D], or their gradients: what nothing depends on has an empty one.
+/// Streams between steps, each [N, D], or their gradients. A gradient is empty if the loss does not depend on the
+/// stream.
 using Streams = std::vector<Tensor>;
 
-/// Σ weights_i x_i over what is not empty; one of weight 1 is itself. `weights` are as many as the tensors.
+/// Σ weights_i x_i over the tensors that are not empty, with one weight per tensor. A single tensor of weight 1 is
+/// returned unchanged.
 Tensor weighted_sum(const Backend& ops, const std::vector<double>& weights, const std::vector<Tensor>& x);
 
-/// One pass through the branches of a step.
+/// A pass through the branches of one step.
 class StepPass {
  public:
-  StepPass(const StackContext& context, const Hooks& hooks, int index, Pass pass, Keep keep);
+  StepPass(const StackContext& context, const Hooks& hooks, int index, Pass pass, Save save);
 
   [[nodiscard]] const Step& step() const { return step_; }
   [[nodiscard]] const StackContext& context() const { return branches_.front()->context(); }
   [[nodiscard]] SublayerPass& branch(std::size_t index) { return *branches_[index]; }
-  /// What emits the signals of the step as a whole, and has its norm C: the pass of its last branch.
+  /// Pass that emits the signals of the whole step and owns its norm C: that of the last branch.
   [[nodiscard]] SublayerPass& whole() { return *branches_.back(); }
 
-  /// Memory that is kept, weights left out.
+  /// Memory of saved signals in bytes, without weights.
   [[nodiscard]] std::size_t bytes() const;
   void release_weights();
 
@@ -34,14 +36,14 @@ class StepPass {
   std::vector<std::unique_ptr<SublayerPass>> branches_;
 };
 
-/// The streams after one step (sim/spec/block.h), from those before it.
+/// Computes the streams after one step (sim/spec/block.h).
 ///
-/// The signal x_in of a branch is what it reads. A branch that reads one stream reads all that the step has of this
-/// stream: what is put in its place goes on in the stream, too, and its gradient is that of both.
+/// Signal x_in of a branch is the input of its norm A. If the first branch reads a single stream, x_in is that stream:
+/// a replacement also continues in the stream, and its gradient includes the stream's.
 Streams step_forward(StepPass& pass, const Streams& in);
 
-/// Gradients of the streams that entered from those of the streams that left. The pass must have kept what the backward
-/// pass needs.
+/// Computes the gradients of the input streams, given those of the output streams. The pass must have saved signals for
+/// the backward pass.
 Streams step_backward(StepPass& pass, const Streams& out);
 
 }  // namespace periscope

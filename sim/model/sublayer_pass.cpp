@@ -10,8 +10,8 @@
 namespace periscope {
 namespace {
 
-/// Signals that an op without parameters reads and whose value its gradient needs.
-bool is_needed_back(const ModelSpec& m, int sublayer, Signal signal) {
+/// Signals read by ops without parameters whose gradients need the signal's value.
+bool is_needed_backward(const ModelSpec& m, int sublayer, Signal signal) {
   switch (signal) {
     case Signal::mixed: return m.attention_gate_at(sublayer / 2) != AttentionGate::none;
     case Signal::q:
@@ -42,24 +42,23 @@ template <class Map, class Key>
 auto taken_from(Map& map, Key key) {
   auto node = map.extract(key);
   if (node.empty()) {
-    throw std::logic_error("the backward pass needs " + std::string(name_of(key)) +
-                           ", which was not kept, or is used up");
+    throw std::logic_error("the backward pass needs " + std::string(name_of(key)) + ", which is missing or released");
   }
   return std::move(node.mapped());
 }
 
 }  // namespace
 
-SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep, int step)
+SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Save save, int step)
     : context_(context),
       hooks_(std::move(hooks)),
       sublayer_(sublayer),
       step_(step),
       pass_(pass),
-      keep_(keep),
+      save_(save),
       weights_(context.weights.fetch(sublayer)) {
-  if (keep == Keep::for_backward && context.cache != nullptr) {
-    throw std::logic_error("a pass with a key/value cache has no backward pass: earlier tokens' signals are gone");
+  if (save == Save::for_backward && context.cache != nullptr) {
+    throw std::logic_error("a pass with a key/value cache has no backward pass");
   }
 }
 
@@ -73,84 +72,84 @@ Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x, int part) const 
 
 Tensor SublayerPass::emit(Signal signal, Tensor x, int part) {
   x = hooked(pass_, signal, std::move(x), part);
-  if (keep_ == Keep::for_backward && is_needed_back(context_.model, sublayer_, signal)) signals_[signal] = x;
+  if (save_ == Save::for_backward && is_needed_backward(context_.model, sublayer_, signal)) signals_[signal] = x;
   return x;
 }
 
-Tensor SublayerPass::emit_back(Signal signal, Tensor dx, int part) {
+Tensor SublayerPass::emit_backward(Signal signal, Tensor dx, int part) {
   return hooked(Pass::backward, signal, std::move(dx), part);
 }
 
 Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
   const LinearWeights& w = weights_.matrix(weight);
-  std::unique_ptr<LinearReading> reading = w.map->read(context_.ops, x, keep_);
-  Tensor y = reading->output();
-  if (keep_ == Keep::for_backward) readings_[weight] = std::move(reading);
+  std::unique_ptr<LinearProduct> product = w.map->product(context_.ops, x, save_);
+  Tensor y = product->output();
+  if (save_ == Save::for_backward) products_[weight] = std::move(product);
   return w.bias.empty() ? y : context_.ops.add_row(std::move(y), w.bias);
 }
 
-Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
-  const std::unique_ptr<LinearReading> taken = taken_from(readings_, weight);
-  LinearReading& reading = *taken;
-  tell(id_of(weight, ParameterId::Part::matrix),
-       {[&] { return reading.gradient(dy); }, [&] { return reading.gradient_squares(dy); }});
+Tensor SublayerPass::linear_backward(Weight weight, const Tensor& dy) {
+  const std::unique_ptr<LinearProduct> taken = taken_from(products_, weight);
+  LinearProduct& product = *taken;
+  report(id_of(weight, ParameterId::Part::matrix),
+         {[&] { return product.gradient(dy); }, [&] { return product.gradient_squares(dy); }});
   if (!weights_.matrix(weight).bias.empty()) {
-    tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return context_.ops.column_sums(dy); });
+    report_whole(id_of(weight, ParameterId::Part::bias), [&] { return context_.ops.column_sums(dy); });
   }
-  return reading.pull(dy);
+  return product.backward(dy);
 }
 
 Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
-  if (keep_ == Keep::for_backward) norm_inputs_[weight] = x;
+  if (save_ == Save::for_backward) norm_inputs_[weight] = x;
   return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups, w.alpha);
 }
 
-Tensor SublayerPass::norm_back(Weight weight, const Tensor& dy) {
+Tensor SublayerPass::norm_backward(Weight weight, const Tensor& dy) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
   const NormGradient g = context_.ops.norm_backward(form.kind, taken_from(norm_inputs_, weight), w.gain, dy,
                                                     context_.model.norm_eps, form.groups, w.alpha);
-  tell_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });
-  if (!w.bias.empty()) tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return g.dbias; });
-  if (!w.alpha.empty()) tell_whole(id_of(weight, ParameterId::Part::alpha), [&] { return g.dalpha; });
+  report_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });
+  if (!w.bias.empty()) report_whole(id_of(weight, ParameterId::Part::bias), [&] { return g.dbias; });
+  if (!w.alpha.empty()) report_whole(id_of(weight, ParameterId::Part::alpha), [&] { return g.dalpha; });
   return g.dx;
 }
 
-void SublayerPass::table_back(Weight table, const std::function<Tensor()>& gradient) {
-  tell_whole(id_of(table, ParameterId::Part::matrix), gradient);
+void SublayerPass::table_backward(Weight table, const std::function<Tensor()>& gradient) {
+  report_whole(id_of(table, ParameterId::Part::matrix), gradient);
 }
 
 Tensor SublayerPass::take(Signal signal) { return taken_from(signals_, signal); }
 
 std::size_t SublayerPass::bytes() const {
-  std::vector<Tensor> kept;
+  std::vector<Tensor> tensors;
   const auto add = [&](const Tensor& x) {
-    if (std::ranges::none_of(kept, [&](const Tensor& other) { return other.same_as(x); })) kept.push_back(x);
+    if (std::ranges::none_of(tensors, [&](const Tensor& other) { return other.same_as(x); })) tensors.push_back(x);
   };
   for (const auto& [signal, x] : signals_) add(x);
   for (const auto& [weight, x] : norm_inputs_) add(x);
-  for (const auto& [weight, reading] : readings_) add(reading->input());
+  for (const auto& [weight, product] : products_) add(product->input());
   std::size_t sum = 0;
-  for (const Tensor& x : kept) sum += static_cast<std::size_t>(x.size()) * size_of(x.dtype());
+  for (const Tensor& x : tensors) sum += static_cast<std::size_t>(x.size()) * size_of(x.dtype());
   return sum;
 }
 
 void SublayerPass::release_weights() {
-  for (const auto& [weight, reading] : readings_) reading->release();
+  for (const auto& [weight, product] : products_) product->release();
 }
 
 ParameterId SublayerPass::id_of(Weight weight, ParameterId::Part part) const {
   return {is_of_layer(weight) ? sublayer_ : 0, weight, part};
 }
 
-void SublayerPass::tell(const ParameterId& id, const ParameterGradient& gradient) const {
+void SublayerPass::report(const ParameterId& id, const ParameterGradient& gradient) const {
   for (GradientRecorder* recorder : hooks_.gradients) recorder->on_gradient(id, gradient);
 }
 
-void SublayerPass::tell_whole(const ParameterId& id, const std::function<Tensor()>& gradient) const {
-  tell(id, {gradient, [&] { return context_.ops.measure(gradient(), {.squares = true}); }});
+void SublayerPass::report_whole(const ParameterId& id, const std::function<Tensor()>& gradient) const {
+  report(id, {gradient, [&] { return context_.ops.measure(gradient(), {.squares = true}); }});
 }
 
 }  // namespace periscope

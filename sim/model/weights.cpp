@@ -12,7 +12,7 @@ namespace {
 template <class Map>
 const auto& found_in(const Map& map, Weight weight) {
   const auto it = map.find(weight);
-  if (it == map.end()) throw std::logic_error("there is no " + std::string(name_of(weight)) + " in this sublayer");
+  if (it == map.end()) throw std::logic_error("missing weight " + std::string(name_of(weight)) + " in this sublayer");
   return it->second;
 }
 
@@ -22,7 +22,7 @@ const LinearWeights& SublayerWeights::matrix(Weight weight) const { return found
 const NormWeights& SublayerWeights::norm(Weight weight) const { return found_in(norms, weight); }
 
 Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id) {
-  const SublayerWeights weights = source.fetch(fetched_with(model, id));
+  const SublayerWeights weights = source.fetch(owner_sublayer(model, id));
   if (is_norm(id.weight)) {
     const NormWeights& norm = weights.norm(id.weight);
     if (id.part == ParameterId::Part::alpha) return norm.alpha;
@@ -52,7 +52,8 @@ Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const 
   const auto fill = [&, of = rows]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const int id = ids[static_cast<std::size_t>(first) + i];
-      if (id < 0 || id >= of) throw std::out_of_range("a row that the table does not have");
+      if (id < 0 || id >= of)
+        throw std::out_of_range("token id " + std::to_string(id) + ": expected 0 to " + std::to_string(of - 1));
       const auto begin = static_cast<std::uint64_t>(id) * width;
       const std::span<T> row = values.subspan(i * width, width);
       fill_normal<T>({seed_, 0, stream_of(table)}, begin, stddev, row);

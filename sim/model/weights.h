@@ -11,62 +11,64 @@
 
 namespace periscope {
 
-/// A matrix of a stack with its bias [1, fan_out], which is empty if there is none, as in every random stack.
+/// A matrix of a stack and its bias [1, fan_out], which is empty if there is none. Random stacks have no biases.
 struct LinearWeights {
   std::shared_ptr<const LinearMap> map;
   Tensor bias;
 };
 
-/// Gain [1, n], bias [1, n] (empty for RMSNorm) and α [1, 1] (empty where the kind has none) of one norm.
+/// Gain [1, n], bias [1, n] (empty for RMSNorm) and α [1, 1] (empty if the kind has none) of one norm.
 struct NormWeights {
   Tensor gain;
   Tensor bias;
-  double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
+  double plus = 0.0;  ///< offset added to stored gains: 1 if the checkpoint stores w of a gain 1 + w (Gemma)
   Tensor alpha = {};
 };
 
-/// All that one sublayer needs, or what lies before the first one or after the last.
+/// Weights of one sublayer, or of the parts before the first or after the last.
 struct SublayerWeights {
   std::map<Weight, LinearWeights> linear;
   std::map<Weight, NormWeights> norms;
 
-  /// Throw std::logic_error that names a weight which is not there.
+  /// Throws std::logic_error, which names the weight, if it is missing.
   [[nodiscard]] const LinearWeights& matrix(Weight weight) const;
   [[nodiscard]] const NormWeights& norm(Weight weight) const;
 };
 
-/// A source of a stack's parameters. Matrices may be drawn at every reading, so a stack of any depth needs the memory
-/// of one sublayer. No function has a default here: a source that edits another's weights would lose what it forgets.
+/// Source of a stack's parameters. Matrices may be generated for every product, so a stack of any depth needs the
+/// memory of one sublayer. fetch() has no default implementation, because a source that modifies another source would
+/// silently lose weights.
 class WeightSource : public Interface {
  public:
-  /// Weights of sublayer 0 … 2L−1; of −1: tables, project_in and the embedding norm; of 2L: the final norm and the
-  /// head. Its maps may be read as long as the source lives.
+  /// Returns the weights of sublayer 0 … 2L−1; for −1 the tables, project_in and the embedding norm; for 2L the final
+  /// norm and the head. Maps remain valid as long as the source.
   [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;
-  /// Rows `ids` of a table (is_table) [ids.size(), its width]. Override it if the source need not make the others.
+  /// Returns rows `ids` of a table (is_table) [ids.size(), table width]. Override it to avoid computing the whole
+  /// table.
   [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const;
 };
 
-/// One parameter, whole; empty for a bias or an α that there is not.
+/// Returns one parameter as a whole; empty for a missing bias or α.
 [[nodiscard]] Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id);
 
-/// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
-/// the same on every backend, for any number of threads, now and later. Standard deviations and gains are stddev_of,
-/// bias_stddev_of, gain_of and alpha_of: without scales biases are 0.
+/// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix), reproducible across
+/// backends, thread counts and versions. Standard deviations and gains are those of stddev_of, bias_stddev_of, gain_of
+/// and alpha_of; without scales, biases are 0.
 class GeneratedWeights final : public WeightSource {
  public:
   GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)
       : backend_(backend), spec_(std::move(spec)), dtype_(dtype), seed_(seed) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// Draws no other rows.
+  /// Generates only these rows.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
-  /// A matrix or table. The layer of what no layer owns is 0.
+  /// Returns a matrix or table. `layer` is 0 for matrices outside layers.
   [[nodiscard]] std::shared_ptr<const LinearMap> matrix(int layer, Weight weight) const;
 
  private:
   [[nodiscard]] NormWeights norm(int sublayer, Weight weight) const;
-  /// The bias [1, width] that goes with a matrix or gain; empty where its standard deviation is 0.
+  /// Bias [1, width] of a matrix or gain; empty if its standard deviation is 0.
   [[nodiscard]] Tensor bias(const ParameterId& of, int width) const;
 
   const Backend& backend_;

@@ -58,7 +58,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, Stream{}}, 1.0);
     const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
       SignalStore signals(Pass::forward);
-      StepPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);
+      StepPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Save::nothing);
       (void)step_forward(pass, {in});
       return signals.at(sublayer, signal);
     };

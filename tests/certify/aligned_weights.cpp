@@ -32,7 +32,7 @@ AlignedWeights::AlignedWeights(const StackSpec& spec, Direction direction, doubl
     if (bias_ != 0.0 && !is_table(id.weight)) parameters[periscope::bias_of(id)] = bias_of(id.layer(), id.weight, like);
   }
   for (const ParameterId& id : gains_of(model_)) {
-    parameters[id] = gain(fetched_with(model_, id), id.weight, parameters.at(id));
+    parameters[id] = gain(owner_sublayer(model_, id), id.weight, parameters.at(id));
   }
 }
 

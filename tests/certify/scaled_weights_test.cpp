@@ -277,9 +277,9 @@ TEST_CASE("the stream's size is a gauge where norms A and the final norm alone r
   model.final_norm = false;
   CHECK(rejection().find("final norm") != std::string::npos);
   model.placement = find_placement("b-only").value();
-  CHECK(rejection() == "without a norm A sublayer 0 reads the stream as it is");
+  CHECK(rejection() == "sublayer 0 has no norm A");
   model.placement = find_placement("post").value();
-  CHECK(rejection() == "norm C sets the size of the stream, first after addition 0");
+  CHECK(rejection() == "norm C fixes the scale of the stream, first after addition 0");
   model.norm = NormKind::dyt;
   CHECK(rejection().find("something else") != std::string::npos);
 }

@@ -137,14 +137,13 @@ TEST_CASE("the cache refuses what it cannot do") {
     cached.cache = &cache;
     (void)backpropagate(cached, embedding_forward(cached, std::vector<int>{5}), std::vector<int>{1}, {});
   };
-  CHECK_THROWS_WITH_AS(attempt("bert-old", 1, 9), "a key/value cache is for one sequence of a causal model",
+  CHECK_THROWS_WITH_AS(attempt("bert-old", 1, 9), "a key/value cache supports only one sequence of a causal model",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(attempt("llama", 2, 9), "a key/value cache is for one sequence of a causal model",
+  CHECK_THROWS_WITH_AS(attempt("llama", 2, 9), "a key/value cache supports only one sequence of a causal model",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(attempt("llama", 1, 3), "a cache of 3 tokens has no room for 4 after 0", std::length_error);
-  CHECK_THROWS_WITH_AS(attempt("llama", 1, 9),
-                       "a pass with a key/value cache has no backward pass: earlier tokens' signals are gone",
-                       std::logic_error);
+  CHECK_THROWS_WITH_AS(attempt("llama", 1, 3), "key/value cache: expected at most 3 tokens, found 4",
+                       std::length_error);
+  CHECK_THROWS_WITH_AS(attempt("llama", 1, 9), "a pass with a key/value cache has no backward pass", std::logic_error);
 }
 
 TEST_CASE("weights that are kept are not read again, the first ones as far as there is room") {

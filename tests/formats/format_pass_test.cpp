@@ -91,14 +91,14 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     const NumberFormat bf16 = find_tensor_format("bf16")->floating;
     const Quantization held = pass.holding.of(Part::stream);
     const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
-    StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Keep::nothing);
+    StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Save::nothing);
     const Tensor found = step_forward(quick_pass, {x}).front();
     // The emulated ops take f64 tensors and rounded weights; their sums are exact where ours are in f32.
     const auto emulated =
         make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm = NormForm::accumulated});
     const GeneratedWeights drawn(*emulated, pass.spec, DType::f64, 3);
     const StackContext context{.ops = *emulated, .model = pass.spec.model, .weights = drawn};
-    StepPass emulated_pass(context, {}, 1, Pass::forward, Keep::nothing);
+    StepPass emulated_pass(context, {}, 1, Pass::forward, Save::nothing);
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
     const Tensor expected = step_forward(emulated_pass, {start}).front();
     // Sums of 64 terms in f32 are within about 2^-20 of the exact ones: one in 2^11 is next to a tie of 2^-9, and a
@@ -121,7 +121,7 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
   SignalStore forward(Pass::forward);
   SignalStore backward(Pass::backward);
   StepPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
-             Keep::for_backward);
+             Save::for_backward);
   (void)step_forward(p, {x});
   (void)step_backward(p, {dx});
   const auto weights = pass.drawn.fetch(1);
@@ -173,12 +173,12 @@ TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own
     const Tensor input = held(x, Part::inputs, rounding_stream(Weight::up, Rounded::input));
     const Tensor gradient = held(dy, Part::inputs, rounding_stream(Weight::up, Rounded::gradient));
     const SublayerWeights weights = pass.weights.fetch(1);
-    const auto reading = weights.matrix(Weight::up).map->read(quick(), x, Keep::for_backward);
+    const auto reading = weights.matrix(Weight::up).map->product(quick(), x, Save::for_backward);
     const auto values = [](const Tensor& t) { return quick().to_host(t); };
     CHECK(values(reading->input()) == values(input));
     CHECK(values(reading->output()) == values(sums ? rounded_linear(input, w, rounding) : quick().linear(input, w)));
-    CHECK(values(reading->pull(dy)) == values(sums ? rounded_linear_backward_input(gradient, w, rounding)
-                                                   : quick().linear_backward_input(gradient, w)));
+    CHECK(values(reading->backward(dy)) == values(sums ? rounded_linear_backward_input(gradient, w, rounding)
+                                                       : quick().linear_backward_input(gradient, w)));
     const Tensor dw = sums ? rounded_linear_backward_weight(gradient, input, rounding)
                            : quick().linear_backward_weight(gradient, input);
     CHECK(values(reading->gradient(dy)) == values(dw));

@@ -130,10 +130,10 @@ TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbe
       std::vector<double> second(4000, 0.0);
       second[1] = 1.0;
       const Tensor x = ops.from_host(1, 4000, target.dtype, first);
-      const auto reading = fetched.matrix(weight).map->read(ops, x, Keep::for_backward);
+      const auto reading = fetched.matrix(weight).map->product(ops, x, Save::for_backward);
       const std::string name = std::string(name_of(weight)) + std::to_string(layer);
       drawn[name + " column"] = ops.to_host(reading->output());
-      drawn[name + " row"] = ops.to_host(reading->pull(ops.from_host(1, 4000, target.dtype, second)));
+      drawn[name + " row"] = ops.to_host(reading->backward(ops.from_host(1, 4000, target.dtype, second)));
       // The entry that both have.
       CHECK(drawn[name + " row"][0] == doctest::Approx(drawn[name + " column"][1]));
       drawn[name + " row"][0] = drawn[name + " column"][0];

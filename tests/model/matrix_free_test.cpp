@@ -103,7 +103,7 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
   for (const Target& target : all) {
     const Backend& ops = *target.backend;
     const ModelSpec& m = problem.spec.model;
-    const MatrixFreeWeights weights(ops, problem.spec, target.dtype, 3, Remember::readings);
+    const MatrixFreeWeights weights(ops, problem.spec, target.dtype, 3, StoreFactors::yes);
     const Passed actual = pass(ops, weights, problem, target.dtype);
     const Passed expected = pass(ops, ResidentWeights(problem.spec, weights), problem, target.dtype);
     const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
@@ -168,9 +168,9 @@ TEST_CASE("matrix-free: forward and backward are adjoint") {
       for (const int rows : {1, 4, 30}) {
         const Tensor x = ops.normal(rows, in, target.dtype, {1, 0, Stream{90}}, 1.0);
         const Tensor dy = ops.normal(rows, out, target.dtype, {1, 0, Stream{91}}, 1.0);
-        const auto reading = weights.fetch(0).matrix(weight).map->read(ops, x, Keep::for_backward);
+        const auto reading = weights.fetch(0).matrix(weight).map->product(ops, x, Save::for_backward);
         const Tensor y = reading->output();
-        const Tensor dx = reading->pull(dy);
+        const Tensor dx = reading->backward(dy);
         const auto inner = [&](const Tensor& a, const Tensor& b) {
           double sum = 0.0;
           for (const double d : ops.row_dots(a, b)) sum += d;
@@ -223,16 +223,16 @@ TEST_CASE("matrix-free: a causal stack's tokens are the same with other tokens b
   }
 }
 
-TEST_CASE("matrix-free: weights have no entries unless they remember, and are pulled through once") {
+TEST_CASE("matrix-free: weights have no entries unless factors are stored, and allow one backward pass") {
   const StackSpec spec = tiny_stack();
   const MatrixFreeWeights weights(truth(), spec, DType::f64, 4);
   CHECK_THROWS_WITH_AS(static_cast<void>(weights.fetch(0).matrix(Weight::q).map->dense()),
-                       "a matrix-free q has no entries", std::logic_error);
+                       "q: a matrix-free matrix has no entries", std::logic_error);
   const Tensor x = truth().constant(1, 12, DType::f64, 1.0);
-  const auto reading = weights.fetch(0).matrix(Weight::k).map->read(truth(), x, Keep::for_backward);
+  const auto reading = weights.fetch(0).matrix(Weight::k).map->product(truth(), x, Save::for_backward);
   const Tensor y = reading->output();
-  static_cast<void>(reading->pull(y));
-  CHECK_THROWS_WITH_AS(static_cast<void>(reading->pull(y)), "a matrix-free k is pulled twice", std::logic_error);
+  static_cast<void>(reading->backward(y));
+  CHECK_THROWS_WITH_AS(static_cast<void>(reading->backward(y)), "k: two backward passes", std::logic_error);
 }
 
 }  // namespace

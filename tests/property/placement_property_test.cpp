@@ -63,7 +63,7 @@ TEST_CASE("T13: after its first sublayer A+C goes on as Post-LN, whatever the in
       const RecordedStack record = record_stack(context, gaussian_input(ops, spec, target.dtype, seed));
       Tensor x = ops.from_host(spec.input.tokens, spec.model.width, target.dtype, record.at(0, Signal::x_out));
       for (int l = 1; l < spec.model.sublayers(); ++l) {
-        SublayerPass pass(context, {}, l, Pass::forward, Keep::nothing);
+        SublayerPass pass(context, {}, l, Pass::forward, Save::nothing);
         const Tensor f = l % 2 == 0 ? attention_forward(pass, x) : mlp_forward(pass, x);
         x = pass.norm(Weight::norm_c, ops.axpby(1.0, x, 1.0, f));
         assert_close(ops.to_host(x), record.at(l, Signal::x_out), rounding_of(spec.model));

@@ -184,14 +184,14 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
   }
   CHECK(seen == 8);
   // A dense stack of the completed matrices has the matrix-free one's states: the profile is around what was read.
-  const MatrixFreeWeights free(*ops, uneven, DType::f64, 3, Remember::readings);
+  const MatrixFreeWeights free(*ops, uneven, DType::f64, 3, StoreFactors::yes);
   const Tensor x = ops->normal(4, 48, DType::f64, {1, 0, Stream::input}, 1.0);
   const SublayerWeights mlp = free.fetch(1);
   const LinearWeights& up = mlp.matrix(Weight::up);
-  const auto reading = up.map->read(*ops, x, Keep::for_backward);
+  const auto reading = up.map->product(*ops, x, Save::for_backward);
   const Tensor y = reading->output();
   const Tensor dy = ops->normal(4, 20, DType::f64, {2, 0, Stream::input}, 1.0);
-  const Tensor dx = reading->pull(dy);
+  const Tensor dx = reading->backward(dy);
   const Tensor w = up.map->dense();
   const auto difference = [&](const Tensor& a, const Tensor& b) {
     const std::vector<double> p = ops->to_host(a);

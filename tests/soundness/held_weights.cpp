@@ -14,7 +14,7 @@ HeldWeights::HeldWeights(const Backend& backend, const ModelSpec& model,
   };
   for (const auto& [id, n] : numbers) {
     if (id.part == ParameterId::Part::bias || id.part == ParameterId::Part::alpha) continue;
-    SublayerWeights& weights = sublayers_[fetched_with(model, id)];
+    SublayerWeights& weights = sublayers_[owner_sublayer(model, id)];
     const Tensor x = tensor_of(id);
     if (is_norm(id.weight)) {
       weights.norms[id.weight] = {.gain = x, .bias = tensor_of(bias_of(id)), .alpha = tensor_of(alpha_of(id))};

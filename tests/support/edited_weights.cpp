@@ -23,7 +23,7 @@ Tensor matrix_of(const WeightSource& source, const ModelSpec& model, int layer, 
 }
 
 NormWeights norm_of(const WeightSource& source, const ModelSpec& model, int sublayer, Weight norm) {
-  return source.fetch(fetched_with(model, gain_id(sublayer, norm))).norm(norm);
+  return source.fetch(owner_sublayer(model, gain_id(sublayer, norm))).norm(norm);
 }
 
 EditedWeights::NormEdit random_norms(const Backend& backend) {

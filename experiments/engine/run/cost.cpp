@@ -70,9 +70,10 @@ std::string_view weights_used(const StackSpec& spec, const config::RunOptions& r
 }
 
 std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
-                                             const config::RunOptions& run, std::uint64_t seed, Remember remember) {
+                                             const config::RunOptions& run, std::uint64_t seed,
+                                             StoreFactors store_factors) {
   if (draws_matrix_free(spec, run))
-    return std::make_unique<MatrixFreeWeights>(backend, spec, run.dtype, seed, remember);
+    return std::make_unique<MatrixFreeWeights>(backend, spec, run.dtype, seed, store_factors);
   return std::make_unique<GeneratedWeights>(backend, spec, run.dtype, seed);
 }
 

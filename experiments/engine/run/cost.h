@@ -14,10 +14,10 @@ namespace periscope::stacks {
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);
 [[nodiscard]] std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the weights of one seed. `remember` is for matrix-free weights.
+/// Returns the weights of one seed. `store_factors` is for matrix-free weights.
 [[nodiscard]] std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
                                                            const config::RunOptions& run, std::uint64_t seed,
-                                                           Remember remember = Remember::nothing);
+                                                           StoreFactors store_factors = StoreFactors::no);
 
 /// Returns the floating-point operations of one pass over `model`; a multiply-add counts as two.
 double pass_operations(const ModelSpec& model, int tokens, bool backward);

@@ -52,7 +52,7 @@ Eigen::VectorXd TheoryParameters::bias(int layer, Weight weight) const {
 
 theory::NormParameters TheoryParameters::norm(int sublayer, Weight norm) const {
   const ParameterId id = gain_id(sublayer, norm);
-  const NormWeights w = weights_.fetch(fetched_with(model_, id)).norm(norm);
+  const NormWeights w = weights_.fetch(owner_sublayer(model_, id)).norm(norm);
   return {vector(w.gain, id), vector(w.bias, bias_of(id)), w.plus,
           w.alpha.empty() ? 1.0 : vector(w.alpha, alpha_of(id))[0]};
 }

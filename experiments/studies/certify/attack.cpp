@@ -190,9 +190,9 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   const bool of_head = place.sublayer == end && !is_of_step(place.signal);
   const int step = place.sublayer < 0 || is_of_step(place.signal) ? place.sublayer : m.step_with(place.sublayer);
   const int steps = of_head ? m.steps() : step + 1;
-  Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, steps, hooks, kept);
-  SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
-  if (of_head) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
+  Streams top = steps_forward(c, entry_forward(c, input, hooks, kept), 0, steps, hooks, kept);
+  SublayerPass head(c, hooks, end, Pass::forward, Save::for_backward);
+  if (of_head) top.front() = head_forward(head, exit_forward(c, top, hooks, kept));
   const PeakGradient peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
   if (!back) return {peak.value, {}};
   seed.gradient = peak.gradient;
@@ -200,8 +200,8 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   for (const Tensor& x : top) {
     gradients.push_back(x.empty() ? Tensor{} : c.ops.constant(x.rows(), x.cols(), x.dtype(), 0.0));
   }
-  if (of_head) gradients = back_into_stack(tape, head_backward(head, gradients.front()));
-  return {peak.value, back_to_input(tape, back_through_steps(tape, gradients))};
+  if (of_head) gradients = exit_backward(tape, head_backward(head, gradients.front()));
+  return {peak.value, entry_backward(tape, steps_backward(tape, gradients))};
 }
 
 Tensor clamped(const Backend& ops, const Tensor& x, double largest) {

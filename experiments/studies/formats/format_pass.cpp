@@ -26,9 +26,9 @@ struct HeldMatrix {
 };
 
 /// One product of a matrix that is held in a format.
-class FormatReading final : public LinearReading {
+class FormatProduct final : public LinearProduct {
  public:
-  FormatReading(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
+  FormatProduct(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
       : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {
     const Holding& h = matrix.holding;
     if (h.sums) sums_.emplace(*h.sums, h.of(Part::inputs).overflow);
@@ -36,7 +36,7 @@ class FormatReading final : public LinearReading {
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor output() override { return sums_ ? rounded_linear(x_, w(), *sums_) : ops_.linear(x_, w()); }
-  [[nodiscard]] Tensor pull(const Tensor& dy) override {
+  [[nodiscard]] Tensor backward(const Tensor& dy) override {
     const Tensor read = held(dy);
     return sums_ ? rounded_linear_backward_input(read, w(), *sums_) : ops_.linear_backward_input(read, w());
   }
@@ -67,8 +67,9 @@ class FormatReading final : public LinearReading {
 class FormatMap final : public LinearMap {
  public:
   explicit FormatMap(HeldMatrix matrix) : matrix_(std::move(matrix)) {}
-  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
-    return std::make_unique<FormatReading>(ops, matrix_, x);
+  [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x,
+                                                       Save /*save*/) const override {
+    return std::make_unique<FormatProduct>(ops, matrix_, x);
   }
   [[nodiscard]] Tensor dense() const override { return matrix_.weights(); }
 

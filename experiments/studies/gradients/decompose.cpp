@@ -25,7 +25,7 @@ Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tens
   ModelSpec branch = c.model;
   branch.placement = custom_placement(rule);
   const StackContext alone{.ops = c.ops, .model = branch, .weights = c.weights, .sequences = c.sequences};
-  StepPass pass(alone, {}, l, Pass::forward, Keep::for_backward);
+  StepPass pass(alone, {}, l, Pass::forward, Save::for_backward);
   (void)step_forward(pass, {x});
   return step_backward(pass, {dsum}).front();
 }
@@ -57,11 +57,11 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
   for (int l = m.sublayers() - 1; l >= 0; --l) {
     const auto i = static_cast<std::size_t>(l);
     const SublayerRule rule = m.rule(l);
-    SublayerPass pass(c, {}, l, Pass::forward, Keep::for_backward);
+    SublayerPass pass(c, {}, l, Pass::forward, Save::for_backward);
     const auto through_c = [&](const Tensor& dx) {
       if (!rule.norm_c) return dx;
       (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one backward pass, which uses it up
-      return pass.norm_back(Weight::norm_c, dx);
+      return pass.norm_backward(Weight::norm_c, dx);
     };
     const Tensor branch = branch_gradient(c, l, stream(i), through_c(gradient(i + 1)));
     skip = c.ops.scale(rule.alpha, through_c(skip));

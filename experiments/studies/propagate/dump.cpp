@@ -122,7 +122,7 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
   config::RunOptions run = stacks::run_of(config, spec);
   run.dtype = dtype;
   const std::unique_ptr<WeightSource> weights =
-      stacks::random_weights(*backend, spec, run, run.seed, Remember::readings);
+      stacks::random_weights(*backend, spec, run, run.seed, StoreFactors::yes);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
   write_activations(context, spec, run, files.file(1));
   write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass

@@ -151,9 +151,9 @@ Evaluation evaluate(const BoundCase& c) {
   StackTape tape;
   tape.context = &context;
   const Tensor x = ops.from_host(c.tokens(), model.width, DType::f64, c.values("x"));
-  const Streams out = pass_steps(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
-  const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels());
-  (void)step_backward(*tape.passes.back(), back_into_stack(tape, loss.gradient));
+  const Streams out = steps_forward(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
+  const Loss loss = loss_of(context, exit_forward(context, out, hooks, &tape), c.labels());
+  (void)step_backward(*tape.passes.back(), exit_backward(tape, loss.gradient));
 
   Evaluation e;
   theory::GradientPath path{.beta = c.number("beta")};
