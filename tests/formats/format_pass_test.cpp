@@ -19,26 +19,26 @@
 namespace periscope::testing {
 namespace {
 
+using formats::FormatChoice;
 using formats::FormatsConfig;
 using formats::FormatSignals;
 using formats::FormatWeights;
-using formats::Holding;
 using formats::Part;
 
 /// Everything that a pass in a format needs.
 struct FormatPass {
   FormatPass(const FormatsConfig& config, const std::string& format)
       : spec(config.base),
-        holding(formats::holding_for(config, *find_tensor_format(format), 3)),
+        choice(formats::format_choice_for(config, *find_tensor_format(format), 3)),
         drawn(quick(), spec, DType::f64, 3),
-        weights(drawn, holding),
-        signals(quick(), spec.model, holding),
+        weights(drawn, choice),
+        signals(quick(), spec.model, choice),
         context{.ops = quick(), .model = spec.model, .weights = weights} {}
   FormatPass(const FormatPass&) = delete;
   FormatPass& operator=(const FormatPass&) = delete;
 
   StackSpec spec;
-  Holding holding;
+  FormatChoice choice;
   GeneratedWeights drawn;
   FormatWeights weights;
   FormatSignals signals;
@@ -89,7 +89,7 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     config.base.model.mlp = MlpKind::relu;
     FormatPass pass(config, "bf16");
     const NumberFormat bf16 = find_tensor_format("bf16")->floating;
-    const Quantization held = pass.holding.of(Part::stream);
+    const Quantization held = pass.choice.of(Part::stream);
     const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
     StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Save::nothing);
     const Tensor found = step_forward(quick_pass, {x}).front();
@@ -114,8 +114,8 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
   config.covers = {"inputs", "weights"};
   config.rest = "fp16";
   FormatPass pass(config, "int8");
-  const auto stored = [&](const Tensor& x) { return quantized(x, pass.holding.of(Part::modules), {}); };
-  const auto read = [&](const Tensor& x) { return quantized(x, pass.holding.of(Part::inputs), {}); };
+  const auto stored = [&](const Tensor& x) { return quantized(x, pass.choice.of(Part::modules), {}); };
+  const auto read = [&](const Tensor& x) { return quantized(x, pass.choice.of(Part::inputs), {}); };
   const Tensor x = stored(gaussian_input(quick(), pass.spec, DType::f64, 3));
   const Tensor dx = stored(quick().normal(x.rows(), x.cols(), DType::f64, {4, 0, Stream::input}, 1.0));
   SignalStore forward(Pass::forward);
@@ -126,7 +126,7 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
   (void)step_backward(p, {dx});
   const auto weights = pass.drawn.fetch(1);
   const auto held = [&](Weight w) {
-    return quantized(weights.matrix(w).map->dense(), pass.holding.of(Part::weights), {});
+    return quantized(weights.matrix(w).map->dense(), pass.choice.of(Part::weights), {});
   };
   const Tensor dhidden = stored(quick().linear_backward_input(read(dx), held(Weight::down)));
   CHECK(quick().to_host(backward.at(1, Signal::hidden)) == quick().to_host(dhidden));
@@ -150,8 +150,8 @@ TEST_CASE("stochastic rounding: a token's row is the same wherever it stands, an
   CHECK(std::equal(rows.begin(), rows.begin() + width, rows.begin() + 2 * width));
   const std::vector<int> first_six{0, 1, 2, 3, 4, 5};
   const Tensor drawn = pass.drawn.rows(quick(), Weight::embedding, first_six);
-  const StreamKey key{pass.holding.seed, 0, rounding_stream(Weight::embedding, Rounded::weight)};
-  const std::vector<double> table = quick().to_host(quantized(drawn, pass.holding.of(Part::weights), key));
+  const StreamKey key{pass.choice.seed, 0, rounding_stream(Weight::embedding, Rounded::weight)};
+  const std::vector<double> table = quick().to_host(quantized(drawn, pass.choice.of(Part::weights), key));
   CHECK(std::equal(rows.begin(), rows.begin() + width, table.begin() + 3 * width));
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own
     config.accumulates_in_format = sums;
     FormatPass pass(config, "bf16");
     const auto held = [&](const Tensor& x, Part part, Stream stream) {
-      return quantized(x, pass.holding.of(part), {pass.holding.seed, 2, stream});  // sublayer 1
+      return quantized(x, pass.choice.of(part), {pass.choice.seed, 2, stream});  // sublayer 1
     };
     const Rounding rounding(find_tensor_format("bf16")->floating);
     const Tensor x = quick().normal(12, 32, DType::f64, {8, 0, Stream::input}, 1.0);
@@ -204,8 +204,8 @@ TEST_CASE("stochastic rounding: a signal and its gradient have streams of their 
   const Tensor x = quick().normal(12, 32, DType::f32, {8, 0, Stream::input}, 1.0);
   const auto held = [&](const Tensor& y, int sublayer, Signal signal, Rounded what) {
     return quick().to_host(
-        quantized(y, pass.holding.of(Part::modules),
-                  {pass.holding.seed, static_cast<std::uint32_t>(sublayer + 1), rounding_stream(signal, what)}));
+        quantized(y, pass.choice.of(Part::modules),
+                  {pass.choice.seed, static_cast<std::uint32_t>(sublayer + 1), rounding_stream(signal, what)}));
   };
   const auto found = [&](int sublayer, Signal signal, Pass way) {
     return quick().to_host(pass.signals.replaced({sublayer, signal, way}, x));
@@ -221,7 +221,7 @@ TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
   FormatsConfig config = small_config("peri", {"bf16"});
   config.stochastic = true;
   FormatPass pass(config, "bf16");
-  const Tensor input = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), pass.holding.of(Part::stream), {});
+  const Tensor input = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), pass.choice.of(Part::stream), {});
   const auto gradient = [&](std::size_t budget) {
     StackTape tape;
     tape.budget = budget;
@@ -231,7 +231,7 @@ TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
   };
   const std::vector<double> kept = gradient(64U << 20U);
   CHECK(gradient(0) == kept);
-  pass.holding.seed = 4;
+  pass.choice.seed = 4;
   CHECK(gradient(0) != kept);
 }
 
@@ -257,16 +257,16 @@ TEST_CASE("what holds which signal") {
   // Sums of whole numbers, and those in fp32, are what they are without being rounded step by step.
   for (const TensorFormat& format : tensor_formats) {
     const bool rounded = !format.is_integer() && format.name != fp32.name;
-    CHECK(formats::holding_for(in_format, format, 0).sums.has_value() == rounded);
+    CHECK(formats::format_choice_for(in_format, format, 0).sums.has_value() == rounded);
   }
   const FormatsConfig config = small_config("pre", {"int8", "fp8_e4m3", "fp16"});
   for (const auto& [name, everything] : {std::pair("int8", false), {"fp8_e4m3", false}, {"fp16", true}}) {
-    const Holding holding = formats::holding_for(config, *find_tensor_format(name), 0);
-    CHECK(holding.of(Part::weights).format.name == name);
-    CHECK(holding.of(Part::inputs).format.name == name);
-    CHECK(holding.of(Part::stream).format.name == (everything ? name : "bf16"));
-    CHECK(holding.of(Part::weights).scale == (everything ? ScaleOver::nothing : ScaleOver::row));
-    CHECK(holding.of(Part::stream).scale == ScaleOver::nothing);
+    const FormatChoice choice = formats::format_choice_for(config, *find_tensor_format(name), 0);
+    CHECK(choice.of(Part::weights).format.name == name);
+    CHECK(choice.of(Part::inputs).format.name == name);
+    CHECK(choice.of(Part::stream).format.name == (everything ? name : "bf16"));
+    CHECK(choice.of(Part::weights).scale == (everything ? ScaleOver::nothing : ScaleOver::row));
+    CHECK(choice.of(Part::stream).scale == ScaleOver::nothing);
   }
 }
 

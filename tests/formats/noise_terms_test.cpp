@@ -48,8 +48,8 @@ struct ExactPass {
   [[nodiscard]] double predicted_sum(const std::vector<std::string>& covers, int l) {
     config.covers = covers;
     config.rest = "fp32";
-    const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
-    const double sqnr = formats::predicted_sqnr(quick(), config.base, truth, gradients, holding, {}, {})
+    const formats::FormatChoice choice = formats::format_choice_for(config, *find_tensor_format("bf16"), 0);
+    const double sqnr = formats::predicted_sqnr(quick(), config.base, truth, gradients, choice, {}, {})
                             .at(static_cast<std::size_t>(l + 1));
     const auto square = [&](Pass pass) {
       double sum = 0.0;

@@ -92,8 +92,7 @@ study::Job resolve(const study::Request& request) {
                    outcome.write_files = [run](stacks::Progress& to) { write_dump(*run, to); };
                    return outcome;
                  }};
-  if (!own.dump.empty())
-    job.unskippable_reason = "--dump: a result file does not record which other files were written";
+  if (!own.dump.empty()) job.unskippable_reason = "--dump: a result file does not list the dumped files";
   return job;
 }
 

@@ -14,21 +14,21 @@ namespace {
 
 // clang-format off
 constexpr Key<FormatsConfig> keys[] = {
-    {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4: a run in each, beside one in f64"},
-    {.name = "covers", .field = &FormatsConfig::covers, .meaning = "what the format holds: stream, norms, modules, inputs (of matrices), weights", .default_text = "all; inputs, weights of 8 bits or fewer"},
-    {.name = "rest", .field = &FormatsConfig::rest, .meaning = "what holds the other tensors: fp32, bf16, fp16"},
-    {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): what shares a scale in formats of 8 bits or fewer; of FP8 inputs and weights alone"},
-    {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
+    {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4: one run in each, and one in f64"},
+    {.name = "covers", .field = &FormatsConfig::covers, .meaning = "tensors in this format: stream, norms, modules, inputs (of matrices), weights", .default_text = "all; inputs, weights for formats of 8 bits or fewer"},
+    {.name = "rest", .field = &FormatsConfig::rest, .meaning = "format of the other tensors: fp32, bf16, fp16"},
+    {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): entries that share a scale in formats of 8 bits or fewer; for FP8 in inputs and weights only"},
+    {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: precision of the partial sums of matrix products"},
     {.name = "rounding", .field = word_field<&FormatsConfig::stochastic, rounding_names>(), .meaning = "nearest (ties to even), stochastic"},
-    {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: not a number), saturate"},
-    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss in the backward pass, taken off where gradients are compared"},
-    {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in runs of their own; 1: none"},
-    {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "how many features"},
+    {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: NaN), saturate"},
+    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss in the backward pass, divided out before gradients are compared"},
+    {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in separate runs; 1: no such runs"},
+    {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "number of massive features"},
     {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating format (T24)"},
 };
 // clang-format on
 
-/// The format of that name. Throws ConfigError, which lists them, for another.
+/// Looks up a number format by name. Throws ConfigError listing the known names.
 TensorFormat format_called(std::string_view key, const std::string& word) {
   if (const auto found = find_tensor_format(word)) return *found;
   throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word),
@@ -79,24 +79,24 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
   return all;
 }
 
-Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed) {
-  Holding holding{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
+FormatChoice format_choice_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed) {
+  FormatChoice choice{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
   for (std::size_t p = 0; p < part_names.size(); ++p) {
     const Part part = static_cast<Part>(p);
-    // By default formats of 8 bits or fewer hold what matrices read and their weights, as in the usual W8A8 and FP8
-    // linear layers, and wider ones everything.
+    // By default formats of 8 bits or fewer cover matrix inputs and weights, as in W8A8 and FP8 linear layers, and
+    // wider formats cover all parts.
     const bool covered = config.covers.empty() ? !format.is_narrow() || part >= Part::inputs
                                                : std::ranges::find(config.covers, part_names[p]) != config.covers.end();
     const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
-    holding.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
-                        .scale = scaled ? config.scale : ScaleOver::nothing,
-                        .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::by_format,
-                        .stochastic = config.stochastic};
+    choice.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
+                       .scale = scaled ? config.scale : ScaleOver::nothing,
+                       .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::by_format,
+                       .stochastic = config.stochastic};
   }
   if (config.accumulates_in_format && !format.is_integer() && format.floating.precision < 24) {
-    holding.sums = format.floating;
+    choice.sums = format.floating;
   }
-  return holding;
+  return choice;
 }
 
 }  // namespace periscope::formats

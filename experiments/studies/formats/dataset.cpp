@@ -20,7 +20,7 @@ using dataset::Type;
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// NAME, means over seeds, and NAME_stderr; not put without averages.
+/// Returns the columns NAME (means over seeds) and NAME_stderr. Nothing is put if there are no averages.
 Table<std::vector<RunningMoments>> averages(const std::string& name, const std::string& on, const std::string& units,
                                             const std::string& meaning) {
   using Averages = std::vector<RunningMoments>;
@@ -35,9 +35,9 @@ Table<std::vector<RunningMoments>> averages(const std::string& name, const std::
 Table<Overflow> overflow_table(const std::string& name, const std::string& pass) {
   Table<FirstOverflow> first;
   first
-      .column({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
+      .column({name + "_signal", on_features, "", "first signal of a pass that is not finite, over all seeds"},
               [](const FirstOverflow& o) { return name_of(o.signal); })
-      .column({name + "_sublayer", on_features, "1", "its sublayer"}, &FirstOverflow::sublayer);
+      .column({name + "_sublayer", on_features, "1", "sublayer of " + name + "_signal"}, &FirstOverflow::sublayer);
   Table<Overflow> table;
   table.column({name + "_seeds", on_features, "1", "seeds with a signal that is not finite, " + pass}, &Overflow::seeds)
       .part(first, [](const Overflow& o) { return o.first.found ? &o.first : nullptr; });
@@ -71,8 +71,8 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
   first
       .column({"certificate_signal", on_format, "", "signal that may overflow first"},
               [](const Bound& b) { return name_of(b.signal); })
-      .column({"certificate_sublayer", on_format, "1", "its sublayer"}, &Bound::sublayer)
-      .column({"certificate_bound", on_format, "1", "its bound"}, &Bound::largest);
+      .column({"certificate_sublayer", on_format, "1", "sublayer of certificate_signal"}, &Bound::sublayer)
+      .column({"certificate_bound", on_format, "1", "bound of certificate_signal"}, &Bound::largest);
   Table<FormatCertificate> certificate;
   certificate
       .column({"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
@@ -91,12 +91,12 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
               [](const F& f) { return massive_words(f.massive); });
   Table<F> table;
   table
-      .part(judge::verdict_columns(
-                "", on_format, "does the stream's second moment and variance over depth agree with theory (T12, T25)?"),
+      .part(judge::verdict_columns("", on_format,
+                                   "verdict on the stream's second moment and variance over depth (T12, T25)"),
             [](const F& f) { return &f.law; })
       .part(judge::verdict_columns("drift_", on_format,
-                                   "are second moment and variance over depth those in f64, but for one rounding of "
-                                   "the stream? paired by seeds"),
+                                   "verdict on second moment and variance over depth against the same seeds in f64, "
+                                   "within one rounding of the stream"),
             [](const F& f) { return f.is_f64() ? nullptr : &f.drift; })
       .part(certificate, &F::certificate)
       .part(massive, [](const F& f) { return f.branch_cost.count() > 0 ? &f : nullptr; })
@@ -111,24 +111,25 @@ const Curve* predicted_moment(const FormatsStack& stack) {
 std::optional<std::vector<double>> predicted_maxima(const FormatsStack& stack) {
   const Curve* q = predicted_moment(stack);
   if (q == nullptr) return std::nullopt;
-  // |x| of n symmetric entries is as large as the largest of 2n.
+  // The largest |x| among n entries of a symmetric law is about the largest x among 2n entries.
   const double entries = 2.0 * stack.spec.input.tokens * stack.spec.model.width;
   return mapped(q->value, [&](double moment) { return theory::typical_maximum(entries, std::sqrt(moment)); });
 }
 
-/// `sites` are the positions on the dimension of that name.
+/// `sites` are the positions on the dimension `site`.
 Table<FormatsStack> stack_table(const std::vector<Site>& sites) {
   const std::string on_depth = "stack depth";
   Table<FormatsStack> table;
   table
       .column({"placement", "stack", "", "normalization placement (T1)"},
               [](const FormatsStack& s) { return config::placement_label(s.spec); })
-      .column({"input", "stack", "", "what enters the stack"},
+      .column({"input", "stack", "", "kind of input"},
               [](const FormatsStack& s) { return input_kind_names[static_cast<std::size_t>(s.spec.input.kind)]; })
       .curve({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
-             {"second_moment_predicted_stderr", on_depth, "1", "its standard error"}, predicted_moment)
+             {"second_moment_predicted_stderr", on_depth, "1", "standard error of second_moment_predicted"},
+             predicted_moment)
       .column_if_any({"maximum_predicted", on_depth, "1",
-                      "about the largest |x| of the stream, after norm C where there is one (T18)"},
+                      "approximate largest |x| of the stream, after norm C if there is one (T18)"},
                      predicted_maxima)
       .rows("format", format_table(sites), &FormatsStack::formats);
   return table;
@@ -145,7 +146,7 @@ const dataset::Schema& schema() {
       "formats", 6,
       {{"stack"},
        {"format", Type::text, "", "number format"},
-       {"features", Type::text, "", "what enters: plain, or with massive features"},
+       {"features", Type::text, "", "input variant: plain, or with massive features"},
        {"site", Type::text, "", "signal, or grad and the signal whose gradient it is"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
        {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"}},

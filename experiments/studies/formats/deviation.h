@@ -12,10 +12,10 @@
 #include "sim/model/hooks.h"
 #include "sim/spec/model_spec.h"
 
-/// The differences of a pass in a format from the same pass in f64, signal by signal.
+/// Differences between a pass in a number format and the same pass in f64, by signal.
 namespace periscope::formats {
 
-/// A measure of a signal x next to its value r in f64. Sums are over tokens and features, in double.
+/// A measure of a signal x compared with its value r in f64. Sums are over tokens and features, in double.
 enum class Measure { sqnr, second_moment, variance, maximum, underflow, overflow, second_moment_drift, variance_drift };
 struct MeasureFacts {
   std::string_view name;
@@ -28,8 +28,8 @@ inline constexpr std::array<MeasureFacts, 8> measure_facts{
      {"maximum", "1", "largest |x|"},
      {"underflow", "1", "share of entries that are 0 in the format and not in f64"},
      {"overflow", "1", "share of entries that are not finite"},
-     {"second_moment_drift", "1", "mean of x^2 over that in f64, minus 1, seed by seed"},
-     {"variance_drift", "1", "the same of the variance"}}};
+     {"second_moment_drift", "1", "mean of x^2 over its value in f64, minus 1, per seed"},
+     {"variance_drift", "1", "variance over its value in f64, minus 1, per seed"}}};
 static_assert(!enumerators_supported || measure_facts.size() == identifiers<Measure>.size());
 
 /// A signal, or its gradient (Pass::backward).
@@ -42,7 +42,7 @@ struct Site {
 inline constexpr Site stream_site{Pass::forward, Signal::x_out};
 inline auto parts(Site& s) { return std::tie(s.pass, s.signal); }
 
-/// Places of a site: sublayer + 1, from what is before the first sublayer to what is after the last.
+/// Returns the number of places of a site: sublayer + 1, from before the first sublayer to after the last.
 [[nodiscard]] inline std::size_t places_of(const ModelSpec& model) {
   return static_cast<std::size_t>(model.sublayers()) + 2;
 }
@@ -68,15 +68,15 @@ struct PassReading {
 /// Measures a pass next to the same pass in f64, of the same model, weights and input.
 class DeviationProbe final : public SignalRecorder {
  public:
-  /// `exact` measured the pass in f64; null: this is that pass, whose signals are kept on the host. Gradients are
-  /// divided by `loss_scale` first. All arguments outlive this.
+  /// `exact` has recorded the pass in f64. If it is null, this records that pass and stores its signals on the host.
+  /// Gradients are divided by `loss_scale` first. All arguments must outlive this.
   DeviationProbe(const Backend& ops, const ModelSpec& model, const DeviationProbe* exact = nullptr,
                  double loss_scale = 1.0)
       : ops_(ops), model_(model), exact_(exact), loss_scale_(loss_scale) {}
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns the measurement. Call once, after the pass.
   PassReading take() { return std::move(reading_); }
-  /// Returns a signal of the pass in f64; empty if it did not arise or is not compared.
+  /// Returns a signal of the pass in f64; empty if it was not emitted or is not compared.
   [[nodiscard]] const std::vector<double>& at(const Site& site, int sublayer) const;
 
  private:
@@ -88,7 +88,7 @@ class DeviationProbe final : public SignalRecorder {
   std::map<std::pair<Site, int>, std::vector<double>> kept_;
 };
 
-/// Every measure of x next to r, both [rows, cols], in the order of Measure.
+/// Returns every measure of x compared with r, both [rows, cols], in the order of Measure.
 std::array<double, measure_facts.size()> measures_of(const std::vector<double>& x, const std::vector<double>& r,
                                                      std::size_t cols);
 

@@ -8,40 +8,40 @@
 namespace periscope::formats {
 namespace {
 
-StreamKey key_of(const Holding& holding, int sublayer, Stream stream) {
-  return {holding.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
+StreamKey key_of(const FormatChoice& choice, int sublayer, Stream stream) {
+  return {choice.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
 }
 
 /// A matrix whose weights, inputs and gradients of outputs are rounded.
-struct HeldMatrix {
+struct RoundedMatrix {
   std::shared_ptr<const LinearMap> map;
-  const Holding& holding;
+  const FormatChoice& choice;
   int sublayer;
   Weight weight;
 
   [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what) const {
-    return quantized(x, holding.of(part), key_of(holding, sublayer, rounding_stream(weight, what)));
+    return quantized(x, choice.of(part), key_of(choice, sublayer, rounding_stream(weight, what)));
   }
   [[nodiscard]] Tensor weights() const { return rounded(map->dense(), Part::weights, Rounded::weight); }
 };
 
-/// One product of a matrix that is held in a format.
+/// A product with a rounded matrix.
 class FormatProduct final : public LinearProduct {
  public:
-  FormatProduct(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
+  FormatProduct(const Backend& ops, const RoundedMatrix& matrix, const Tensor& x)
       : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {
-    const Holding& h = matrix.holding;
+    const FormatChoice& h = matrix.choice;
     if (h.sums) sums_.emplace(*h.sums, h.of(Part::inputs).overflow);
   }
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor output() override { return sums_ ? rounded_linear(x_, w(), *sums_) : ops_.linear(x_, w()); }
   [[nodiscard]] Tensor backward(const Tensor& dy) override {
-    const Tensor read = held(dy);
+    const Tensor read = rounded(dy);
     return sums_ ? rounded_linear_backward_input(read, w(), *sums_) : ops_.linear_backward_input(read, w());
   }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override {
-    const Tensor read = held(dy);
+    const Tensor read = rounded(dy);
     return sums_ ? rounded_linear_backward_weight(read, x_, *sums_) : ops_.linear_backward_weight(read, x_);
   }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
@@ -50,15 +50,15 @@ class FormatProduct final : public LinearProduct {
   void release() override { w_ = {}; }
 
  private:
-  /// The gradient of the output as both products of the backward pass read it.
-  [[nodiscard]] Tensor held(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
+  /// Returns the output's gradient, rounded as both products of the backward pass read it.
+  [[nodiscard]] Tensor rounded(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
   const Tensor& w() {
     if (w_.empty()) w_ = matrix_.weights();
     return w_;
   }
 
   const Backend& ops_;
-  HeldMatrix matrix_;
+  RoundedMatrix matrix_;
   std::optional<Rounding> sums_;  ///< of partial sums; nullopt for those in f32
   Tensor x_;
   Tensor w_;
@@ -66,7 +66,7 @@ class FormatProduct final : public LinearProduct {
 
 class FormatMap final : public LinearMap {
  public:
-  explicit FormatMap(HeldMatrix matrix) : matrix_(std::move(matrix)) {}
+  explicit FormatMap(RoundedMatrix matrix) : matrix_(std::move(matrix)) {}
   [[nodiscard]] std::unique_ptr<LinearProduct> product(const Backend& ops, const Tensor& x,
                                                        Save /*save*/) const override {
     return std::make_unique<FormatProduct>(ops, matrix_, x);
@@ -74,7 +74,7 @@ class FormatMap final : public LinearMap {
   [[nodiscard]] Tensor dense() const override { return matrix_.weights(); }
 
  private:
-  HeldMatrix matrix_;
+  RoundedMatrix matrix_;
 };
 
 }  // namespace
@@ -105,45 +105,45 @@ std::optional<Part> part_of(const ModelSpec& model, const Emission& at) {
 
 Tensor FormatSignals::replaced(const Emission& at, const Tensor& x) {
   const bool back = at.pass == Pass::backward;
-  const bool first_of_the_way_back = back && at.signal == Signal::logits;
-  const Tensor y = first_of_the_way_back && holding_.loss_scale != 1.0 ? ops_.scale(holding_.loss_scale, x) : x;
+  const bool is_first_gradient = back && at.signal == Signal::logits;
+  const Tensor y = is_first_gradient && choice_.loss_scale != 1.0 ? ops_.scale(choice_.loss_scale, x) : x;
   const std::optional<Part> part = part_of(model_, at);
   if (!part) return y;
   const StreamKey key =
-      key_of(holding_, at.sublayer, rounding_stream(at.signal, back ? Rounded::gradient : Rounded::signal));
-  return quantized(y, holding_.of(*part), key);
+      key_of(choice_, at.sublayer, rounding_stream(at.signal, back ? Rounded::gradient : Rounded::signal));
+  return quantized(y, choice_.of(*part), key);
 }
 
 SublayerWeights FormatWeights::fetch(int sublayer) const {
   SublayerWeights weights = source_.fetch(sublayer);
-  const auto held = [&](Tensor& x, Part part, Stream stream) {
-    if (!x.empty()) x = quantized(x, holding_.of(part), key_of(holding_, sublayer, stream));
+  const auto round = [&](Tensor& x, Part part, Stream stream) {
+    if (!x.empty()) x = quantized(x, choice_.of(part), key_of(choice_, sublayer, stream));
   };
   for (auto& [weight, linear] : weights.linear) {
-    linear.map = std::make_shared<FormatMap>(HeldMatrix{linear.map, holding_, sublayer, weight});
-    held(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
+    linear.map = std::make_shared<FormatMap>(RoundedMatrix{linear.map, choice_, sublayer, weight});
+    round(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
   }
   for (auto& [weight, norm] : weights.norms) {
-    held(norm.gain, Part::norms, rounding_stream(weight, Rounded::weight));
-    held(norm.bias, Part::norms, rounding_stream(weight, Rounded::bias));
+    round(norm.gain, Part::norms, rounding_stream(weight, Rounded::weight));
+    round(norm.bias, Part::norms, rounding_stream(weight, Rounded::bias));
   }
   return weights;
 }
 
 Tensor FormatWeights::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
-  Quantization each = holding_.of(Part::weights);
+  Quantization each = choice_.of(Part::weights);
   if (each.scale == ScaleOver::tensor) each.scale = ScaleOver::row;
   const Tensor drawn = source_.rows(ops, table, ids);
-  const StreamKey key = key_of(holding_, -1, rounding_stream(table, Rounded::weight));
-  // A token's row is rounded like the table's, wherever it stands.
-  Tensor held = ops.constant(drawn.rows(), drawn.cols(), DType::f32, 0.0);
+  const StreamKey key = key_of(choice_, -1, rounding_stream(table, Rounded::weight));
+  // A token's row is rounded identically at every position.
+  Tensor rounded = ops.constant(drawn.rows(), drawn.cols(), DType::f32, 0.0);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::vector<int> at{static_cast<int>(i)};
     const auto first = static_cast<std::uint64_t>(ids[i]) * static_cast<std::uint64_t>(drawn.cols());
-    held = ops.replace_rows(std::move(held), static_cast<Tensor::Index>(i),
-                            quantized(ops.gather(drawn, at), each, key, first));
+    rounded = ops.replace_rows(std::move(rounded), static_cast<Tensor::Index>(i),
+                               quantized(ops.gather(drawn, at), each, key, first));
   }
-  return held;
+  return rounded;
 }
 
 }  // namespace periscope::formats

@@ -11,25 +11,24 @@
 #include "sim/numerics/tensor_format.h"
 #include "sim/spec/model_spec.h"
 
-/// The hooks that make a pass one in a number format. Tensors are f32 and hold numbers of the formats; ops compute in
-/// f32 what lies between two of them, so that sums are accumulated in f32 unless Holding says otherwise. Attention is
-/// one op, whose scores and weights stay in f32, as in fused kernels.
+/// Hooks that emulate number formats in a pass. Tensors have dtype f32, with values that the formats can represent. Ops
+/// compute in f32, so sums accumulate in f32 unless FormatChoice::sums is set. Attention is one op: its scores and
+/// weights stay in f32, as in fused kernels.
 namespace periscope::formats {
 
-/// The tensors of a pass, by what holds them.
+/// The tensors of a pass, in groups that share a format.
 enum class Part {
-  stream,   ///< the residual stream, and what is summed into it
-  norms,    ///< what norms put out, their gains and biases
-  modules,  ///< what arises inside attention and MLP, their outputs, and the head's
-  inputs,   ///< what a matrix reads: its input, and in the backward pass the gradient of its output
+  stream,   ///< the residual stream, and the sums that form it
+  norms,    ///< outputs, gains and biases of norms
+  modules,  ///< signals inside attention and MLP, their outputs, and the head's output
+  inputs,   ///< inputs of matrices and, in the backward pass, gradients of their outputs
   weights,  ///< matrices and tables
 };
 inline constexpr std::array<std::string_view, 5> part_names{"stream", "norms", "modules", "inputs", "weights"};
 static_assert(are_names_of<Part>(part_names));
 
-/// The formats in which the tensors of a pass are held. Everything else (what an op computes on the way, gradients of
-/// weights) is in f32.
-struct Holding {
+/// The formats of the tensors of a pass. Everything else (intermediate values of ops, gradients of weights) is in f32.
+struct FormatChoice {
   std::array<Quantization, part_names.size()> parts;
   std::optional<NumberFormat> sums;  ///< accumulation format of products with matrices; nullopt means f32
   double loss_scale = 1.0;
@@ -38,38 +37,37 @@ struct Holding {
   [[nodiscard]] const Quantization& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
 };
 
-/// Returns what holds a signal, or in the backward pass its gradient; nothing for a tensor that is held already or goes
-/// no further (x_in, q_in … up_in in the forward pass, scores). A norm that the placement does not have holds nothing:
-/// its output is its input.
+/// Returns the part that a signal, or in the backward pass its gradient, belongs to. nullopt for tensors that are
+/// already rounded or not stored (x_in, q_in … up_in in the forward pass, scores). The output of a missing norm belongs
+/// to the part of the norm's input.
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
 
 /// Rounds signals and their gradients as they arise, and multiplies the loss's gradient by the loss scale.
 class FormatSignals final : public SignalReplacer {
  public:
-  /// All outlive this.
-  FormatSignals(const Backend& ops, const ModelSpec& model, const Holding& holding)
-      : ops_(ops), model_(model), holding_(holding) {}
+  /// All arguments must outlive this.
+  FormatSignals(const Backend& ops, const ModelSpec& model, const FormatChoice& choice)
+      : ops_(ops), model_(model), choice_(choice) {}
   [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override;
 
  private:
   const Backend& ops_;
   const ModelSpec& model_;
-  const Holding& holding_;
+  const FormatChoice& choice_;
 };
 
-/// Weights of `source`, which are f64, rounded once to the formats; products read their inputs and the gradients of
-/// their outputs rounded too.
+/// Weights of `source` (f64), rounded once to the formats. Products also round their inputs and output gradients.
 class FormatWeights final : public WeightSource {
  public:
-  /// All outlive this.
-  FormatWeights(const WeightSource& source, const Holding& holding) : source_(source), holding_(holding) {}
+  /// All arguments must outlive this.
+  FormatWeights(const WeightSource& source, const FormatChoice& choice) : source_(source), choice_(choice) {}
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// Every row by itself where there is a scale, under ScaleOver::tensor too: the other rows are not drawn.
+  /// Every row has a separate scale, even with ScaleOver::tensor, because the other rows are not drawn.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
   const WeightSource& source_;
-  const Holding& holding_;
+  const FormatChoice& choice_;
 };
 
 }  // namespace periscope::formats

@@ -27,7 +27,7 @@ void pass_through(const StackContext& context, const Tensor& input, const std::v
   }
 }
 
-void note(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
+void record_overflow(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
   if (!seen.found) return;
   const std::pair at(seen.sublayer, seen.signal);
   const std::pair first(overflow.first.sublayer, overflow.first.signal);
@@ -40,11 +40,11 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
   for (std::size_t i = 0; i < values.size(); ++i) all[i].add(values[i]);
 }
 
-/// True if the certificate of an arithmetic that stores everything in `format` says something about a run that holds
-/// its tensors so: something is stored there without a scale, and nothing in a narrower range.
-bool certificate_counts(const Holding& holding, const TensorFormat& format) {
+/// Returns whether a certificate for storing everything in `format` also covers a run with the formats `choice`: some
+/// part is stored in `format` without a scale, and no part in a narrower range.
+bool certificate_applies(const FormatChoice& choice, const TensorFormat& format) {
   bool stored = false;
-  for (const Quantization& q : holding.parts) {
+  for (const Quantization& q : choice.parts) {
     stored = stored || (q.format.name == format.name && q.scale == ScaleOver::nothing);
     if (q.stochastic || q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
   }
@@ -60,7 +60,7 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
                                    .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
   const Arithmetic kind = config.accumulates_in_format ? Arithmetic::pure : Arithmetic::mixed;
   for (std::size_t f = 0; f < formats.size(); ++f) {
-    if (!certificate_counts(holding_for(config, formats[f], 0), formats[f])) continue;
+    if (!certificate_applies(format_choice_for(config, formats[f], 0), formats[f])) continue;
     progress.throw_if_stop_requested();
     const theory::Certificate certificate =
         theory::certify(spec.model, parameters, domain, run_arithmetic(kind, formats[f].floating), spec.input.tokens);
@@ -69,16 +69,16 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
   }
 }
 
-/// The most that one rounding of the stream does to its mean square, relative: every entry moves by at most u of
-/// itself, or of whole numbers by half a step, which is 2/Q of the rms where the largest entry is four times that;
-/// twice as far where rounding is stochastic.
+/// Returns the largest relative effect of one rounding of the stream on its mean square. A floating-point entry moves
+/// by at most u relative to itself. An integer moves by half a step: 2/Q of the rms if the largest entry is four times
+/// the rms. Stochastic rounding moves entries twice as far.
 double one_rounding(const Quantization& q) {
   const double nearest = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
   const double u = q.stochastic ? 2.0 * nearest : nearest;
   return 2.0 * u + u * u;
 }
 
-/// The relative drifts of one stack in one format, at every depth.
+/// Returns the tests of one stack's relative drifts in one format, at every depth.
 std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResult& format,
                                      const config::AgreementOptions& options) {
   std::vector<judge::Test> tests;
@@ -87,7 +87,7 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift =
           format.variants.front().numbers.at({stream_site, measure})[static_cast<std::size_t>(depth)];
-      // Less than f64's own rounding is no spread: a norm may fix the statistic.
+      // A norm may fix the statistic, so the spread is at least the rounding of f64.
       tests.push_back({.statistic = statistic,
                        .index = depth,
                        .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},
@@ -127,12 +127,12 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
     Profile of_weights;
     gradients.take_into(of_weights);
     for (const TensorFormat& format : formats) {
-      const Holding holding = holding_for(config, format, seed);
-      const FormatWeights held(weights, holding);
-      const StackContext context{.ops = ops, .model = spec.model, .weights = held};
-      FormatSignals signals(ops, spec.model, holding);
-      DeviationProbe probe(ops, spec.model, &truth, holding.loss_scale);
-      // Drawn inputs are rounded once, from f64; those from a table are what its rows in the format give.
+      const FormatChoice choice = format_choice_for(config, format, seed);
+      const FormatWeights rounded(weights, choice);
+      const StackContext context{.ops = ops, .model = spec.model, .weights = rounded};
+      FormatSignals signals(ops, spec.model, choice);
+      DeviationProbe probe(ops, spec.model, &truth, choice.loss_scale);
+      // Gaussian inputs are rounded once, from f64. Inputs from a table are its rows in the format.
       const Tensor start = spec.input.kind == InputKind::gaussian
                                ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
                                : planted(stacks::stack_input(context, spec, DType::f32, seed));
@@ -140,7 +140,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       passes.push_back(probe.take());
       if (backward && spec.model.ends().streams() == 1) {
         passes.back().predicted =
-            predicted_sqnr(ops, spec, truth, of_weights, holding, ops.to_host(drawn), ops.to_host(input));
+            predicted_sqnr(ops, spec, truth, of_weights, choice, ops.to_host(drawn), ops.to_host(input));
       }
     }
   }
@@ -157,8 +157,8 @@ void add(FormatsStack& stack, const SeedReading& reading) {
       Variant& variant = format.variants[v];
       for (const auto& [site, values] : pass.numbers) add_each(variant.numbers[site], values);
       add_each(variant.predicted, pass.predicted);
-      note(variant.forward, pass.forward, first_seed, false);
-      note(variant.backward, pass.backward, first_seed, true);
+      record_overflow(variant.forward, pass.forward, first_seed, false);
+      record_overflow(variant.backward, pass.backward, first_seed, true);
       const double input = pass.numbers.at({stream_site, Measure::maximum}).front();
       if (f == 0) stack.largest_input = std::max(stack.largest_input, input);
     }
@@ -188,7 +188,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
   std::vector<FormatsStack> stacks;
   config::Config forward = config.without_gradients();
   forward.run.paired = true;
-  forward.theory.finite_width = true;  // no bias is tolerated for a finite width
+  forward.theory.finite_width = true;  // exact at the stack's width: no tolerated bias
   progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
   const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
   for (const stacks::StackResult& prediction : predicted) {
@@ -197,7 +197,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
     for (const TensorFormat& format : formats) {
       FormatResult& added = stack.formats.emplace_back();
       added.name = format.name;
-      added.stream_rounding = one_rounding(holding_for(config, format, 0).of(Part::stream));
+      added.stream_rounding = one_rounding(format_choice_for(config, format, 0).of(Part::stream));
     }
     const StackSpec& spec = stack.spec;
     stacks::over_cached_seeds(

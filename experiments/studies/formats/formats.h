@@ -18,73 +18,73 @@
 #include "theory/certify/certificate.h"
 #include "theory/predict/predict.h"
 
-/// Claim C5: what a number format does to a stack, by placement. Does the law of the stream's variance survive, what
-/// drifts from a run in f64, what overflows first, and whom do massive features hurt?
+/// Claim C5: the effect of a number format on a stack, by placement. Does the variance law still hold, what drifts from
+/// a run in f64, what overflows first, and which placements do massive features harm?
 namespace periscope::formats {
 
-/// The words of flags: false and true.
+/// Values of two-valued keys, for false and true.
 inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format"};
 inline constexpr std::array<std::string_view, 2> rounding_names{"nearest", "stochastic"};
 inline constexpr std::array<std::string_view, 2> overflow_names{"infinity", "saturate"};
 
-/// [formats]: in which formats a pass is run, and what of it is held in them.
+/// Section [formats]: the formats of the runs, and the tensors that they cover.
 struct FormatsConfig : config::Config {
   std::vector<std::string> format{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"};
-  std::vector<std::string> covers{};  ///< parts; empty: all, of formats of 8 bits or fewer inputs and weights
-  std::string rest = "bf16";          ///< the format of the other parts
+  std::vector<std::string> covers{};  ///< parts; empty: all, or inputs and weights for formats of 8 bits or fewer
+  std::string rest = "bf16";          ///< format of the other parts
   ScaleOver scale = ScaleOver::row;
   bool accumulates_in_format = false;  ///< sums of products with weight matrices, else in f32
   bool stochastic = false;
-  bool saturates = false;    ///< numbers beyond the largest of a format
-  double loss_scale = 1.0;   ///< factor of the loss's gradient, which is taken off again where gradients are compared
-  double massive = 1.0;      ///< factor of the first features of the input in runs of their own; 1: no such runs
-  int massive_features = 1;  ///< how many
+  bool saturates = false;    ///< clamp to the format's largest number
+  double loss_scale = 1.0;   ///< factor of the loss's gradient, divided out before gradients are compared
+  double massive = 1.0;      ///< factor of the input's first features in separate runs; 1: no such runs
+  int massive_features = 1;  ///< number of massive features
   bool certificates = true;
 
-  /// The configuration of what theory predicts, whose law is one of the forward pass: noise follows from measured
+  /// Returns the configuration of the prediction, which is of the forward pass only: noise follows from measured
   /// gradients (T27).
   [[nodiscard]] config::Config without_gradients() const;
 };
 
 extern const Section<FormatsConfig> section;
 
-/// The formats of the list. Throws ConfigError for an unknown one, for one that is there twice, for a format of `rest`
-/// that is no floating one of at least 16 bits, for whole numbers without a scale, for unknown parts, and for a device
-/// or a dtype that was asked for: numbers of the formats are held in f32 on the CPU.
+/// Returns the listed formats. Throws ConfigError for an unknown or repeated format, for a `rest` that is not a
+/// floating-point format of at least 16 bits, for integers without a scale, for unknown parts, and for run.device or
+/// run.dtype: formats are emulated in f32 on the CPU.
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config);
 
-/// Says how a pass of seed `seed` holds its tensors in `format`.
-Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
+/// Returns the formats of the tensors in a pass of seed `seed` in `format`.
+FormatChoice format_choice_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
 
 /// The variants of the input: as configured and, if their factor is not 1, with massive features.
 inline constexpr std::array<std::string_view, 2> variant_names{"plain", "massive"};
 
-/// One seed of a stack: for every variant of the input a pass in f64, and one in every format.
+/// Readings of one seed: for every variant of the input, the pass in f64 and one in every format.
 using SeedReading = std::vector<std::vector<PassReading>>;
 
 inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
 inline auto parts(PassReading& p) { return std::tie(p.numbers, p.predicted, p.forward, p.backward); }
 
-/// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
+/// Runs seed `seed` of `spec`. All passes have the same weights, input and labels. With run.backward also gradients.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
                       const StackSpec& spec, std::uint64_t seed);
 
-/// Predicts the SQNR of the stream at every depth in dB (T27) of a pass that holds its tensors so, from `exact`, a pass
-/// in f64 with gradients, and those of matrices, `weights` (GradientProbe). `drawn` is the stack's input in f64
-/// [tokens, width] as the table or the generator gives it, `planted` with massive features, if any. v_i of a signal is
-/// the mean square error of rounding its value in f64 (`square_errors`), v of a matrix T26's. A table's rows are
-/// rounded as they are drawn: a factor, massive features and an embedding norm scale their errors together with them.
-/// NaN where sums are not in f32, and where nothing is rounded but to fp32, whose roundings inside ops are left out.
-/// Not for two streams.
+/// Predicts the SQNR of the stream at every depth in dB (T27) for a pass with the formats `choice`. `exact` is the pass
+/// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). `drawn` is the stack's input in f64
+/// [tokens, width] from the table or the generator, `planted` the same with massive features, if any. v_i of a signal
+/// is the mean square error of rounding its value in f64 (`square_errors`), v of a matrix is T26's. Table rows are
+/// rounded when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums
+/// are not in f32, and if values are rounded to fp32 at most, whose roundings inside ops are not modelled. Requires one
+/// stream.
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
-                                   const Profile& weights, const Holding& holding, const std::vector<double>& drawn,
+                                   const Profile& weights, const FormatChoice& choice, const std::vector<double>& drawn,
                                    const std::vector<double>& planted);
 
 /// The first overflow over all seeds, in the order of a pass.
 struct Overflow {
-  int seeds = 0;               ///< in which something overflowed
-  FirstOverflow first;         ///< the one that is first in its pass
-  bool of_first_seed = false;  ///< the run's first seed overflowed: the one that has certificates
+  int seeds = 0;               ///< number of seeds with an overflow
+  FirstOverflow first;         ///< earliest in its pass
+  bool of_first_seed = false;  ///< the first seed, which has the certificates, overflowed
 };
 
 /// One format with one kind of input, over all seeds; numbers as in PassReading.
@@ -94,26 +94,26 @@ struct Variant {
   Overflow forward, backward;
 };
 
-/// T24 for the first seed's weights: whether anything that the run stores can overflow.
+/// Certificate (T24) of the first seed's weights: whether a value that the run stores can overflow.
 struct FormatCertificate {
   bool certified = false;
-  theory::SignalBound first = {};  ///< that may overflow, unless certified
+  theory::SignalBound first = {};  ///< first signal that may overflow, unless certified
 };
 
-/// A stack in one format; the first one is f64.
+/// The results of a stack in one format. The first format is f64.
 struct FormatResult {
   std::string name;
   std::vector<Variant> variants;
-  /// The most that one rounding of the stream does to the law's statistics, relative: which their tests tolerate.
+  /// Largest relative effect of one rounding of the stream on the law's statistics; tolerated by their tests.
   double stream_rounding = 0.0;
   std::vector<Profile> law_profiles;  ///< the stream's second moment and variance, with plain features, of every seed
-  judge::StackVerdict law;            ///< these compared with theory at the stack's width
-  judge::StackVerdict drift;          ///< these compared with the same seeds in f64
+  judge::StackVerdict law;            ///< law_profiles compared with theory at the stack's width
+  judge::StackVerdict drift;          ///< law_profiles compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
-  /// SQNR in dB with plain features less that with massive ones: of modules' outputs, mean over sublayers, and of the
-  /// stream after the last.
+  /// SQNR in dB with plain features minus SQNR with massive ones: of modules' outputs, mean over sublayers, and of the
+  /// stream after the last sublayer.
   RunningMoments branch_cost, stream_cost;
-  judge::Test massive;  ///< of branch_cost
+  judge::Test massive;  ///< test of branch_cost
 
   [[nodiscard]] bool is_f64() const { return name == fp64.name; }
 };
@@ -123,7 +123,7 @@ struct FormatsStack {
   theory::Prediction prediction;
   std::vector<FormatResult> formats;
   int seeds = 0;
-  double largest_input = 0.0;  ///< largest entry that entered the stack in f64, with massive features too
+  double largest_input = 0.0;  ///< largest input entry in f64, including massive features
 };
 
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
@@ -132,16 +132,16 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
 /// Adds the next seed to a stack's averages.
 void add(FormatsStack& stack, const SeedReading& reading);
 
-/// Judges every stack in every format, all together: its law against theory at the stack's width (`law`), and against
-/// the same seeds in f64 (`drift`), where the fluctuation of seeds drops out; and what massive features cost. The law
-/// may be off by what one rounding of the stream may do.
+/// Judges all stacks and formats together: the law against theory at the stack's width (`law`), the law against the
+/// same seeds in f64 (`drift`, without the fluctuation of seeds), and the cost of massive features. Tests of the law
+/// tolerate one rounding of the stream.
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options);
 
-/// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not judged.
+/// Returns the effect of massive features: "hurts", "helps", "no difference seen", or "" if it was not judged.
 std::string massive_words(const judge::Test& judged);
 
-/// True if theory disagrees with the run in f64, or a run overflowed whose certificate says that it cannot: what a
-/// format does to the law is an answer, no failure.
+/// Returns whether theory disagrees with the run in f64, or a certified run overflowed. A format that breaks the law is
+/// a result, not a failure.
 bool check_failed(const std::vector<FormatsStack>& stacks);
 
 std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& config);

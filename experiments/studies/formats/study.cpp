@@ -9,9 +9,9 @@ namespace periscope::formats {
 namespace {
 
 const std::vector<study::Flag<config::RunOptions>> flags{
-    {"backward", &config::RunOptions::backward, "Gradients too, and the predicted noise of the stream"}};
+    {"backward", &config::RunOptions::backward, "Also compute gradients, and predict the noise of the stream"}};
 
-/// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
+/// Returns the memory estimate of the certificates and the passes, of which one stores every signal and gradient.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
   stacks::MemoryEstimate all = stacks::stacks_memory(config.without_gradients(), true, false, threads);
@@ -28,10 +28,11 @@ study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run = study::read_flags(flags, request.flags, config.run);
   config::require_dividing_norms(config.stacks(),
-                                 "the variance law at the stack's own width and the noise behind norms "
-                                 "are those of norms that divide by a size");
-  config::require_single_additions(config.stacks(), "the noise of every rounding is followed through T1's sublayers");
-  (void)checked_formats(config);  // throws for one that there is not, before anything is computed
+                                 "the variance law at the stack's width and the noise after norms are not known for "
+                                 "other norms");
+  config::require_single_additions(config.stacks(),
+                                   "rounding noise is propagated through sublayers of one module (T1)");
+  (void)checked_formats(config);  // rejects invalid formats before the run
   return {.file = "formats",
           .run_options = config.run,
           .resolved = config::resolved(config).add(section, config),
@@ -50,7 +51,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "formats",
-           .question = "Run stacks in number formats: does the variance law survive, what drifts, what overflows?",
+           .question = "Run stacks in number formats: does the variance law hold, what drifts, what overflows?",
            .example = "formats --config experiments/configs/formats.toml",
            .sections = {config::any_section(section)},
            .flags = flag_texts(flags),

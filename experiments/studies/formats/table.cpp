@@ -59,14 +59,14 @@ std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& 
   }
   return verdicts.text() + "\n" + numbers.text() +
          fmt::format(
-             "law: do second moment and variance of the stream over depth agree with theory at this width?\n"
-             "against f64: are they those of the same seeds in f64, within one rounding of the stream?\n"
+             "law: second moment and variance of the stream over depth against theory at this width.\n"
+             "against f64: the same against the same seeds in f64, within one rounding of the stream.\n"
              "drift: relative change of the stream's mean square after the last sublayer from the same seeds in f64.\n"
-             "dB: signal-to-quantisation-noise ratios: of the stream there, of modules' outputs (mean over sublayers), "
-             "of the gradient of the stack's input; massive costs: loss of modules' outputs by massive features.\n"
+             "dB: signal-to-quantisation-noise ratios of the stream after the last sublayer, of modules' outputs (mean "
+             "over sublayers), and of the input's gradient; massive costs: dB lost in modules' outputs.\n"
              "could overflow: by the certificate of the first seed's weights; empty if every number has a scale.\n"
-             "held in the format: {}; in {}: the rest. sums in {}, rounding {}, scale over {}.\n",
-             config.covers.empty() ? "everything, in 8 bits or fewer what matrices read and their weights"
+             "tensors in the format: {}; in {}: the others. sums in {}, rounding {}, scale over {}.\n",
+             config.covers.empty() ? "all, or for 8 bits or fewer inputs and weights of matrices"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
              config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0],
              rounding_names[config.stochastic ? 1 : 0], scale_over_names[static_cast<std::size_t>(config.scale)]);

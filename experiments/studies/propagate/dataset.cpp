@@ -24,7 +24,7 @@ const std::string on_stack = "input placement";
 
 bool is_contrast(const judge::Test& test) { return !test.contrast.empty(); }
 
-/// One stack of a run.
+/// The result of one stack, and the options of its run.
 struct Stack {
   const stacks::StackResult& result;
   const config::RunOptions& run;
@@ -41,7 +41,7 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   return z;
 }
 
-/// Puts all versions of a curve that is measured, predicted or both; NaN for the one that is not there.
+/// Puts all versions of a curve that is measured, predicted or both. A missing version is NaN.
 void put_versions(const Stack& s, const Row& row, Statistic statistic, CurvePlace at) {
   const auto put = [&](const std::string& version, const std::vector<double>& values) {
     dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(s.result.spec.model));
@@ -57,7 +57,7 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, CurvePlac
   put("predicted_stderr", predicted == nullptr ? nothing : predicted->standard_error);
   const Curve* limit = s.result.prediction.limit.find(statistic, at);
   if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) put("predicted_limit", limit->value);
-  // A few large ones decide the mean over seeds of a squared gradient: its logarithm has a z instead.
+  // A few large values dominate the mean of a squared gradient, so only its logarithm has a z.
   const bool has_z = measured != nullptr && predicted != nullptr && statistic != Statistic::grad_sq;
   if (has_z) put("z", z_scores(*measured, *predicted));
 }
@@ -92,14 +92,14 @@ void put_top_magnitudes(const Stack& s, const Row& row) {
   }
 }
 
-/// The statistics of the stream that are stored seed by seed; of gradients the logarithm, as verdicts compare it.
+/// Statistics of the stream that are stored per seed; gradients by their logarithm, which verdicts compare.
 constexpr std::array statistics_per_seed{Statistic::second_moment, Statistic::variance, Statistic::log_grad_sq};
 
 std::vector<dataset::ColumnSpec> seed_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const Statistic s : statistics_per_seed) {
     all.push_back({text_of(s) + "_per_seed", on_stack + " seed depth", std::string(units_of(s)),
-                   fmt::format("{} of the stream: measured, seed by seed", name_of(s))});
+                   fmt::format("{} of the stream, measured, per seed", name_of(s))});
   }
   return all;
 }
@@ -132,19 +132,18 @@ dataset::Table<Prediction> theory_table() {
               &Prediction::finite_width)
       .column({"theory_replicates", on_stack, "1", "number of replicates used for the prediction"},
               &Prediction::replicates)
-      .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of T25's chain"},
+      .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of the finite-width chain (T25)"},
                      [](const Prediction& p) {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
                      })
       .column_if_any({"theory_left_out", on_stack, "",
-                      "what of theory was left out, because it would have cost more than the measurement"},
+                      "part of the theory that was skipped, because it costs more than the measurement"},
                      [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
       .column({"theory_unsupported", on_stack, "", "why there is no prediction"}, &Prediction::unsupported)
       .column({"theory_gradient_unsupported", on_stack, "", "why gradients are not predicted"},
               &Prediction::gradient_unsupported)
       .column({"theory_imprecise", on_stack, "",
-               "predicted gradients and score shares whose standard error is larger than wanted "
-               "(theory.gradient_tolerance)"},
+               "predicted gradients and score shares whose standard error exceeds theory.gradient_tolerance"},
               [](const Prediction& p) { return fmt::format("{}", fmt::join(judge::imprecise_names(p), "; ")); })
       .family({angular_distance("predicted", "prediction")}, [](const Prediction& p, const Row& row) {
         dataset::put_square(row, "angular_distance_predicted", p.profile.angular_distance);
@@ -159,12 +158,12 @@ dataset::Table<judge::Measurement> measurement_table() {
               [](const judge::Measurement& m, const Row& row) {
                 dataset::put_square(row, "angular_distance_measured", m.profile.angular_distance);
               })
-      .column({"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite"},
+      .column({"diverged_seeds", on_stack, "1", "number of seeds whose stream is not finite"},
               &judge::Measurement::diverged_seeds);
   return table;
 }
 
-/// The detectable error (T22) of the stream's second moment at every depth.
+/// Returns the detectable error (T22) of the stream's second moment at every depth.
 std::vector<double> second_moment_power(const judge::StackVerdict& v) {
   std::vector<double> power;
   for (const judge::Test& test : v.tests) {
@@ -185,7 +184,7 @@ std::vector<judge::Test> contrasts_of(const judge::StackVerdict& v) {
 dataset::Table<judge::StackVerdict> verdict_table() {
   const std::string on_contrast = on_stack + " contrast";
   dataset::Table<judge::Test> contrasts =
-      judge::test_columns("contrast", on_contrast, "1", "contrast over depth, as a deviation from theory");
+      judge::test_columns("contrast", on_contrast, "1", "contrast over depth of the deviation from theory");
   contrasts.column({"contrast_name", on_contrast, "", "contrast over depth"}, &judge::Test::name);
   dataset::Table<judge::StackVerdict> tests;
   tests
@@ -193,7 +192,7 @@ dataset::Table<judge::StackVerdict> verdict_table() {
           {"second_moment_power", on_stack + " depth", "1", "second_moment of the stream: " + judge::detectable_words},
           second_moment_power)
       .rows("contrast", contrasts, contrasts_of);
-  return judge::verdict_columns("", on_stack, "agreement of measurement and theory (T19)")
+  return judge::verdict_columns("", on_stack, "verdict on the theory (T19)")
       .part(tests, [](const judge::StackVerdict& v) { return v.worst < 0 ? nullptr : &v; });
 }
 
@@ -204,7 +203,7 @@ std::vector<dataset::ColumnSpec> curves() {
        {"stderr", "standard error of the mean over seeds"},
        {"predicted", "prediction"},
        {"predicted_stderr", "standard error of the prediction (sampled attention patterns)"},
-       {"predicted_limit", "prediction in the limit of infinite width, where the other is for this width (T25)"},
+       {"predicted_limit", "prediction in the limit of infinite width, if the prediction is for this width (T25)"},
        {"z", "measured - predicted in combined standard errors", "1"}});
 }
 
@@ -231,12 +230,12 @@ dataset::Table<Stack> table() {
 const dataset::Schema& schema() {
   static const dataset::Schema declared = [] {
     std::vector<dataset::DimensionSpec> dimensions{
-        {"input", Type::text, "", "what enters the stack"},
+        {"input", Type::text, "", "kind of input"},
         {"placement", Type::text, "", "normalization placement (T1)"},
         {"seed", Type::integer, "1",
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
-    dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
+    dimensions.push_back({"contrast", Type::integer, "1", "index of the contrast, named in contrast_name"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
     return dataset::Schema("stack", 6, std::move(dimensions), std::move(columns));

@@ -17,14 +17,14 @@ namespace {
 
 using Entries = std::vector<SafetensorsEntry>;
 
-/// Gains and biases are vectors.
+/// Returns [length] for gains and biases of norms, [rows, cols] for other parameters.
 std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
   if (is_norm(id.weight)) return {vector_length(model, id)};
   const auto [rows, cols] = shape_of(model, id.weight, id.layer());
   return {rows, cols};
 }
 
-/// Writes every gradient that the file has room for.
+/// Writes the gradients that have an entry in the file.
 class GradientDump final : public GradientRecorder {
  public:
   explicit GradientDump(stacks::TensorFile& file) : file_(file) {}
@@ -36,8 +36,7 @@ class GradientDump final : public GradientRecorder {
   stacks::TensorFile& file_;
 };
 
-/// How the streams are read, written and mixed by every sublayer, where several are parts of x_out: r = Σ pre_j x_j,
-/// x_i⁺ = Σ mix_ij x_j + post_i y.
+/// Coefficients of a sublayer on parallel streams x_i: r = Σ pre_j x_j, x_i⁺ = Σ mix_ij x_j + post_i y.
 struct Mixing {
   std::string name;
   std::vector<std::int64_t> shape;

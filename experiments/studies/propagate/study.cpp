@@ -27,8 +27,7 @@ struct Flags {
 };
 
 const std::vector<study::Flag<Flags>> propagate_flags{
-    {"fail-on-divergence", &Flags::fail_on_divergence,
-     "Exit 5 if the mean square of a seed's stream stops being finite"},
+    {"fail-on-divergence", &Flags::fail_on_divergence, "Exit 5 if the mean square of a seed's stream is not finite"},
     {"backward", &Flags::backward, "Predict and measure gradients too"},
     {"dump", &Flags::dump,
      "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
@@ -40,21 +39,20 @@ Outcome outcome_of(const config::Config& config, const std::vector<stacks::Stack
           .table = stacks::verdict_table(results, config.agreement.familywise_error) + config::override_lines(config)};
 }
 
-/// Writes weights and activations of the first seed in f64, after its own check of the memory. A resumed run overwrites
-/// what it wrote before.
+/// Writes weights and activations of the first seed in f64 after a memory check. A resumed run overwrites its files.
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
   const std::string writing = stacks::writing_task(config.run, {folder});
   const bool is_own = stacks::find_cached<bool>(progress, writing).has_value();
   const auto begins = [&] { stacks::store(progress, writing, true); };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  constexpr double copies = 2.0;  // of every signal: both passes, or the readings of matrix-free weights
+  constexpr double copies = 2.0;  // of every signal: forward and backward, or recorded products of matrix-free weights
   const stacks::MemoryEstimate memory = stacks::reading_memory(config.base, dumped, 1, omp_get_max_threads(), copies);
   stacks::within_memory(memory, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }
 
-/// A job without its `run`; `measures` whether stacks are measured too.
+/// Returns a job without its `run`. `measures`: whether stacks are measured, not only predicted.
 Job job_of(const config::Config& config, const std::string& file, bool measures) {
   config::require_effective_fault(config);
   return {.file = file,
@@ -76,9 +74,9 @@ Job resolve_propagate(const Request& request) {
   }
   Job job = job_of(config, "propagate", true);
   if (own.fail_on_divergence) {
-    job.unskippable_reason = "--fail-on-divergence: a result file does not keep that flag's exit code";
+    job.unskippable_reason = "--fail-on-divergence: a result file does not record that flag's exit code";
   }
-  if (!own.dump.empty()) job.unskippable_reason = "--dump: a result file does not say what else was written";
+  if (!own.dump.empty()) job.unskippable_reason = "--dump: a result file does not list the dumped files";
   job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
     const std::vector<stacks::StackResult> results = stacks::compare(config, "propagate", progress);
@@ -105,7 +103,7 @@ Job resolve_theory(const Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "propagate",
-           .question = "Predict and measure the signals of random stacks; say whether they agree",
+           .question = "Predict and measure the signals of random stacks, and compare them",
            .example = "propagate --config experiments/configs/headline.toml",
            .flags = flag_texts(propagate_flags),
            .schema = &schema(),
@@ -116,7 +114,7 @@ std::vector<study::Study> studies() {
            .shown_first = true,
            .resolve = resolve_propagate},
           {.name = "theory",
-           .question = "Print the prediction alone",
+           .question = "Predict without measuring",
            .example = "theory --set model.preset=3.2B",
            .flags = flag_texts(theory_flags),
            .schema = &schema(),

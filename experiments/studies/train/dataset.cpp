@@ -20,15 +20,15 @@ using dataset::Type;
 using Values = std::vector<double>;
 using Row = Builder::Row;
 
-const std::string on_cell = "placement seed";
-const std::string on_record = on_cell + " record";
+const std::string on_run = "placement seed";
+const std::string on_record = on_run + " record";
 
 const Values* find(const training::RecordedValues& values, const std::string& name) {
   const auto it = values.find(name);
   return it == values.end() || it->second.empty() ? nullptr : &it->second;
 }
 
-/// The columns of the numbers that a record has besides curves.
+/// Columns of a record's values other than curves.
 dataset::Table<training::RecordedValues> value_table() {
   using R = training::RecordedValues;
   dataset::Table<R> table;
@@ -45,10 +45,10 @@ dataset::Table<training::RecordedValues> value_table() {
   add("growth_branch", " sublayer", "1", "T15: beta^2 s^2");
   add("growth_cross", " sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)");
   add("growth_sum", " sublayer", "1", "T15: q of the stream after the sublayer, before norm C");
-  add("growth_residual", " sublayer", "1", "T15: worst token's deviation in units of what rounding explains");
+  add("growth_residual", " sublayer", "1", "T15: largest deviation over tokens, in units of the rounding bound");
   add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
   add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
-  add("top_depths", " rank", "1", "the depths at which they are");
+  add("top_depths", " rank", "1", "depths of top_magnitudes");
   table.family({{"angular_distance", on_record + " depth other_depth", "1",
                  "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"}},
                [](const R& values, const Row& row) {
@@ -62,7 +62,7 @@ dataset::Table<training::RecordedValues> value_table() {
     add("gain_mean_" + name, " sublayer", "1", "mean over features of the gain of " + name, "gain_mean." + name);
     add("gain_rms_" + name, " sublayer", "1", "root mean square of the gain of " + name, "gain_rms." + name);
   }
-  table.family({{"weight_root_mean_square", on_record + " weight layer", "1", "of a matrix's entries"}},
+  table.family({{"weight_root_mean_square", on_record + " weight layer", "1", "root mean square of the entries"}},
                [](const R& values, const Row& row) {
                  for (const Weight weight : layer_matrices) {
                    const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)));
@@ -104,7 +104,7 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
   }
 }
 
-/// A run, and the steps of which there are records of any run.
+/// A run, and the steps at which any run has a record.
 struct Run {
   const training::TrainingResult& trained;
   const std::vector<int>& record_steps;
@@ -129,7 +129,7 @@ std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(
 }
 
 dataset::Table<Run> run_table() {
-  const std::string on_step = on_cell + " step";
+  const std::string on_step = on_run + " step";
   dataset::Table<training::RecordedValues> records = value_table();
   records.family(dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}}),
                  put_curves);
@@ -143,14 +143,14 @@ dataset::Table<Run> run_table() {
               [](const Run& run) { return run.history().last_layer_norm; })
       .column({"lr", on_step, "1", "learning rate"}, rates_of)
       .column(
-          {"diverged_at", on_cell, "1",
+          {"diverged_at", on_run, "1",
            "first step at which the loss or the gradient is not finite; otherwise the step, 2 or later, after which "
            "the loss never returns to that of step 1: 20 or more steps, of which the last 20 are on average 5 % "
            "above it, or any number if the last loss is ten times as large"},
           [](const Run& run) { return training::divergence_step(run.history()); })
-      .column({"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
+      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
               [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })
-      .column({"spikes", on_cell, "1",
+      .column({"spikes", on_run, "1",
                "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
                "steps"},
               [](const Run& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
@@ -162,7 +162,7 @@ dataset::Table<training::TrainResult> result_table() {
   dataset::Table<P> theory;
   theory.curve({"variance_predicted", "placement depth", "1",
                 "predicted variance of the stream before training, on the held-out windows"},
-               {"variance_predicted_stderr", "placement depth", "1", "its standard error"},
+               {"variance_predicted_stderr", "placement depth", "1", "standard error of variance_predicted"},
                [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out); });
   dataset::Table<training::TrainResult> table;
   table

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> families{"llama", "qwen3", "gemma2", "gemma3", "olmo2"};
 
-/// The layout of the first family that expresses the stack.
+/// Returns the first family that can express the stack, and its layout.
 std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const ModelSpec& model) {
   for (const std::string_view name : families) {
     try {
@@ -50,7 +50,7 @@ std::string export_model(const std::string& folder, const Backend& ops, const tr
   }
   ResidentWeights weights(trained.task.spec.model, trained.parameters);
   Tensor& table = weights.parameters().at(matrix_id(0, Weight::embedding));
-  table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // the family multiplies its rows
+  table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // the family multiplies it by this
   write_checkpoint(folder, layout->second, ops, weights, written_type(trained.task.dtype), overwrite);
   return layout->first;
 }

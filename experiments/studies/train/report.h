@@ -7,19 +7,18 @@
 
 namespace periscope::train {
 
-/// The result of `train`, on the dimensions (placement, seed, …).
+/// Schema of the result of `train`, on the dimensions (placement, seed, …).
 [[nodiscard]] const dataset::Schema& schema();
 [[nodiscard]] dataset::Dataset dataset_of(const training::TrainConfig& config, const training::TrainResult& result);
 
-/// Returns a short table of the result, for people.
 [[nodiscard]] std::string table(const training::TrainResult& result);
 
-/// Writes a trained stack into `folder`, as config.json and model.safetensors, in the layout of Hugging Face's family
-/// that computes the same function: Llama (Pre-LN), Qwen 3 (with QK-norm of heads), Gemma 2 (Peri-LN; its embedding is
-/// multiplied by √D, so the table is divided by it), Gemma 3 (with QK-norm of heads), OLMo 2 (B-only with QK-norm of
-/// whole projections). Any other stack is written with the names of `propagate --dump`, and a config.json that says
-/// what it is: model_type "periscope", with the tables [model], [init], [input] and [train]. Returns the family's name,
-/// or "periscope". Throws as OutputFolder does.
+/// Writes a trained stack into `folder`, as config.json and model.safetensors, in the Hugging Face layout of the model
+/// family that computes the same function: Llama (Pre-LN), Qwen 3 (with QK-norm of heads), Gemma 2 (Peri-LN; its
+/// embedding is multiplied by √D, so the table is divided by it), Gemma 3 (with QK-norm of heads), OLMo 2 (B-only with
+/// QK-norm of whole projections). Other stacks have the tensor names of `propagate --dump`, and model_type "periscope"
+/// and the tables [model], [init], [input] and [train] in config.json. Returns the family's name, or "periscope".
+/// Throws as OutputFolder does.
 std::string export_model(const std::string& folder, const Backend& ops, const training::TrainingResult& trained,
                          bool overwrite);
 

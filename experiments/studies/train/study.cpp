@@ -22,16 +22,15 @@ struct TrainFlags {
   bool fail_on_divergence = false;
 };
 const std::vector<study::Flag<TrainFlags>> flags{
-    {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+    {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic; sets train.corpus"},
     {"dump", &TrainFlags::dump,
      "Folder for the batches, the held-out windows, the weights before and after, and every step's loss, in f64; one "
      "placement and one seed"},
     {"export", &TrainFlags::export_to,
-     "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family computes the "
-     "same"},
+     "Folder for the trained models, one subfolder each, in the layout of a Hugging Face family where one fits"},
     {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit 5 if a run diverged"}};
 
-/// A run, from its request to its files.
+/// A run: its configuration, inputs and results.
 struct Run {
   training::TrainConfig config;
   TrainFlags own;
@@ -52,7 +51,7 @@ struct Run {
 
 stacks::MemoryEstimate memory_of(const Run& r) {
   const double tasks = static_cast<double>(r.config.stacks_per_input()) * r.config.run.seeds;
-  // The weights of finished tasks stay until all are written.
+  // The weights of finished tasks stay in memory until all files are written.
   stacks::MemoryEstimate memory = training::training_memory(r.config, tasks, tasks, study::threads_of(r.config.run));
   if (!r.own.dump.empty()) {  // all batches are written at once
     const double tokens = static_cast<double>(r.config.train.batch) * (r.config.base.input.tokens + 1);
@@ -61,8 +60,8 @@ stacks::MemoryEstimate memory_of(const Run& r) {
   return memory;
 }
 
-/// Tries the folders of --dump and --export before anything is trained. Throws ConfigError if a file or a model is
-/// there, unless it may be overwritten; and as OutputFolder does.
+/// Opens the folders of --dump and --export before training. Throws ConfigError if a file or model exists that must not
+/// be overwritten, and as OutputFolder does.
 void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
   if (r.own.export_to.empty()) return;
@@ -78,15 +77,15 @@ void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
 
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   const std::vector<training::TrainingTask> tasks = training::tasks_of(r.config);
-  // A resumed run may overwrite what it was writing when it ended.
+  // A resumed run may overwrite the files that it was writing when it was interrupted.
   r.overwrite = r.force || stacks::find_cached<bool>(progress, r.writing());
   open_folders(r, tasks);
-  const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
-                                   .identity = training::identity_of_runs(r.config, r.resolved)};
+  const training::SavedStates states{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
+                                     .identity = training::identity_of_runs(r.config, r.resolved)};
   progress.begin("train", static_cast<std::int64_t>(tasks.size()) * r.config.train.steps);
   training::TrainResult& result = r.result;
   result.loss_floor = r.corpus.loss_floor(r.config.base.input.tokens);
-  training::train_tasks(*r.ops, tasks, r.corpus, kept, progress,
+  training::train_tasks(*r.ops, tasks, r.corpus, states, progress,
                         [&](training::TrainingResult task) { result.tasks.push_back(std::move(task)); });
   progress.finish("theory");
   for (const StackSpec& spec : r.config.stacks()) {
@@ -138,8 +137,8 @@ study::Job resolve(const study::Request& request) {
                  }};
   if (own.fail_on_divergence || !own.dump.empty() || !own.export_to.empty()) {
     job.unskippable_reason =
-        "--fail-on-divergence, --dump or --export: a result file does not keep that flag's exit code, and does not say "
-        "what else was written";
+        "--fail-on-divergence, --dump or --export: a result file does not record that flag's exit code, and does not "
+        "list the other files";
   }
   return job;
 }
@@ -148,7 +147,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "train",
-           .question = "Train twins, stacks that differ in their placement alone; record their signals",
+           .question = "Train twins (stacks that differ only in placement) and record their signals",
            .example = "train --config experiments/configs/twins.toml",
            .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags),

@@ -10,7 +10,7 @@ namespace periscope::train {
 
 namespace {
 
-/// The predicted variance at the top of a task's stack, before training; "" if there is none.
+/// Returns the predicted variance at the top of a task's stack before training; "" without a prediction.
 std::string predicted_of(const training::TrainResult& result, std::size_t task) {
   if (result.initial.empty()) return "";
   const theory::Prediction& prediction = result.initial[task * result.initial.size() / result.tasks.size()];
@@ -18,7 +18,7 @@ std::string predicted_of(const training::TrainResult& result, std::size_t task) 
   return variance == nullptr ? "" : dataset::number(variance->value.back());
 }
 
-/// "15 at 24": the largest jump of a run's gradient norm, and its step.
+/// Returns "15 at 24": the largest jump of a run's gradient norm, and its step.
 std::string jump_of(const training::TrainingHistory& history) {
   const Jump jump = largest_jump(history.grad_norm);
   return jump.step == 0 ? "–" : fmt::format("{:.{}f} at {}", jump.factor, jump.factor < 10.0 ? 1 : 0, jump.step);
@@ -52,8 +52,8 @@ std::string table(const training::TrainResult& result) {
       "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
       "last record; Var: variance of the stream at the top of the stack, predicted at infinite width and measured "
       "before training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 "
-      "robust standard deviations above its median of the last 128 steps; jump: the largest of the gradient norm, over "
-      "its median of the last 16 steps, and the step: in a start that falls steeply a jump may be no spike.\n";
+      "robust standard deviations above its median of the last 128 steps; jump: largest ratio of the gradient norm to "
+      "its median of the last 16 steps, and the step; while the norm falls steeply, a jump need not be a spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
     const std::string& lack = prediction.unsupported.empty() ? prediction.left_out : prediction.unsupported;
