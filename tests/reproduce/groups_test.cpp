@@ -127,7 +127,7 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
 }
 
 TEST_CASE("a key that a chosen study sets itself is refused by its name, with what was given") {
-  const auto refusal = [](const std::string& figure, const std::string& key, Change change) {
+  const auto rejection = [](const std::string& figure, const std::string& key, Change change) {
     training::TrainConfig config = proxy(false);
     change(config);
     config.given.insert(key);
@@ -163,7 +163,7 @@ TEST_CASE("a key that a chosen study sets itself is refused by its name, with wh
 }
 
 TEST_CASE("two groups that would be the same runs are refused, however that came") {
-  const auto refusal = [](const std::vector<std::string>& figures, Change change) {
+  const auto rejection = [](const std::vector<std::string>& figures, Change change) {
     training::TrainConfig config = proxy(false);
     change(config);
     try {

@@ -46,7 +46,7 @@ TEST_CASE("words become values; lists are separated by commas, or repeated") {
 }
 
 TEST_CASE("what no flag takes is refused, with its name, what was found and what was expected") {
-  const auto refusal = [](const study::FlagValues& values) -> std::string {
+  const auto rejection = [](const study::FlagValues& values) -> std::string {
     try {
       study::read_flags(flags, values);
     } catch (const ConfigError& error) {

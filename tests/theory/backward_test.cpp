@@ -140,7 +140,7 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
 
 TEST_CASE("gradients whose mean squares are infinite are refused: norms of what one or two numbers make") {
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
-  const auto refusal = [&](const char* placement, const std::function<void(StackSpec&)>& change) {
+  const auto rejection = [&](const char* placement, const std::function<void(StackSpec&)>& change) {
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
     spec.model.qk_norm = QkNorm::none;
     change(spec);

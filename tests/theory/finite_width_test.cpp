@@ -280,9 +280,9 @@ TEST_CASE("where a replicate overflows there is no prediction, and a refusal sta
   CHECK(p.unsupported.find("leaves the range of numbers at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK_FALSE(p.exact_at_width);
-  const std::string refusal = p.unsupported;
+  const std::string reason = p.unsupported;
   predict_at_width(small("pre"), {}, {.replicates = 8}, p);
-  CHECK(p.unsupported == refusal);
+  CHECK(p.unsupported == reason);
   CHECK(p.profile.curves.empty());
 }
 

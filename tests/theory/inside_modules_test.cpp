@@ -181,7 +181,7 @@ TEST_CASE("an inner norm makes the second moment of W_o's and W_down's input 1")
 TEST_CASE("what there is no law for is refused with a reason") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
   spec.model.rope = false;
-  const auto refusal = [&] {
+  const auto rejection = [&] {
     return predict(spec, {}, {.most_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_unsupported;
   };
   spec.model.head_dim = 2;

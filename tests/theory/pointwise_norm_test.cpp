@@ -151,7 +151,7 @@ StackSpec small_stack(std::string_view placement, NormKind kind) {
 }
 
 TEST_CASE("theory refuses a pointwise norm that reads what another made other than normal, and says which") {
-  const auto refusal = [](std::string_view placement, bool embedding_norm = false) {
+  const auto rejection = [](std::string_view placement, bool embedding_norm = false) {
     StackSpec spec = small_stack(placement, NormKind::derf);
     spec.model.embedding_norm = embedding_norm;
     return predict(spec, {}, {.most_samples = 16}).unsupported;
