@@ -51,7 +51,7 @@ def acting_keys(program, command, listed):
     if command in ("probe", "certify"):
         words.append("model")
     done = program.run([*words, "--set", foreign], "/")
-    said = re.search(r" does nothing in .*; expected a key among (.*)$", done.stderr)
+    said = re.search(r" has no effect in .*; expected one of (.*)$", done.stderr)
     if not said:
         return []
     among = said[1].split(", ")

@@ -90,10 +90,10 @@ class Configurations(unittest.TestCase):
     def test_keyword_arguments_are_on_top_and_have_to_act(self) -> None:
         ds = ps.theory(SMALL, model={"layers": 3})
         self.assertEqual(ds.sizes["depth"], 7)
-        with rejected("input.correlation acts only with", ps.ConfigError):
+        with rejected("input.correlation has no effect otherwise", ps.ConfigError):
             ps.theory(SMALL, input={"kind": "tokens", "correlation": 0.5})
         ps.theory(ps.Config(SMALL).replace({"ladder.seeds": 8}))  # of a configuration they may be for others
-        with rejected("run.backward does nothing in verify", ps.ConfigError):
+        with rejected("run.backward has no effect in verify", ps.ConfigError):
             ps.verify(cases=10, run={"backward": True})
 
     def test_theory_can_be_told_something_else(self) -> None:

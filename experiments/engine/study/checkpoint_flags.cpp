@@ -14,7 +14,7 @@
 namespace periscope::study {
 namespace {
 
-std::string hash_of_memory(const SafetensorsFile& file) {
+std::string hash_of_tensors(const SafetensorsFile& file) {
   config::Sha256 digest;
   for (const auto& [name, view] : file.tensors()) {
     const std::string words = fmt::format("{} {} {}\n", name, name_of(view.type), fmt::join(view.shape, " "));
@@ -40,7 +40,7 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
   for (const SafetensorsFile& file : files.files()) {
     if (file.tensors().empty()) continue;
     if (file.file().is_memory()) {
-      hashes.emplace_back("tensors", hash_of_memory(file));
+      hashes.emplace_back("tensors", hash_of_tensors(file));
       continue;
     }
     hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
@@ -56,7 +56,7 @@ void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint) {
   std::error_code none;
   if (folder.empty() || checkpoint.empty() || !std::filesystem::equivalent(folder, checkpoint, none)) return;
-  throw ConfigError(fmt::format("{} = {}: the checkpoint's own folder: expected another one, such as {}", key,
+  throw ConfigError(fmt::format("{} = {}: expected a folder other than the checkpoint's, such as {}", key,
                                 printable(folder), printable((std::filesystem::path(folder) / "results").string())));
 }
 
@@ -67,7 +67,8 @@ config::Config load_for_checkpoint(const Request& request) {
     constexpr std::string_view sections[] = {"init.", "run.", "theory.", "agreement."};
     if (key == "input.second_moment" || std::ranges::any_of(sections, is_of)) continue;
     throw ConfigError(fmt::format(
-        "{}: not for a checkpoint; expected keys of init, run, theory and agreement, or input.second_moment", key));
+        "{}: the checkpoint determines it; expected keys of init, run, theory or agreement, or input.second_moment",
+        key));
   }
   config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   return config;

@@ -15,8 +15,7 @@ namespace periscope::study {
 
 template <class F>
 Flag<F> ignore_key_flag() {
-  return {"ignore-key", &F::ignore_keys,
-          "Key of config.json that does not change the function although it is unknown; repeatable"};
+  return {"ignore-key", &F::ignore_keys, "Unknown key of config.json that is safe to ignore; repeatable"};
 }
 
 /// A checkpoint and its input tokens.
@@ -25,55 +24,55 @@ struct CheckpointFlags : stacks::TokenSource {
   std::string checkpoint;
 };
 
-/// The folder of a checkpoint. Without one, unless it is `required`, a study is of a random stack.
+/// Returns the flag for a checkpoint's folder. If it is not `required`, a study uses a random stack by default.
 template <class F>
 Flag<F> checkpoint_flag(bool required = true) {
   Flag<F> flag{"checkpoint", &F::checkpoint, "Folder with config.json and safetensors files"};
-  if (!required) flag.meaning += "; without it, the random stack of the first seed";
+  if (!required) flag.meaning += "; default: the random stack of the first seed";
   flag.positional = true;
   flag.required = required;
   return flag;
 }
 
-/// Returns the flags that all studies of a checkpoint have, followed by `more`.
+/// Returns the flags shared by all studies of checkpoints, followed by `more`.
 template <class F>
 std::vector<Flag<F>> checkpoint_flags(const std::vector<Flag<F>>& more, bool required = true) {
   std::vector<Flag<F>> flags{
       checkpoint_flag<F>(required),
-      {"tokens", &F::tokens, "Token ids: 5,9,2, or a file of them"},
-      {"text", &F::text, "Text file, encoded by the tokenizer"},
+      {"tokens", &F::tokens, "Token ids, such as 5,9,2, or a file of token ids"},
+      {"text", &F::text, "Text file, to be encoded by the tokenizer"},
       {"tokenizer", &F::tokenizer,
-       "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of 256"},
+       "Tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of 256"},
       {"max-tokens", &F::max_tokens, "Read only the first N tokens", at_least(1)},
       ignore_key_flag<F>()};
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
 
-/// The settings of a study of a checkpoint.
+/// Settings of a study of a checkpoint.
 struct CheckpointConfig : config::Config, CheckpointFlags {
-  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
+  std::shared_ptr<const MemoryModel> model = {};  ///< model in memory, used instead of the folder
   bool force = false;                             ///< --force
 
   [[nodiscard]] std::unique_ptr<Checkpoint> open() const;
-  /// Returns the last part of the folder's path.
+  /// Returns the last component of the folder's path.
   [[nodiscard]] std::string model_name() const;
 };
 
-/// Name and SHA-256, in hex.
+/// A file name and its SHA-256 in hex.
 using NamedHash = std::pair<std::string, std::string>;
 
-/// Returns the SHA-256 of every open file that holds a checkpoint's tensors, sorted by name. Of tensors in memory there
-/// is one hash, "tensors", of their names, types, shapes and bytes.
+/// Returns the SHA-256 of every open file with tensors, sorted by name. For tensors in memory, returns a single hash,
+/// "tensors", of their names, types, shapes and bytes.
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
-/// Sets a result's attributes `checkpoint` and, unless empty, `ignored_keys`.
+/// Sets the attributes `checkpoint` and, unless empty, `ignored_keys` of a result.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
-/// Throws ConfigError, which names `key`, if the folder for results is the checkpoint's own.
+/// Throws ConfigError, naming `key`, if the folder for results is the checkpoint's folder.
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
 
-/// Reads a study's flags and adds `config`. Throws ConfigError also if results would go into the checkpoint's folder.
+/// Combines a study's flags with `config`. Throws ConfigError also if results would go into the checkpoint's folder.
 template <class C>
 C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, config::Config config) {
   C own = read_flags(flags, request.flags);
@@ -84,8 +83,8 @@ C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, c
   return own;
 }
 
-/// Loads the configuration for a checkpoint's model: f64 unless a dtype is given. Throws ConfigError for keys that the
-/// checkpoint determines.
+/// Loads the configuration for a checkpoint, with dtype f64 by default. Throws ConfigError for keys that the checkpoint
+/// determines.
 config::Config load_for_checkpoint(const Request& request);
 
 }  // namespace periscope::study

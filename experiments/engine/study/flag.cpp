@@ -24,10 +24,10 @@ double flag_details::number(const std::string& flag, const std::string& word, co
   const char* const end = word.data() + word.size();
   const auto [rest, error] = std::from_chars(word.data(), end, value);
   if (error == std::errc() && rest == end && range.contains(value)) return value;
-  std::string wanted = "a number";
-  if (std::isfinite(range.low)) wanted += fmt::format("{} {:g}", range.open ? " above" : " from", range.low);
-  if (std::isfinite(range.high)) wanted += fmt::format(" up to {:g}", range.high);
-  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), wanted));
+  std::string expected = "a number";
+  if (std::isfinite(range.low)) expected += fmt::format("{} {:g}", range.open ? " above" : " from", range.low);
+  if (std::isfinite(range.high)) expected += fmt::format(" up to {:g}", range.high);
+  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), expected));
 }
 
 }  // namespace periscope::study

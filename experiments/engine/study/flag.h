@@ -18,16 +18,16 @@
 
 namespace periscope::study {
 
-/// The words that a caller gives for flags, by name; a toggle that is set has none.
+/// Arguments of flags, by the flag's name; a boolean flag that is set has no arguments.
 using FlagValues = std::map<std::string, std::vector<std::string>>;
 
-/// A flag as command lines show it: `--name`, or a word without a name.
+/// Description of a flag `--name`, or of a positional argument.
 struct FlagText {
   std::string name;  ///< "max-tokens"
   std::string meaning;
-  std::string default_text = {};  ///< the default, of a number that has one
-  bool toggle = false;            ///< takes no word
-  bool list = false;              ///< takes several words, separated by commas or by repeating the flag
+  std::string default_text = {};  ///< default of a numeric flag; "" for none
+  bool toggle = false;            ///< boolean flag without an argument
+  bool list = false;              ///< takes several arguments, separated by commas or by repeating the flag
   bool number = false;
   bool positional = false;
   bool required = false;
@@ -36,11 +36,11 @@ struct FlagText {
 };
 
 namespace flag_details {
-/// Parse a decimal number. Throw ConfigError "FLAG WORD: expected a whole number from … to …".
+/// Parse a decimal number. Throw ConfigError "FLAG WORD: expected a whole number from A to B".
 std::int64_t integer(const std::string& flag, const std::string& word, const Range& range, std::int64_t most);
 double number(const std::string& flag, const std::string& word, const Range& range);
 
-/// Sets a field to the words that a flag was given, the last of them unless the field is a list.
+/// Sets a field to a flag's last argument, or to all arguments if the field is a list.
 template <class T>
 void set(T& value, const std::string& flag, const std::vector<std::string>& words, const Range& range) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -62,15 +62,15 @@ void set(T& value, const std::string& flag, const std::vector<std::string>& word
 
 }  // namespace flag_details
 
-/// A flag whose value is in F.
+/// A flag whose value is stored in a field of F.
 template <class F>
 struct Flag : FlagText {
-  /// Sets the value to the words, of which there is at least one unless it is a toggle. Throws ConfigError.
+  /// Sets the value from the arguments, at least one unless the flag is boolean. Throws ConfigError.
   std::function<void(F&, const std::vector<std::string>&)> set;
 
   Flag(const std::string& word, std::string text, std::function<void(F&, const std::vector<std::string>&)> setter)
       : FlagText{.name = word, .meaning = std::move(text)}, set(std::move(setter)) {}
-  /// The default is the field's initial value. `range` is of a number; `or_zero` is not for flags.
+  /// The default is the field's initial value. `range` applies to numbers; Range::or_zero is ignored.
   template <class T, class Base>
   Flag(const std::string& word, T Base::*field, std::string text, const Range& range = {})
       : FlagText{.name = word, .meaning = std::move(text)}, set([=](F& values, const std::vector<std::string>& words) {
@@ -90,13 +90,13 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   return {flags.begin(), flags.end()};
 }
 
-/// Returns `values` with the given flags set. Throws ConfigError for an invalid word, an unknown flag, and a required
-/// flag without a value.
+/// Returns `values` with the given flags set. Throws ConfigError for an invalid argument, an unknown flag, and a
+/// missing required flag.
 template <class F>
 F read_flags(const std::vector<Flag<F>>& flags, const FlagValues& given, F values = F()) {
   for (const auto& item : given) {
     if (std::ranges::find(flags, item.first, &FlagText::name) != flags.end()) continue;
-    throw ConfigError("--" + item.first + ": there is no such flag");
+    throw ConfigError("--" + item.first + ": unknown flag");
   }
   for (const Flag<F>& flag : flags) {
     const auto it = given.find(flag.name);

@@ -19,7 +19,7 @@
 namespace periscope::study {
 namespace {
 
-/// Parses a number of bytes, "8G", "500M" or "1073741824". Throws ConfigError.
+/// Parses a number of bytes, such as "8G", "500M" or "1073741824". Throws ConfigError.
 double bytes_of(const std::string& word) {
   constexpr std::string_view units = "KMG";
   double bytes = 0.0;
@@ -31,8 +31,10 @@ double bytes_of(const std::string& word) {
     ++rest;
   }
   if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
-    throw ConfigError(fmt::format("--memory {}: expected a number of bytes above 0, or one with K, M or G, as in 8G",
-                                  shortened(word)));
+    throw ConfigError(
+        fmt::format("--memory {}: expected a positive number of bytes, optionally with K, M or G, such "
+                    "as 8G",
+                    shortened(word)));
   }
   return bytes;
 }
@@ -40,32 +42,32 @@ double bytes_of(const std::string& word) {
 void choose_dtype(config::RunOptions& run) {
   if (run.device == "cuda-tf32" && run.dtype_choice.value_or(DType::f32) != DType::f32) {
     throw ConfigError(
-        fmt::format("run.dtype = \"{}\": run.device \"cuda-tf32\" computes in f32 only, TF32 being a way "
-                    "to multiply such matrices; expected run.device \"cuda\"",
+        fmt::format("run.dtype = \"{}\": expected f32, the only dtype of run.device \"cuda-tf32\"; or set run.device "
+                    "to \"cuda\"",
                     name_of(*run.dtype_choice)));
   }
   const auto backend = make_backend(run.device);
   run.dtype = run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
   if (backend->supports(run.dtype)) return;
-  std::vector<std::string_view> known;
+  std::vector<std::string_view> supported;
   for (const DType one : config::all_dtypes) {
-    if (backend->supports(one)) known.push_back(name_of(one));
+    if (backend->supports(one)) supported.push_back(name_of(one));
   }
-  throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(run.dtype),
-                                run.device, fmt::join(known, " and ")));
+  throw ConfigError(fmt::format("run.dtype = \"{}\": expected a dtype that run.device \"{}\" supports: {}",
+                                name_of(run.dtype), run.device, fmt::join(supported, ", ")));
 }
 
-bool acts_here(const Request& request, std::string_view key) {
+bool has_effect(const Request& request, std::string_view key) {
   return request.effective_keys.empty() || std::ranges::any_of(request.effective_keys, [&](const std::string& name) {
            return name.ends_with('.') ? key.starts_with(name) : key == name;
          });
 }
 
-/// A key of stacks that has an effect only with certain values of another key.
+/// A key that has an effect only with certain values of another key.
 struct ConditionalKey {
   std::string_view key;
   std::string_view condition;
-  bool (*acts)(const StackSpec&);
+  bool (*applies)(const StackSpec&);
 };
 
 constexpr ConditionalKey conditional_keys[] = {
@@ -79,19 +81,19 @@ constexpr ConditionalKey conditional_keys[] = {
     {"input.path", "input.kind = \"text\"", [](const StackSpec& spec) { return spec.input.kind == InputKind::text; }},
 };
 
-/// Throws ConfigError if the key of `setting` has no effect in the request's command, or in any stack of the run.
-void require_acts(const Request& request, const config::Config& config, const std::string& setting) {
+/// Throws ConfigError if the key of `setting` has no effect in the request's command or in any stack of the run.
+void require_effect(const Request& request, const config::Config& config, const std::string& setting) {
   const std::string key = config::key_of_setting(setting, "--set");
-  if (!acts_here(request, key)) {
+  if (!has_effect(request, key)) {
     std::vector<std::string> shown;
     for (const std::string& name : request.effective_keys) shown.push_back(name.ends_with('.') ? name + "*" : name);
-    throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
+    throw ConfigError(fmt::format("--set {}: {} has no effect in {}; expected one of {}", shortened(setting), key,
                                   request.command, fmt::join(shown, ", ")));
   }
   const auto* const found = std::ranges::find(conditional_keys, key, &ConditionalKey::key);
-  if (found == std::end(conditional_keys) || std::ranges::any_of(config.stacks(), found->acts)) return;
+  if (found == std::end(conditional_keys) || std::ranges::any_of(config.stacks(), found->applies)) return;
   throw ConfigError(
-      fmt::format("--set {}: {} acts only with {}; expected that too", shortened(setting), key, found->condition));
+      fmt::format("--set {}: expected {}; {} has no effect otherwise", shortened(setting), found->condition, key));
 }
 
 }  // namespace
@@ -99,21 +101,21 @@ void require_acts(const Request& request, const config::Config& config, const st
 std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
   using config::RunOptions;
   std::vector<Flag<RunOptions>> flags{
-      {"seed", &RunOptions::seed, "First random seed, run.seed", at_least(0)},
+      {"seed", &RunOptions::seed, "First random seed", at_least(0)},
       {"seeds", &RunOptions::seeds, "Number of seeds", at_least(1)},
-      {"threads", &RunOptions::threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it",
-       at_least(0)},
-      {"device", &RunOptions::device, "cpu, reference, cuda or cuda-tf32"},
-      {"dtype", "f64 or f32; on cuda also bf16 or f16",
+      {"threads", &RunOptions::threads,
+       "Number of threads; 0: OMP_NUM_THREADS, else all cores; does not change results", at_least(0)},
+      {"device", &RunOptions::device, "Compute device: cpu, reference, cuda or cuda-tf32"},
+      {"dtype", "Data type of tensors: f64 or f32; on cuda also bf16 or f16",
        [](RunOptions& run, const auto& words) { run.dtype_choice = config::parse_dtype(words.back()); }},
       {"memory",
-       "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
-       "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
+       "Memory for signals that gradients need, or for converted weights, such as 8G (K, M, G: powers of 1024). More "
+       "memory avoids recomputation and does not change results. Default: at most half of the available memory, and "
        "for gradients with dense weights at most 2.8 GB",
        [](RunOptions& run, const auto& words) { run.memory = bytes_of(words.back()); }},
-      {"out", &RunOptions::out, "Folder for result files; FOLDER/cache has finished tasks until they are written"}};
+      {"out", &RunOptions::out, "Folder for result files; FOLDER/cache holds finished tasks of an incomplete run"}};
   std::erase_if(flags, [&](const auto& flag) { return without.contains(flag.name); });
-  for (auto& flag : flags) flag.default_text.clear();  // the configuration may have another
+  for (auto& flag : flags) flag.default_text.clear();  // the configuration may set another value
   return flags;
 }
 
@@ -133,21 +135,22 @@ std::vector<std::string> Request::all_settings() const {
 
 config::Config Request::load(Matrices matrices) const {
   config::Config c = config::load_config(known, file, all_settings(), theory_settings);
-  for (const std::string& setting : settings) require_acts(*this, c, setting);
+  for (const std::string& setting : settings) require_effect(*this, c, setting);
   c.run = read_flags(run_flags(), run, c.run);
   require_ranges(config::run_section, c.run);
   choose_dtype(c.run);
-  const DType stored = acts_here(*this, "run.dtype") ? c.run.dtype : DType::f64;
+  const DType stored = has_effect(*this, "run.dtype") ? c.run.dtype : DType::f64;
   for (const StackSpec& spec : c.stacks()) config::require_finite_weights(spec, stored);
   if (matrices == Matrices::dense) {
     if (c.run.weights == config::WeightsChoice::matrix_free) {
       throw ConfigError(
-          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\": this command reads matrices more than once, "
-          "or by their entries");
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\", as this command reads matrices more than "
+          "once "
+          "or by entry");
     }
     c.run.weights = config::WeightsChoice::dense;
   }
-  if (reads_texts && acts_here(*this, "input.path")) config::read_texts(c);
+  if (reads_texts && has_effect(*this, "input.path")) config::read_texts(c);
   return c;
 }
 

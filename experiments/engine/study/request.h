@@ -15,37 +15,37 @@ namespace periscope::study {
 
 using FlagNames = std::set<std::string, std::less<>>;
 
-/// Returns the common flags of a run, --seed, --seeds, --threads, --device, --dtype, --memory and --out, but those in
-/// `without`. All but --memory override the key of [run] of the same name.
+/// Returns the common flags of a run, --seed, --seeds, --threads, --device, --dtype, --memory and --out, except those
+/// in `without`. All except --memory take precedence over the key of [run] of the same name.
 std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without = {});
 
-/// Returns the keys of [run] that have a flag: "run.seed" where --seed is taken.
+/// Returns the keys of [run] that have a common flag, such as "run.seed".
 std::vector<std::string> keys_of_flags(const FlagNames& without);
 
-/// The matrices that a study supports: dense ones only, or any value of run.weights.
+/// Values of run.weights that a study supports: dense only, or any.
 enum class Matrices { dense, any };
 
-/// A caller's request to a study: a configuration, common flags that override it, and the study's own flags.
+/// A request to run a study: a configuration, common flags that take precedence over it, and the study's own flags.
 struct Request {
-  std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
-  std::string file = {};                           ///< of the configuration (TOML); "" for none
-  std::vector<std::string> entries = {};           ///< "a.b=value", as if written in the file
-  std::vector<std::string> settings = {};          ///< override these; every one of them must have an effect
+  std::span<const config::AnySection> known = {};  ///< valid sections of a configuration: those of all studies
+  std::string file = {};                           ///< path of the configuration (TOML); "" for none
+  std::vector<std::string> entries = {};           ///< "a.b=value", equivalent to entries of the file
+  std::vector<std::string> settings = {};          ///< take precedence over `entries`; each must have an effect
   std::vector<std::string> theory_settings = {};
-  FlagValues run = {};  ///< of run_flags
+  FlagValues run = {};  ///< values of run_flags
   bool force = false;   ///< overwrite models, ignore memory estimates
   bool reads_texts = true;
   FlagValues flags = {};
-  /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then its name.
+  /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then the model's name.
   std::shared_ptr<const MemoryModel> model = {};
   std::string command = {};                      ///< for messages
   std::vector<std::string> effective_keys = {};  ///< keys that have an effect, "model." for a whole table; empty: all
 
-  /// Returns the entries and then the settings; the last setting of a key wins.
+  /// Returns the entries followed by the settings; the last value of a key wins.
   [[nodiscard]] std::vector<std::string> all_settings() const;
-  /// Returns the configuration with the common flags applied, checked against the device, defaults resolved and texts
-  /// read. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense matrices.
-  /// Throws InputError, and ConfigError, also for a setting without effect.
+  /// Loads the configuration, applies the common flags, checks them against the device, resolves defaults and reads
+  /// texts. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense
+  /// matrices. Throws InputError and ConfigError, the latter also for a setting without effect.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// Loads the configuration and the study's own section.
   template <class Own>

@@ -20,7 +20,7 @@
 namespace periscope::study {
 namespace {
 
-/// Escapes text for use inside braces of BibTeX.
+/// Escapes text for use inside BibTeX braces.
 std::string bibtex(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
