@@ -109,7 +109,7 @@ class Interrupted(TrainTest):
             done = run(*self.command(*ONE, *flags, "--out", out, "--quiet"))
             self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
             self.assertIn(str(state), done.stderr.splitlines()[0])
-            self.assertIn("without this file its run begins again", done.stderr)
+            self.assertIn("delete the file to restart this run", done.stderr)
             self.assertLess(done.stderr.count("\n"), 3, done.stderr)
             self.assertEqual(state.read_bytes(), bad, "it is for the user to remove")
         state.unlink()

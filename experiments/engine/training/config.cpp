@@ -9,12 +9,14 @@
 namespace periscope::training {
 namespace {
 
-/// All stacks read the same windows of tokens, and predict the same next tokens.
+/// Throws ConfigError unless all stacks can be trained on the same batches.
 void require_one_corpus(const TrainConfig& config) {
   const auto same = [](std::string_view key, auto first, auto other) {
     if (first == other) return;
-    throw ConfigError(fmt::format("{}: {} and {}: expected one value, as all stacks are trained on the same batches",
-                                  key, first, other));
+    throw ConfigError(
+        fmt::format("{}: expected one value, as all stacks are trained on the same batches; found {} and "
+                    "{}",
+                    key, first, other));
   };
   for (const StackSpec& spec : config.variants) {
     same("input.tokens", config.base.input.tokens, spec.input.tokens);
@@ -24,15 +26,15 @@ void require_one_corpus(const TrainConfig& config) {
   }
 }
 
-/// Throws ConfigError for an input.kind that is not "tokens". To be called before the configuration is loaded, which
-/// expects of other kinds what training has no use for.
+/// Throws ConfigError for an input.kind other than "tokens". Call this before loading the configuration, as other input
+/// kinds need keys that training does not use.
 void require_token_input(const config::Tree& tree) {
   const config::Json* kind = tree.find("input.kind");
   if (kind != nullptr && kind->is_array() && kind->size() == 1) kind = &kind->front();
   if (kind == nullptr || *kind == "tokens") return;
-  if (!kind->is_string() && !kind->is_array()) return;  // no kind at all, which the configuration's reader says
+  if (!kind->is_string() && !kind->is_array()) return;  // load_config rejects it
   throw ConfigError(
-      fmt::format("input.kind = {}: expected tokens, as training reads the text that train.corpus or --corpus names",
+      fmt::format("input.kind = {}: expected tokens, as training reads the text of train.corpus or --corpus",
                   shortened(config::toml_text(*kind))));
 }
 
@@ -54,7 +56,8 @@ TrainConfig train_config(const study::Request& request, const std::string& corpu
     throw ConfigError("model.unembedding = false: expected true, as training predicts tokens");
   }
   if (!config.base.model.causal) {
-    throw ConfigError("model.causal = false: expected true, as training predicts the next token, which would be seen");
+    throw ConfigError(
+        "model.causal = false: expected true, as otherwise a token could attend to the token it predicts");
   }
   config.inputs = {InputKind::tokens};
   config.base.input.kind = InputKind::tokens;

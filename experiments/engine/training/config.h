@@ -7,20 +7,20 @@
 
 namespace periscope::training {
 
-/// The configuration of `train`: [train] beside the sections of every command.
+/// Configuration of `train`: the common sections and [train].
 struct TrainConfig : config::Config {
   TrainSpec train;
 };
 
-/// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; run.seeds defaults to one; `corpus`,
-/// unless it is "", replaces train.corpus. Throws ConfigError for another input.kind, for a stack that has no
-/// unembedding or is not causal, for stacks that could not be trained on the same batches, and as validate does.
+/// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; run.seeds defaults to 1; `corpus`
+/// replaces train.corpus unless it is "". Throws ConfigError for another input.kind, for a stack without unembedding or
+/// causal mask, for stacks that cannot be trained on the same batches, and as validate does.
 [[nodiscard]] TrainConfig train_config(const study::Request& request, const std::string& corpus);
 
-/// Adds [train] to the other settings; only the tokens of the corpus are hashed.
+/// Adds [train] to the settings. The hash includes the tokens of the corpus instead of its path.
 [[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus, config::Resolved all);
 
-/// The tokens that `config` trains on.
+/// Reads the corpus of `config`.
 [[nodiscard]] Corpus corpus_of(const TrainConfig& config);
 
 }  // namespace periscope::training

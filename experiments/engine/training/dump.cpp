@@ -44,10 +44,10 @@ void write_steps(const TrainingHistory& history, OutputFile& output) {
   file.close();
 }
 
-/// A folder that need not exist, without links and from the root.
-std::filesystem::path place_of(const std::string& folder) {
-  const std::filesystem::path at = std::filesystem::weakly_canonical(std::filesystem::absolute(folder));
-  return at.has_filename() ? at : at.parent_path();
+/// Returns the absolute path of a folder, which need not exist, with symbolic links resolved.
+std::filesystem::path canonical_path(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::weakly_canonical(std::filesystem::absolute(folder));
+  return path.has_filename() ? path : path.parent_path();
 }
 
 }  // namespace
@@ -55,22 +55,22 @@ std::filesystem::path place_of(const std::string& folder) {
 void require_not_in_result(const char* flag, const std::string& folder, const std::string& out,
                            const std::string& name) {
   if (folder.empty() || out.empty()) return;
-  const std::filesystem::path result = place_of(out) / (name + ".nc");
-  for (std::filesystem::path at = place_of(folder); at.has_relative_path(); at = at.parent_path()) {
-    if (at == result) {
+  const std::filesystem::path result = canonical_path(out) / (name + ".nc");
+  for (std::filesystem::path path = canonical_path(folder); path.has_relative_path(); path = path.parent_path()) {
+    if (path == result) {
       throw ConfigError(
-          fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
+          fmt::format("{} {}: expected another folder, as the result file has that name", flag, printable(folder)));
     }
   }
 }
 
 void require_not_nested(const std::string& dump, const std::string& models) {
   if (dump.empty() || models.empty()) return;
-  const std::filesystem::path a = place_of(dump);
-  const std::filesystem::path b = place_of(models);
+  const std::filesystem::path a = canonical_path(dump);
+  const std::filesystem::path b = canonical_path(models);
   const auto [of_a, of_b] = std::ranges::mismatch(a, b);
   if (of_a != a.end() && of_b != b.end()) return;
-  throw ConfigError(fmt::format("--dump {} and --export {}: one is in the other; expected neither to be",
+  throw ConfigError(fmt::format("--dump {} and --export {}: expected separate folders, neither inside the other",
                                 printable(dump), printable(models)));
 }
 
@@ -97,8 +97,8 @@ void write_weights(const Backend& ops, const ResidentWeights::Parameters& parame
 void require_one_run(const TrainConfig& config, const std::string& folder) {
   const std::size_t stacks = config.stacks().size();
   if (stacks != 1 || config.run.seeds != 1) {
-    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
-                                  folder, stacks, config.run.seeds));
+    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, found {} and {}", folder, stacks,
+                                  config.run.seeds));
   }
 }
 
@@ -113,8 +113,8 @@ void Dump::write(const Backend& ops, const TrainingResult& trained, const Corpus
   const int length = task.spec.input.tokens + 1;
   write_tokens(ops, {train.steps, train.batch, length}, all_batches(task, corpus), files_.file(batches));
   write_steps(trained.history, files_.file(steps));
-  const Windows windows_read = held_out(corpus, length, train.record_sequences);
-  write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
+  const Windows recorded = held_out(corpus, length, train.record_sequences);
+  write_tokens(ops, {train.record_sequences, length}, recorded.tokens, files_.file(windows));
   nlohmann::ordered_json resolved = config::resolved_json(task.spec);
   resolved["train"] = config::section_json(train_section, task.train);
   files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");

@@ -35,24 +35,24 @@ void add_growth(const std::vector<Growth>& growth, RecordedValues& values) {
   }
 }
 
-/// The largest |x| of every sublayer, and the largest entries of the stream at all depths, largest first. A NaN counts
-/// as infinite.
+/// Adds the largest |x| of every sublayer and the largest entries of the stream, in descending order. NaN counts as
+/// infinite.
 void add_extremes(const ModelReading& reading, RecordedValues& values) {
   values["largest"] = largest_by_sublayer(reading);
-  struct Placed {
+  struct StreamEntry {
     double magnitude;
     std::size_t depth;
   };
-  std::vector<Placed> all;
+  std::vector<StreamEntry> all;
   for (std::size_t depth = 0; depth < reading.extremes.depths.size(); ++depth) {
     for (const Entry& entry : reading.extremes.depths[depth].top) {
       const double infinite = std::numeric_limits<double>::infinity();
       all.push_back({std::isnan(entry.value) ? infinite : std::abs(entry.value), depth});
     }
   }
-  std::ranges::stable_sort(all, std::greater{}, &Placed::magnitude);
+  std::ranges::stable_sort(all, std::greater{}, &StreamEntry::magnitude);
   all.resize(std::min<std::size_t>(all.size(), top_count));
-  for (const Placed& entry : all) {
+  for (const StreamEntry& entry : all) {
     values["top_magnitudes"].push_back(entry.magnitude);
     values["top_depths"].push_back(static_cast<double>(entry.depth));
   }

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// All that a task's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
+/// Returns the settings that determine a task's result. Corpus, device and program are part of SavedStates::identity.
 std::string identity_of(const TrainingTask& task) {
   nlohmann::ordered_json json = config::resolved_json(task.spec, true);
   json["train"] = config::section_json(train_section, task.train);
@@ -45,27 +45,27 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
   Trainer trainer(ops, task.spec, task.train, corpus, task.seed, task.dtype);
   TrainingHistory history;
   const std::optional<StateFile> state = state_of(task, states);
-  if (auto kept = state ? state->read(ops, trainer.state()) : std::nullopt) {
+  if (auto saved = state ? state->read(ops, trainer.state()) : std::nullopt) {
     progress.set_resumable(states.folder);
-    history = std::move(kept->history);
-    progress.cached(task.name, kept->state.steps);
-    if (is_over(task, kept->state.steps, history)) {
-      return {.task = task, .history = std::move(history), .parameters = std::move(kept->state.parameters)};
+    history = std::move(saved->history);
+    progress.cached(task.name, saved->state.steps);
+    if (is_over(task, saved->state.steps, history)) {
+      return {.task = task, .history = std::move(history), .parameters = std::move(saved->state.parameters)};
     }
-    trainer.restore(std::move(kept->state));
+    trainer.restore(std::move(saved->state));
   }
-  Clock::time_point next = Clock::now() + std::chrono::seconds(2);
+  Clock::time_point next_save = Clock::now() + std::chrono::seconds(2);
   const auto save = [&](const TrainingState& now) {
     if (!state) return;
     const Clock::time_point begin = Clock::now();
     state->write(ops, now, history);
     progress.set_resumable(states.folder);
     const Clock::time_point end = Clock::now();
-    next = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
+    next_save = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
   };
   const Recorder recorder(ops, task.spec, task.train, corpus);
   const bool small = parts_of_micro_batch(task.spec, task.train, task.dtype) > 1;
-  bool ends_here = false;
+  bool stop_early = false;
   const auto record_if_due = [&] {
     const int step = trainer.steps();
     if (!is_recorded(task.train, step)) return;
@@ -77,28 +77,28 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
       if (is_last && states.at_end) states.at_end(task, trainer.weights(), values);
     }
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
-    ends_here = !progress.recorded({.run = task.name,
-                                    .placement = config::placement_label(task.spec),
-                                    .seed = task.seed,
-                                    .step = step,
-                                    .steps = task.train.steps,
-                                    .loss = history.loss.empty() ? none : history.loss.back(),
-                                    .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
-                                    .values = &history.records.at(step)});
+    stop_early = !progress.recorded({.run = task.name,
+                                     .placement = config::placement_label(task.spec),
+                                     .seed = task.seed,
+                                     .step = step,
+                                     .steps = task.train.steps,
+                                     .loss = history.loss.empty() ? none : history.loss.back(),
+                                     .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
+                                     .values = &history.records.at(step)});
   };
   record_if_due();
-  while (!ends_here && !is_over(task, trainer.steps(), history)) {
+  while (!stop_early && !is_over(task, trainer.steps(), history)) {
     if (progress.stop_requested() || others.failed()) {
       save(trainer.state());
       throw stacks::Stopped();
     }
     history.add(trainer.step());
     record_if_due();
-    if (Clock::now() >= next) save(trainer.state());
+    if (Clock::now() >= next_save) save(trainer.state());
     progress.step(task.name);
   }
   TrainingState last = trainer.state();
-  if (is_over(task, trainer.steps(), history)) {  // nothing goes on from here
+  if (is_over(task, trainer.steps(), history)) {  // will not be resumed
     last.optimizer.clear();
     if (states.discards_weights) last.parameters.clear();
   }

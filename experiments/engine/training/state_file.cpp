@@ -23,13 +23,13 @@ const std::string record_prefix = "record.";
 
 using Numbers = std::vector<double>;
 
-/// The parts of a history that have a number for every step.
+/// The parts of a history with one number per step.
 constexpr std::pair<std::string_view, Numbers TrainingHistory::*> series[] = {
     {"loss", &TrainingHistory::loss},
     {"grad_norm", &TrainingHistory::grad_norm},
     {"last_layer_norm", &TrainingHistory::last_layer_norm}};
 
-/// Calls visit(name, numbers) for every list of numbers of a history, in the order of the file.
+/// Calls visit(name, numbers) for every list in a history, in the order of the file.
 template <class Visit>
 void visit_numbers(const TrainingHistory& history, const Visit& visit) {
   for (const auto& [name, part] : series) visit(std::string(name), history.*part);
@@ -38,7 +38,7 @@ void visit_numbers(const TrainingHistory& history, const Visit& visit) {
   }
 }
 
-/// Calls visit(name, tensor) for every tensor of a state, in the order of the file.
+/// Calls visit(name, tensor) for every tensor in a state, in the order of the file.
 template <class Visit>
 void visit_tensors(const TrainingState& state, const Visit& visit) {
   for (const auto& [id, x] : state.parameters) visit("parameter." + name_of(id), x);
@@ -52,7 +52,7 @@ std::string hash_of(std::span<const std::byte> bytes) {
   return config::sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// The checksum of a file whose parts have these hashes, by name.
+/// Returns the checksum of a file, from the hashes of its parts by name.
 std::string checksum_of(const std::map<std::string, std::string>& hashes, const std::string& identity, int steps) {
   std::string all = fmt::format("{} {}\n", identity, steps);
   for (const auto& [name, hash] : hashes) all += fmt::format("{} {}\n", name, hash);
@@ -63,17 +63,18 @@ std::string checksum_of(const std::map<std::string, std::string>& hashes, const 
   throw InputError(fmt::format("{}: {}", path, reason));
 }
 
-int number_in(const std::string& text, const std::string& path) {
+int parse_steps(const std::string& text, const std::string& path) {
   if (const auto value = parse_integer(text)) return static_cast<int>(*value);
-  reject_file(path,
-              fmt::format("found \"{}\" as a number of steps, expected a whole number from 0 on", shortened(text)));
+  reject_file(path, fmt::format("number of steps \"{}\": expected a whole number of at least 0", shortened(text)));
 }
 
-/// "record.<step>.<name>".
+/// Reads the tensor "record.<step>.<name>" into a history.
 void read_record(const std::string& tensor, const SafetensorsFile& file, TrainingHistory& history) {
   const std::size_t dot = tensor.find('.', record_prefix.size());
-  if (dot == std::string::npos) reject_file(file.path(), fmt::format("{}: no name of a record", tensor));
-  const int step = number_in(tensor.substr(record_prefix.size(), dot - record_prefix.size()), file.path());
+  if (dot == std::string::npos) {
+    reject_file(file.path(), fmt::format("{}: expected a tensor name record.STEP.NAME", tensor));
+  }
+  const int step = parse_steps(tensor.substr(record_prefix.size(), dot - record_prefix.size()), file.path());
   history.records[step][tensor.substr(dot + 1)] = file.values(tensor);
 }
 
@@ -112,10 +113,10 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
   const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
   if (!std::filesystem::exists(status)) return std::nullopt;
   try {
-    if (std::filesystem::is_symlink(status)) reject_file(path_, "this is a symbolic link, expected a regular file");
+    if (std::filesystem::is_symlink(status)) reject_file(path_, "expected a regular file, found a symbolic link");
     return content_of(SafetensorsFile(path_), ops, like);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}; without this file its run begins again", error.what()));
+    throw InputError(fmt::format("{}; delete the file to restart this run", error.what()));
   }
 }
 
@@ -126,11 +127,11 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
     return it == file.metadata().end() ? std::string() : it->second;
   };
   if (metadata("identity") != identity_) {
-    reject_file(path_, fmt::format("the state of another run, or damaged: it is of {}, expected {}",
-                                   shortened(metadata("identity")), identity_));
+    reject_file(path_, fmt::format("damaged, or the state of another run: expected identity {}, found {}", identity_,
+                                   shortened(metadata("identity"))));
   }
   Content content{.state = like, .history = {}};
-  content.state.steps = number_in(metadata("steps"), path_);
+  content.state.steps = parse_steps(metadata("steps"), path_);
   std::map<std::string, std::string> hashes;
   for (const auto& [name, view] : file.tensors()) {
     if (name != checksum) hashes[name] = hash_of(view.bytes);
@@ -138,7 +139,7 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
   const SafetensorsView& written = file.find(std::string(checksum));
   const std::string expected = checksum_of(hashes, identity_, content.state.steps);
   if (!std::ranges::equal(written.bytes, std::as_bytes(std::span(expected)))) {
-    reject_file(path_, "damaged: its content is not what its checksum says");
+    reject_file(path_, "damaged: checksum mismatch");
   }
   for (const auto& [name, part] : series) content.history.*part = file.values(std::string(name));
   for (const auto& [name, view] : file.tensors()) {

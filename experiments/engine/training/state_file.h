@@ -11,9 +11,9 @@ class SafetensorsFile;
 
 namespace periscope::training {
 
-/// The state from which a run resumes with the same bits: a safetensors file with the parameters, the optimizer's
-/// moments and the history. It is replaced as a whole, so that a process that dies leaves the state before or the one
-/// after. `identity` says what the run depends on; a file with another identity is rejected.
+/// A safetensors file with parameters, optimizer moments and history, from which a run resumes bit for bit. It is
+/// replaced atomically, so a crash leaves a valid state. `identity` is a hash of the run's dependencies; a file with
+/// another identity is rejected.
 class StateFile {
  public:
   StateFile(std::string path, std::string identity) : path_(std::move(path)), identity_(std::move(identity)) {}
@@ -22,10 +22,10 @@ class StateFile {
     TrainingState state;
     TrainingHistory history;
   };
-  /// Returns nothing if there is no file. `like` has the shapes of the stack's parameters; a state that was written
-  /// without parameters is read without. Throws InputError for a file that is damaged, or of another run.
+  /// Returns nullopt if the file does not exist. `like` has the shapes of the parameters, which the file may omit.
+  /// Throws InputError if the file is damaged or belongs to another run.
   [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
-  /// Throws Error (run-time failure), and leaves the file unchanged, if the system reports a failure.
+  /// Throws Error (run-time failure) and leaves the existing file unchanged if writing fails.
   void write(const Backend& ops, const TrainingState& state, const TrainingHistory& history) const;
 
  private:

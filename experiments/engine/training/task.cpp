@@ -25,7 +25,7 @@ std::optional<int> divergence_step(const TrainingHistory& history) {
   const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
   const std::ptrdiff_t above = last_below - loss.rbegin();
   constexpr std::ptrdiff_t enough = 20;
-  constexpr double worse = 1.05;  // that luck in the first batch does not count
+  constexpr double worse = 1.05;  // tolerates an unusually easy first batch
   constexpr double lost = 10.0;
   const bool stays_above =
       above >= enough && std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) > worse * enough * loss.front();

@@ -13,37 +13,37 @@
 
 namespace periscope::training {
 
-/// The results of `train`: every placement with every seed, placements outermost.
+/// Results of `train`.
 struct TrainResult {
-  std::vector<TrainingResult> tasks;
-  std::vector<theory::Prediction> initial;  ///< of every stack before training
-  std::optional<double> loss_floor;         ///< of the corpus, if it is known [nat]
+  std::vector<TrainingResult> tasks;        ///< every stack with every seed, stacks in the outer loop
+  std::vector<theory::Prediction> initial;  ///< predictions for every stack before training
+  std::optional<double> loss_floor;         ///< lowest attainable loss on the corpus, if known [nat]
 };
 
-/// The windows that every record reads, as sequences of inputs.
+/// Returns the input token ids of the held-out windows used for records.
 [[nodiscard]] std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec,
                                                          const TrainSpec& train);
 
-/// Predicts the signals of the stack with random weights on these windows, to 2 % of a second moment.
+/// Predicts the stack with random weights on the windows of recorded_ids, with a tolerance of 2 %.
 [[nodiscard]] theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec,
                                                          const TrainConfig& config, stacks::Progress& progress);
 
-/// One run of a stack for every seed, named "<word>-seed<seed>".
+/// Returns one run of a stack per seed, named "NAME-seedSEED".
 [[nodiscard]] std::vector<TrainingTask> tasks_by_seed(const StackSpec& spec, const TrainSpec& train,
-                                                      const config::RunOptions& run, const std::string& word);
-/// The runs of a configuration.
+                                                      const config::RunOptions& run, const std::string& name);
+/// Returns all training runs of a configuration.
 [[nodiscard]] std::vector<TrainingTask> tasks_of(const TrainConfig& config);
 
-/// Returns what all runs depend on besides their settings: the corpus's bytes, the device, the program's numerics.
+/// Returns the dependencies shared by all runs other than settings: corpus, device and cache::numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
-/// Trains tasks concurrently, each on one thread, while there is one for every thread, and the others in turn on all
-/// threads. Calls `use` with every trained task, in the order of the list, one at a time. Throws Stopped.
+/// Runs tasks concurrently, one per thread, as long as there are enough for all threads, and the remaining tasks one
+/// after another on all threads. Calls `use` for every result, in order and one at a time. Throws Stopped.
 void train_tasks(const Backend& ops, const std::vector<TrainingTask>& tasks, const Corpus& corpus,
                  const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainingResult)>& use);
 
-/// Weights, gradients, the optimizer's state and the signals of a micro-batch, for the concurrent ones of `tasks`; and
-/// the weights of `weights_kept` tasks that are done.
+/// Returns the memory estimate of training: weights, gradients, optimizer state and signals of a micro-batch for all
+/// concurrent tasks, and the weights of `weights_kept` finished tasks.
 [[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, double weights_kept,
                                                      int threads);
 
