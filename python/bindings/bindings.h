@@ -11,12 +11,12 @@
 
 namespace periscope::python {
 
-/// A model in memory as Python holds it.
+/// Python's handle of a model in memory.
 struct Model {
   std::shared_ptr<const MemoryModel> memory;
 };
 
-/// A result that a caller holds: its arrays are views of this object's columns.
+/// Result of a run. The NumPy arrays of `variables` are views of its columns and keep it alive.
 struct Result {
   const study::Study* study = nullptr;
   std::optional<study::Job> job;
@@ -26,17 +26,18 @@ struct Result {
   std::optional<cache::Cache> tasks;
 };
 
-/// The study of that name. Throws ConfigError, which names the nearest.
-const study::Study& study_named(const std::string& name);
+/// Returns the study with this name. Throws ConfigError, which suggests a similar name.
+const study::Study& find_study(const std::string& name);
 
-/// Adds what needs no run: descriptions of studies, sections of a configuration, kinds of results and the build, and
-/// the check of a configuration.
+/// Adds the functions that need no run: descriptions of studies, configuration sections, result kinds and the build,
+/// and the check of a configuration.
 void add_descriptions(nanobind::module_& module);
 /// Adds the class Model.
 void add_model(nanobind::module_& module);
 /// Adds the classes Request, Result and Snapshot, and the functions that run studies.
 void add_run(nanobind::module_& module);
-/// Adds what a recorder of another program's passes needs: where a model's parameters are, and `replay`.
+/// Adds the functions for recording passes of other programs: `layout`, the tensors of a model's parameters, and
+/// `replay`.
 void add_recording(nanobind::module_& module);
 
 }  // namespace periscope::python

@@ -17,7 +17,7 @@
 #include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/own_thread.h"
+#include "python/bindings/worker_thread.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/parameter_map.h"
@@ -29,11 +29,11 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be, and
-/// InputError for a text.
+/// Returns the resolved configuration of a file and additional entries as JSON. Throws ConfigError for an invalid
+/// configuration, and InputError for an unreadable text file.
 std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
   std::string text;
-  on_own_thread([&] {
+  run_on_worker([&] {
     config::Config config = config::load_config(sections(), file, entries);
     config::read_texts(config);
     text = config::json_text(config::resolved(config).printed);
@@ -41,15 +41,16 @@ std::string resolve(const std::string& file, const std::vector<std::string>& ent
   return text;
 }
 
-/// Name and shape of every parameter of the one stack that a configuration describes, as `Model` wants them. Throws
+/// Returns the name and shape of every parameter of the configured stack, in the form that `Model` expects. Throws
 /// ConfigError for several stacks.
 std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::string& file,
                                                                  const std::vector<std::string>& entries) {
   std::vector<std::pair<std::string, std::vector<int>>> all;
-  on_own_thread([&] {
+  run_on_worker([&] {
     const std::vector<StackSpec> stacks = config::load_config(sections(), file, entries).stacks();
     if (stacks.size() != 1) {
-      throw ConfigError(fmt::format("config: found {} stacks; expected one value of every key", stacks.size()));
+      throw ConfigError(
+          fmt::format("config: found {} stacks; expected one, so set every key to one value", stacks.size()));
     }
     const ModelSpec& model = stacks.front().model;
     for (const ParameterId& id : all_parameters_of(token_stack(model))) {
@@ -76,20 +77,22 @@ void add_descriptions(nb::module_& module) {
                                          {"recipes", recipes_json()}};
         return config::json_text(all);
       },
-      "What the program offers, as JSON.");
-  module.def("resolve", &resolve, "file"_a, "entries"_a, "The resolved configuration, as JSON.");
-  module.def("parameters", &parameters, "file"_a, "entries"_a, "Name and shape of every parameter of one stack.");
+      "Returns the program's version, studies, keys, results, placements and recipes as JSON.");
+  module.def("resolve", &resolve, "file"_a, "entries"_a, "Returns the resolved configuration as JSON.");
+  module.def("parameters", &parameters, "file"_a, "entries"_a,
+             "Returns the name and shape of every parameter of one stack.");
   module.def(
       "citation",
       [](const std::map<std::string, std::string>& result) {
         if (result.empty()) return study::citation();
         return study::citation([&](const std::string& name) {
           const auto found = result.find(name);
-          if (found == result.end()) throw InputError(fmt::format("result: it has no text attribute {}", name));
+          if (found == result.end())
+            throw InputError(fmt::format("result: expected a text attribute {}, found none", name));
           return printable(found->second);
         });
       },
-      "result"_a, "BibTeX of the program, or of a result with these attributes.");
+      "result"_a, "Returns BibTeX of the program, or of a result with these attributes.");
 }
 
 }  // namespace periscope::python

@@ -22,18 +22,18 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// The bytes of a tensor, in row-major order.
+/// Bytes of a tensor in row-major order.
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-/// Name of the type in safetensors files, shape, bytes.
-using Given = std::tuple<std::string, std::vector<std::int64_t>, Bytes>;
+/// Type name as in safetensors files, shape, bytes.
+using GivenTensor = std::tuple<std::string, std::vector<std::int64_t>, Bytes>;
 
-/// What a model's tensors point into: arrays of the caller, or copies of them.
+/// Memory of a model's tensors: arrays of the caller, or copies of them.
 struct Owner {
   std::vector<Bytes> arrays;
   std::vector<std::vector<std::byte>> copies;
 };
 
-SafetensorsView view_of(const std::string& name, const Given& given, bool copy, Owner& owner) {
+SafetensorsView view_of(const std::string& name, const GivenTensor& given, bool copy, Owner& owner) {
   const auto& [type_name, shape, array] = given;
   const auto type = safetensors_type(type_name);
   if (!type)
@@ -59,13 +59,14 @@ SafetensorsView view_of(const std::string& name, const Given& given, bool copy, 
 }  // namespace
 
 void add_model(nb::module_& module) {
-  nb::class_<Model>(module, "Model", "A model in memory: the text of its config.json, and its tensors.")
+  nb::class_<Model>(module, "Model", "A model in memory: the text of config.json, and tensors.")
       .def(
           "__init__",
           [](Model* self, const std::string& name, const std::string& config,
-             const std::map<std::string, Given>& tensors, bool copy, const std::vector<std::string>& ignore_keys) {
+             const std::map<std::string, GivenTensor>& tensors, bool copy,
+             const std::vector<std::string>& ignore_keys) {
             const auto owner = std::make_shared<Owner>();
-            owner->copies.reserve(tensors.size());  // views point into them
+            owner->copies.reserve(tensors.size());  // no reallocation: views point into the copies
             auto memory = std::make_shared<MemoryModel>();
             memory->name = name;
             memory->config = config;

@@ -7,14 +7,14 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/own_thread.h"
+#include "python/bindings/worker_thread.h"
 #include "sim/base/error.h"
 
 namespace nb = nanobind;
 
 NB_MODULE(_periscope, module) {
-  nb::set_leak_warnings(false);  // a daemon thread may hold a result when the interpreter ends
-  module.doc() = "The studies of Periscope as functions; the package periscope is the interface to them.";
+  nb::set_leak_warnings(false);  // a daemon thread may own a result when the interpreter exits
+  module.doc() = "Compiled module of the package periscope, which is the public interface.";
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
         const auto raise = [](const char* what, periscope::ExitCode code) {
@@ -37,7 +37,7 @@ NB_MODULE(_periscope, module) {
         }
       },
       nullptr);
-  module.def("stop_all", &periscope::python::stop_all, "Stops all runs, and waits for them.");
+  module.def("stop_all", &periscope::python::stop_all, "Stops all runs and waits for them.");
   nb::module_::import_("atexit").attr("register")(module.attr("stop_all"));
   periscope::python::add_descriptions(module);
   periscope::python::add_model(module);

@@ -18,7 +18,7 @@
 #include "experiments/engine/study/study.h"
 #include "experiments/studies/probe/replay.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/own_thread.h"
+#include "python/bindings/worker_thread.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/core/memory_reserve.h"
@@ -30,30 +30,29 @@ namespace periscope::python {
 namespace {
 
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-/// Sublayer, name of the signal, whether it is its gradient, values.
+/// Sublayer, name of the signal, whether the values are its gradient, values.
 using GivenSignal = std::tuple<int, std::string, bool, Matrix>;
-/// Layer, name of the matrix, sum of the squares of its gradient.
+/// Layer, name of the matrix, sum of squares of its gradient.
 using GivenGradient = std::tuple<int, std::string, double>;
 
 template <class Names>
-std::size_t index_of(const Names& names, const std::string& word, const char* what) {
+std::size_t index_of(const Names& names, const std::string& word, const char* kind) {
   const auto found = std::ranges::find(names, word);
-  if (found == names.end()) throw InputError(fmt::format("{} {}: there is none of that name", what, word));
+  if (found == names.end()) throw InputError(fmt::format("{} {}: unknown name", kind, word));
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// What a recorder has to know of a model, as JSON: its layers and norms, and of every parameter the tensor that holds
-/// it.
+/// Returns, as JSON, a model's layers and norms, and the tensor that stores each parameter.
 std::string layout(const Model& model) {
   std::optional<Checkpoint> opened;
-  on_own_thread([&] { opened.emplace(model.memory); });
+  run_on_worker([&] { opened.emplace(model.memory); });
   const ModelSpec& m = opened->model();
   nlohmann::ordered_json parts;
   for (const auto& [tensor, uses] : opened->uses()) {
     for (const ParameterMap::Use& use : uses) {
-      const bool has_place =
+      const bool is_matrix_or_gain =
           use.parameter.part == ParameterId::Part::matrix || use.parameter.part == ParameterId::Part::gain;
-      if (!has_place) continue;
+      if (!is_matrix_or_gain) continue;
       parts.push_back({{"tensor", tensor},
                        {"weight", name_of(use.parameter.weight)},
                        {"sublayer", use.parameter.sublayer},
@@ -92,8 +91,8 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
   if (logits && logits->shape(0) == ids.size()) pass.logits = {logits->data(), logits->size()};
   const auto result = std::make_shared<Result>();
   const auto start = std::chrono::steady_clock::now();
-  on_own_thread([&] {
-    result->study = &study_named("probe");
+  run_on_worker([&] {
+    result->study = &find_study("probe");
     result->job = study::Job{.file = "", .run_options = {}, .resolved = {}, .run = {}};
     result->threads = study::threads_of(result->job->run_options);
     result->outcome = probe::replay(model.memory, pass, config::parse_dtype(dtype), top);
@@ -107,9 +106,10 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
 }  // namespace
 
 void add_recording(nb::module_& module) {
-  module.def("layout", &layout, "model"_a, "Sizes and norms of a model, and the tensors of its parameters.");
+  module.def("layout", &layout, "model"_a,
+             "Returns sizes and norms of a model, and the tensors of its parameters, as JSON.");
   module.def("replay", &replay, "model"_a, "sequences"_a, "ids"_a, "labels"_a, "signals"_a, "gradients"_a, "logits"_a,
-             "dtype"_a, "unit_roundoff"_a, "top"_a, "The dataset of a pass that another program made.");
+             "dtype"_a, "unit_roundoff"_a, "top"_a, "Returns the result of a pass that another program computed.");
 }
 
 }  // namespace periscope::python

@@ -16,7 +16,7 @@
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/own_thread.h"
+#include "python/bindings/worker_thread.h"
 #include "sim/base/printable.h"
 #include "sim/core/memory_reserve.h"
 #include "sim/files/output_file.h"
@@ -27,7 +27,7 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// On the run's own thread: all that a result is, but for the caller's circumstances.
+/// Runs the study and fills `result`, except for the caller's circumstances. Called on the worker thread.
 void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
   install_out_of_memory_handler();
   result.job = result.study->resolve(request);
@@ -60,13 +60,13 @@ nb::dict record_of(const stacks::TrainingRecord& record) {
   return all;
 }
 
-/// Shows what happened since the last snapshot.
-void show(WatchedProgress& progress, const nb::object& on_progress) {
+/// Passes the changes since the last snapshot to `on_progress`.
+void report(WatchedProgress& progress, const nb::object& on_progress) {
   if (on_progress.is_none()) return;
   if (const auto snapshot = progress.snapshot()) on_progress(*snapshot);
 }
 
-/// A numpy array of a column's values, without a copy: it keeps the result.
+/// Returns a NumPy view of a column's values, which keeps the result alive.
 template <class T>
 nb::object view(std::vector<T>& values, const std::vector<std::size_t>& shape, nb::handle owner) {
   return nb::cast(nb::ndarray<nb::numpy, T>(values.data(), shape.size(), shape.data(), owner).cast());
@@ -83,7 +83,7 @@ nb::object values_of(dataset::Column& column, const std::vector<std::size_t>& sh
   return view(std::get<std::vector<std::uint8_t>>(column.values), shape, owner);
 }
 
-/// name -> (type, dimensions, shape, values, units, meaning, label), in the order of the columns.
+/// Returns name -> (type, dimensions, shape, values, units, meaning, label) in column order.
 nb::dict variables(nb::handle self) {
   auto& result = nb::cast<Result&>(self);
   nb::dict all;
@@ -99,7 +99,7 @@ nb::dict variables(nb::handle self) {
   return all;
 }
 
-/// The attributes of the result's file, as JSON.
+/// Returns the attributes of the result file as JSON.
 std::string attributes(const Result& result, const std::vector<std::string>& argv) {
   dataset::Dataset data;
   if (result.outcome.data) data.attributes = result.outcome.data->attributes;
@@ -107,7 +107,7 @@ std::string attributes(const Result& result, const std::vector<std::string>& arg
   return config::json_text(dataset::attributes_of(data));
 }
 
-/// The whole answer as JSON, as --json has it.
+/// Returns the whole result in the JSON form of --json.
 std::string json(Result& result, const std::vector<std::string>& argv) {
   if (result.outcome.data) {
     result.outcome.data->circumstances = study::circumstances(argv, result.threads, result.seconds);
@@ -115,13 +115,14 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
   return config::json_text(study::result_json(result.outcome));
 }
 
-/// Runs a study on a thread of its own, with the OpenMP threads that the request has, while the calling thread looks
-/// for signals every 50 ms, and calls `on_progress` (Snapshot) and `on_record` (a dictionary; false ends that stack's
-/// training). Both may be None. An exception of theirs, and KeyboardInterrupt, stop the run and go to the caller.
+/// Runs a study on a worker thread with the request's number of OpenMP threads. Every 50 ms the calling thread checks
+/// for signals and calls `on_progress` with a Snapshot and `on_record` with a dictionary; returning false from
+/// `on_record` ends that stack's training. Both may be None. Their exceptions and KeyboardInterrupt stop the run and
+/// are rethrown.
 std::shared_ptr<Result> run(const std::string& name, study::Request request, const nb::object& on_progress,
                             const nb::object& on_record) {
   const auto result = std::make_shared<Result>();
-  result->study = &study_named(name);
+  result->study = &find_study(name);
   request.known = sections();
   request.command = name;
   request.effective_keys = study::effective_keys(*result->study);
@@ -129,48 +130,48 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   try {
     const auto watch = [&] {
       if (const stacks::TrainingRecord* record = progress.record(); record != nullptr) {
-        const nb::object go_on = on_record(record_of(*record));
-        const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());  // a function without `return` goes on
+        const nb::object returned = on_record(record_of(*record));
+        const int truth = returned.is_none() ? 1 : PyObject_IsTrue(returned.ptr());  // None continues the training
         if (truth < 0) throw nb::python_error();
         progress.answer(truth == 1);
       }
-      show(progress, on_progress);
+      report(progress, on_progress);
     };
-    on_own_thread(
+    run_on_worker(
         progress, [&] { compute(*result, request, progress); }, watch);
   } catch (const Error& error) {
     if (!progress.is_resumable() || !result->tasks) throw;
-    const std::string what = fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",
-                                         error.what(), result->tasks->folder());
-    if (dynamic_cast<const stacks::OutOfMemory*>(&error) != nullptr) throw stacks::OutOfMemory(error.code(), what);
-    throw Error(error.code(), what);
+    const std::string message = fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",
+                                            error.what(), result->tasks->folder());
+    if (dynamic_cast<const stacks::OutOfMemory*>(&error) != nullptr) throw stacks::OutOfMemory(error.code(), message);
+    throw Error(error.code(), message);
   }
-  show(progress, on_progress);
+  report(progress, on_progress);
   return result;
 }
 
-/// Completes a result whose own file is written: writes the study's other files, as exported models, and removes the
-/// cached tasks.
+/// Writes the study's other files, such as exported models, and removes the cached tasks. Called after the result file
+/// is written.
 void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress) {
   WatchedProgress progress(false);
   progress.use_cache(result->tasks ? &*result->tasks : nullptr);
-  on_own_thread(
+  run_on_worker(
       progress,
       [&] {
         if (result->outcome.write_files) result->outcome.write_files(progress);
         if (result->tasks && !result->job->file.empty()) result->tasks->remove_all_but("");
-        // The caller's arrays keep the result: let it hold nothing but these.
+        // The caller's arrays keep the result alive; free everything else.
         result->outcome.write_files = {};
         result->job->run = {};
         result->tasks.reset();
       },
       [] {});
-  show(progress, on_progress);
+  report(progress, on_progress);
 }
 
 }  // namespace
 
-const study::Study& study_named(const std::string& name) {
+const study::Study& find_study(const std::string& name) {
   const auto found = std::ranges::find(studies(), name, &study::Study::name);
   if (found != studies().end()) return *found;
   std::vector<std::string> names;
@@ -179,7 +180,7 @@ const study::Study& study_named(const std::string& name) {
 }
 
 void add_run(nb::module_& module) {
-  nb::class_<study::Request>(module, "Request", "What a caller asks of a study.")
+  nb::class_<study::Request>(module, "Request", "Parameters of a run.")
       .def(nb::init<>())
       .def_rw("file", &study::Request::file)
       .def_rw("entries", &study::Request::entries)
@@ -191,18 +192,19 @@ void add_run(nb::module_& module) {
       .def_prop_rw(
           "model", [](const study::Request& r) { return Model{r.model}; },
           [](study::Request& r, const Model& model) { r.model = model.memory; });
-  nb::class_<Snapshot>(module, "Snapshot", "How far a run is.")
-      .def_ro("what", &Snapshot::what)
+  nb::class_<Snapshot>(module, "Snapshot", "Progress of a run.")
+      .def_ro("phase", &Snapshot::phase)
       .def_ro("label", &Snapshot::label)
       .def_ro("share", &Snapshot::share)
       .def_ro("steps_done", &Snapshot::steps_done)
       .def_ro("steps", &Snapshot::steps)
       .def_ro("seconds", &Snapshot::seconds)
       .def_ro("seconds_left", &Snapshot::seconds_left)
-      .def_ro("said", &Snapshot::said);
-  nb::class_<Result>(module, "Result", "What a study found.")
+      .def_ro("messages", &Snapshot::messages);
+  nb::class_<Result>(module, "Result", "Result of a study.")
       .def_prop_ro(
-          "file", [](const Result& r) { return r.job->file; }, "Name of the result's file; empty for none.")
+          "file", [](const Result& r) { return r.job->file; },
+          "Name of the result file without extension; empty if there is none.")
       .def_prop_ro("json_file", [](const Result& r) { return r.study->json_file; })
       .def_prop_ro("out", [](const Result& r) { return r.job->run_options.out; })
       .def_prop_ro("exit_code", [](const Result& r) { return static_cast<int>(r.outcome.code); })
@@ -214,9 +216,9 @@ void add_run(nb::module_& module) {
       .def("attributes", &attributes, "argv"_a)
       .def("json", &json, "argv"_a);
   module.def("run", &run, "name"_a, "request"_a, "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
-             "Runs a study.");
+             "Runs a study and returns its result.");
   module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
-             "Writes the other files of a result, whose own file is written, and removes its cached tasks.");
+             "Writes the other files of a result after its own file, and removes its cached tasks.");
 }
 
 }  // namespace periscope::python

@@ -1,4 +1,4 @@
-"""Periscope: what the place of a normalization layer does to the signals in a deep residual stack.
+"""Periscope: how the placement of normalization layers shapes signals in deep residual stacks.
 
     import periscope as ps
     ds = ps.propagate({"model": {"placement": ["pre", "peri"], "layers": 6, "width": 128, "heads": 4}}, backward=True)
@@ -6,8 +6,8 @@
     ps.verdicts(ds)
     ps.plot(ds, "variance")
 
-Every study of the program is a function here that returns an xarray.Dataset: measurement, theory and verdicts beside
-each other. Modules are imported when they are first used.
+Every study of the program is a function here that returns an xarray.Dataset with measurements, predictions and
+verdicts. Submodules are imported on first use.
 """
 
 from importlib import import_module
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 require_instructions()
 
-_HOMES = {name: home for home, names in {
+_MODULES = {name: module for module, names in {
     "config": "Config", "dataset": "open", "describe": "cite columns keys placements recipes",
     "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
     "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
@@ -53,13 +53,13 @@ _HOMES = {name: home for home, names in {
     "verbs": "propagate theory ladder gradients_depth gradients_attenuation gradients_identity_path "
              "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
 }.items() for name in names.split()}  # fmt: skip
-__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
+__all__ = [*_MODULES, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        globals()[name] = found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-        return found
+    if name in _MODULES:
+        globals()[name] = value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+        return value
     if name == "__version__":
         from .describe import description
 

@@ -1,4 +1,4 @@
-"""``python -m periscope run STUDY``: a study without the program, for texts that need a tokenizer of Python."""
+"""``python -m periscope run STUDY``: runs a study without the C++ program, with Python tokenizers for texts."""
 
 import argparse
 import sys
@@ -9,8 +9,8 @@ from . import _run
 from .describe import description
 from .errors import Error, Stopped
 
-ABOUT = """Runs a study in Python: the same results as the program's, and texts through the tokenizer.json of a
-checkpoint's folder. The table goes to standard error, JSON to standard output."""
+ABOUT = """Runs a study in Python with the same results as the program. Texts can use the tokenizer.json of the checkpoint.
+The table is printed to standard error, JSON to standard output."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,7 +31,7 @@ def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
         add("--config", metavar="FILE", help="TOML file")
         add("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="override one key")
     if study["compares"]:
-        add("--theory-set", action="append", default=[], metavar="KEY=VALUE", help="tell theory something else")
+        add("--theory-set", action="append", default=[], metavar="KEY=VALUE", help="override a key for theory only")
     for name, kind in (("seed", int), ("seeds", int), ("threads", int), ("device", str), ("dtype", str),
                        ("memory", str), ("out", str)):  # fmt: skip
         if study["common"][name]:
@@ -46,11 +46,11 @@ def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
         words |= {"action": "store_true"} if flag["toggle"] else {"metavar": flag["name"].upper()}
         add(f"--{flag['name']}", dest=f"flag_{flag['name']}", **words)
     add("--json", action="store_true", help="print the result as JSON")
-    add("--quiet", action="store_true", help="no progress and no table")
+    add("--quiet", action="store_true", help="print no progress and no table")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs, and returns the program's exit code."""
+    """Runs a study and returns the exit code of the program."""
     given = vars(_parser().parse_args(arguments))
     study = given["described"]
     flags = {flag["name"]: given[f"flag_{flag['name']}"] for flag in study["flags"]}

@@ -1,4 +1,4 @@
-"""``ds.periscope``: what a dataset of Periscope can show, from itself."""
+"""The accessor ``ds.periscope``: figures, verdicts and citation of a dataset."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
 
 @xr.register_dataset_accessor("periscope")
 class Accessor:
-    """Figures and verdicts of a result. xarray makes it; where attributes were lost, so are these."""
+    """Figures and verdicts of a result. They need the dataset's attributes, which some operations of xarray drop."""
 
     def __init__(self, ds: xr.Dataset) -> None:
         self._ds = ds
 
     def plot(self, name: str | None = None, **words: Any) -> "Figure":
-        """As ``periscope.plot``."""
+        """See ``periscope.plot``."""
         from .plots import plot
 
         return plot(self._ds, name, **words)
 
     def verdicts(self, *, all: bool = False) -> "pd.DataFrame":
-        """As ``periscope.verdicts``."""
+        """See ``periscope.verdicts``."""
         from ._verdicts import verdicts
 
         return verdicts(self._ds, all=all)
 
     def cite(self) -> str:
-        """As ``periscope.cite``."""
+        """See ``periscope.cite``."""
         from .describe import cite
 
         return cite(self._ds)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Every key of the configuration that it was made from. Raises AttributeError for what is no result."""
+        """All keys of the result's configuration. Raises AttributeError for a dataset that is not a result."""
         from .plots.dataset import config
 
         if "config" not in self._ds.attrs:
-            raise AttributeError("this dataset has no attribute 'config': it is no result of Periscope")
+            raise AttributeError("this dataset has no attribute 'config', so it is not a result of Periscope")
         return config(self._ds)

@@ -1,4 +1,4 @@
-"""Theory for somebody else's model, to hold beside records of its training."""
+"""Predictions for a model that was trained elsewhere, for comparison with records of its training."""
 
 from typing import Any
 
@@ -9,20 +9,19 @@ from .verbs import probe
 
 
 def at_init(checkpoint: CheckpointLike, tokens: TokensLike, **words: Any) -> xr.Dataset:
-    """What theory predicts of the signals, and with ``backward=True`` of the gradients, of a model of this shape with
-    random weights (T2–T11): ``second_moment_predicted``, ``second_moment_stderr``, … by depth, and by site and
-    sublayer.
+    """Returns the predicted signals and, with ``backward=True``, gradients of a model of this shape with random weights
+    (T2–T11): ``second_moment_predicted``, ``second_moment_stderr``, … by depth, and by site and sublayer.
 
-    ``checkpoint`` is a folder, a ``Model`` or a live model of transformers, ``tokens`` the ids of one sequence, or a
-    file of them. ``init={"std": 0.02}`` says how the weights were drawn; ``words`` are further arguments of ``probe``.
-    What theory does not model is missing.
+    ``checkpoint`` is a folder, a ``Model`` or a transformers model, ``tokens`` the ids of one sequence or a file with
+    them. ``init={"std": 0.02}`` sets the distribution of the weights; ``words`` are further arguments of ``probe``.
+    Quantities that the theory does not support are omitted.
     """
     return _predicted(checkpoint, tokens, "at_init", words)
 
 
 def at_scales(checkpoint: CheckpointLike, tokens: TokensLike, **words: Any) -> xr.Dataset:
-    """The same for random weights with the sizes that the model's matrices, gains and biases have now (T29). The
-    difference to what is measured is the alignment of weights with each other and with the tokens."""
+    """Returns the same prediction for random weights with the model's current sizes of matrices, gains and biases (T29).
+    The difference from the measurement is the alignment of weights with each other and with the tokens."""
     return _predicted(checkpoint, tokens, "at_scales", words)
 
 

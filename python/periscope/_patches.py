@@ -1,24 +1,24 @@
-"""Patches of functions during a recorded pass, for signals that are not a module's input or output."""
+"""Patches of functions during a recorded pass, for signals that are not inputs or outputs of modules."""
 
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._hooks import Watched
+    from ._hooks import StepHooks
 
 
 class _Rotations:
-    """A patch of apply_rotary_pos_emb in one module of transformers that passes the results to all watchers."""
+    """Replacement of apply_rotary_pos_emb in one module of transformers; passes its results to all recorders."""
 
     def __init__(self, rotate: Callable[..., Any]) -> None:
         self.rotate = rotate
-        self.watchers: list["Watched"] = []
+        self.hooks: list["StepHooks"] = []
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         q, k = self.rotate(*arguments, **named)
-        for watched in tuple(self.watchers):
-            watched.keep_rotated(q, k)
+        for hooks in tuple(self.hooks):
+            hooks.record_rotated(q, k)
         return q, k
 
 
@@ -26,42 +26,42 @@ _LOCK = threading.Lock()
 _ROTATIONS: dict[Any, _Rotations] = {}  # by module
 
 
-def watch_rotations(home: Any, watched: "Watched") -> None:
+def watch_rotations(module: Any, hooks: "StepHooks") -> None:
     with _LOCK:
-        if home not in _ROTATIONS and hasattr(home, "apply_rotary_pos_emb"):
-            _ROTATIONS[home] = home.apply_rotary_pos_emb = _Rotations(home.apply_rotary_pos_emb)
-        if home in _ROTATIONS and watched not in _ROTATIONS[home].watchers:
-            _ROTATIONS[home].watchers.append(watched)
+        if module not in _ROTATIONS and hasattr(module, "apply_rotary_pos_emb"):
+            _ROTATIONS[module] = module.apply_rotary_pos_emb = _Rotations(module.apply_rotary_pos_emb)
+        if module in _ROTATIONS and hooks not in _ROTATIONS[module].hooks:
+            _ROTATIONS[module].hooks.append(hooks)
 
 
-def leave_rotations(watched: "Watched") -> None:
+def unwatch_rotations(hooks: "StepHooks") -> None:
     with _LOCK:
-        for home, patch in list(_ROTATIONS.items()):
-            if watched in patch.watchers:
-                patch.watchers.remove(watched)
-            if not patch.watchers:
-                del _ROTATIONS[home]
-                if home.apply_rotary_pos_emb is patch:  # else other code has patched it since
-                    home.apply_rotary_pos_emb = patch.rotate
+        for module, patch in list(_ROTATIONS.items()):
+            if hooks in patch.hooks:
+                patch.hooks.remove(hooks)
+            if not patch.hooks:
+                del _ROTATIONS[module]
+                if module.apply_rotary_pos_emb is patch:  # unless other code has patched it since
+                    module.apply_rotary_pos_emb = patch.rotate
 
 
-def _dropped(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Returns the input of a call of torch.nn.functional.dropout if it drops anything, else None."""
+def _dropout_input(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Returns the input of a call of torch.nn.functional.dropout, or None if dropout is inactive."""
     return input if training and p > 0 else None
 
 
-def functions_mode(watched: "Watched") -> Any:
-    """Returns a mode that passes softmaxes of attention and dropouts to ``watched``."""
+def function_recorder(hooks: "StepHooks") -> Any:
+    """Returns a TorchFunctionMode that passes the inputs of softmax and the results of dropout to ``hooks``."""
     import torch
     from torch.overrides import TorchFunctionMode
 
     class Functions(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func in (torch.nn.functional.softmax, torch.softmax) and args:
-                watched.keep_scores(args[0])
+                hooks.record_scores(args[0])
             result = func(*args, **(kwargs or {}))
             if func is torch.nn.functional.dropout:
-                watched.keep_dropped(_dropped(*args, **(kwargs or {})), result)
+                hooks.record_after_dropout(_dropout_input(*args, **(kwargs or {})), result)
             return result
 
     return Functions()

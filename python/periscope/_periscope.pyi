@@ -1,13 +1,13 @@
-"""The compiled module. Its users are the modules beside it."""
+"""The compiled module, for internal use by the package."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 class Snapshot:
-    """How far a run is."""
+    """Progress of a run."""
 
     @property
-    def what(self) -> str: ...
+    def phase(self) -> str: ...
     @property
     def label(self) -> str: ...
     @property
@@ -21,10 +21,10 @@ class Snapshot:
     @property
     def seconds_left(self) -> float | None: ...
     @property
-    def said(self) -> list[str]: ...
+    def messages(self) -> list[str]: ...
 
 class Model:
-    """A model in memory: the text of its config.json, and its tensors."""
+    """A model in memory: the text of config.json, and tensors."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Model:
     def name(self) -> str: ...
 
 class Request:
-    """What a caller asks of a study."""
+    """Parameters of a run."""
 
     file: str
     entries: Sequence[str]
@@ -50,7 +50,7 @@ class Request:
     model: Model
 
 class Result:
-    """What a study found."""
+    """Result of a study."""
 
     @property
     def file(self) -> str: ...

@@ -1,14 +1,14 @@
-"""Refuses a processor without the instructions that the compiled module needs, before it ends the process by SIGILL."""
+"""Checks that the processor supports the compiled module, which would otherwise end the process with SIGILL."""
 
 import platform
 from pathlib import Path
 
-# Those of x86-64-v3 that the names of Linux's list tell.
+# The instruction sets of x86-64-v3, by their names in /proc/cpuinfo.
 NEEDED = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm", "xsave"}
 
 
 def require_instructions(listed: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> None:
-    """Raises ImportError, which names what is missing. Says nothing where the system does not list instructions."""
+    """Raises ImportError if instruction sets are missing. Passes if the system does not list them."""
     if (machine or platform.machine()) != "x86_64":
         return
     try:
@@ -19,6 +19,6 @@ def require_instructions(listed: Path = Path("/proc/cpuinfo"), machine: str | No
     missing = NEEDED - flags if flags else set()
     if missing:
         raise ImportError(
-            f"periscope: this processor, or its virtual machine, lacks {', '.join(sorted(missing))}; the module is "
-            "compiled for x86-64-v3 (processors with AVX2, from about 2013 on)"
+            f"periscope: this processor or virtual machine lacks {', '.join(sorted(missing))}; the module is compiled "
+            "for x86-64-v3 (processors with AVX2, from about 2013 on)"
         )

@@ -1,4 +1,4 @@
-"""Progress bars: tqdm's, in terminals and notebooks, where it is installed, else lines on standard error."""
+"""Progress bars by tqdm in terminals and notebooks; lines on standard error elsewhere or without tqdm."""
 
 import sys
 import time
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bar() -> Iterator[Callable[["Snapshot"], None]]:
-    """A function that shows snapshots, for the time of a run."""
-    if sys.stderr is None or getattr(sys.stderr, "closed", False):  # nobody is there to see it
+    """Yields a function that shows snapshots of a run."""
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
         yield lambda snapshot: None
         return
     if not _is_interactive():
         yield _lines()
         return
     try:
-        with warnings.catch_warnings():  # in a notebook without ipywidgets the bar is text, which tqdm warns of
+        with warnings.catch_warnings():  # tqdm warns in notebooks without ipywidgets
             warnings.simplefilter("ignore")
             from tqdm.auto import tqdm
     except ImportError:
@@ -31,10 +31,10 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
     try:
 
         def show(snapshot: "Snapshot") -> None:
-            for lines in snapshot.said:
+            for lines in snapshot.messages:
                 tqdm.write(lines.rstrip("\n"), file=sys.stderr)
             shown.n = min(100.0, round(100 * snapshot.share, 1))
-            shown.set_description_str(f"{snapshot.what} {snapshot.label}".strip(), refresh=False)
+            shown.set_description_str(f"{snapshot.phase} {snapshot.label}".strip(), refresh=False)
             left = snapshot.seconds_left
             shown.set_postfix_str("" if left is None else f"about {_duration(left)} left", refresh=False)
             shown.refresh()
@@ -45,25 +45,25 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
 
 
 def _is_interactive() -> bool:
-    """Returns whether a line can be overwritten: in a terminal or a notebook, not in a file."""
-    is_terminal = getattr(sys.stderr, "isatty", bool)  # loggers in its place may lack it
+    """Returns whether lines can be overwritten, as in a terminal or a notebook."""
+    is_terminal = getattr(sys.stderr, "isatty", bool)  # a logger as sys.stderr may lack it
     return is_terminal() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 
-SECONDS = 10.0  # between two lines
+SECONDS = 10.0  # between printed lines
 
 
 def _lines() -> Callable[["Snapshot"], None]:
     next_time = 0.0
 
     def show(snapshot: "Snapshot") -> None:
-        for lines in snapshot.said:
+        for lines in snapshot.messages:
             print(lines.rstrip("\n"), file=sys.stderr)
         nonlocal next_time
         if time.monotonic() < next_time:
             return
         next_time = time.monotonic() + SECONDS
-        print(f"{snapshot.what}: {100 * snapshot.share:.0f} %  {snapshot.label}", file=sys.stderr, flush=True)
+        print(f"{snapshot.phase}: {100 * snapshot.share:.0f} %  {snapshot.label}", file=sys.stderr, flush=True)
 
     return show
 

@@ -1,5 +1,4 @@
-"""Records of somebody else's training loop: the signals of an unmodified model of transformers, measured as ``probe``
-measures them."""
+"""Records the signals of an unmodified transformers model in the caller's training loop, measured as in ``probe``."""
 
 import threading
 import weakref
@@ -16,22 +15,22 @@ if TYPE_CHECKING:
 
 
 _LOCK = threading.Lock()
-_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # not an attribute of the models, which copies would have too
+_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # an attribute of the model would be copied with it
 
 
-def _require_seen(model: Any) -> None:
-    """Raises InputError for a model whose signals hooks cannot see."""
+def _require_observable(model: Any) -> None:
+    """Raises InputError for a model whose signals hooks cannot observe."""
     require_plain(model)
     for part in model.modules():
         if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
                 or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
-            raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
-                             "expected a model without compiled modules")  # fmt: skip
+            raise InputError(f"model: {type(part).__name__} is compiled, which hooks cannot observe; expected a model "
+                             "without compiled modules")  # fmt: skip
 
 
 class Recorder:
-    """A context in which a model of transformers (Llama, Gemma 2, OLMo 2, Qwen 3, …: any family that ``probe`` reads)
-    is recorded while it trains::
+    """Context manager that records a transformers model (Llama, Gemma 2, OLMo 2, Qwen 3, …: any family that ``probe``
+    supports) during training::
 
         with ps.record(model, every=50) as recorder:
             for batch in loader:
@@ -40,17 +39,16 @@ class Recorder:
                 recorder.step()
         recorder.dataset.second_moment_measured.plot(x="depth", hue="step")
 
-    Recorded are the steps 0, ``every``, 2·``every``, … or ``steps``; in between there are no hooks. Of a recorded step
-    it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
-    heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
-    matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
-    count then. Dropout stays active as in the model, while ``probe`` has none: ``B_out`` is the branch after dropout.
-    With ``optimizer`` a call of its ``step`` ends a step, so that ``recorder.step()`` need not be called.
-    ``ignore_keys`` as in ``from_torch``.
+    Records the steps 0, ``every``, 2·``every``, … or the given ``steps``; other steps have no hooks. A record covers the
+    first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys after RoPE and
+    QK-norm, and with eager attention the scores. With ``gradients`` it also covers the gradients of the stream and of
+    every matrix, for the loss of the ``backward`` call; passes without gradients, such as validation, are then ignored.
+    Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
+    its ``step`` ends a step, so that ``recorder.step()`` need not be called. For ``ignore_keys`` see ``from_torch``.
 
-    Raises InputError for a model that is sharded, quantized, compiled, checkpoints its activations or has adapters of
-    PEFT; in the pass for batches with padding and calls of ``torch.compile(model)``, where the plain module has to be
-    called; and at the step's end for two passes before one backward pass, or a pass that skips layers.
+    Raises InputError for a model that is sharded, quantized or compiled, checkpoints its activations, or has PEFT
+    adapters. The pass raises it for batches with padding and for calls of ``torch.compile(model)``; call the original
+    module instead. The end of a step raises it for two passes before one backward pass, and for skipped layers.
     """
 
     def __init__(
@@ -65,32 +63,32 @@ class Recorder:
         ignore_keys: Sequence[str] = (),
     ) -> None:
         every, top = whole("every", every), whole("top", top)
-        _require_seen(model)
+        _require_observable(model)
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
-            raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
-                             "gradients=False")  # fmt: skip
+            raise InputError("model: found gradient checkpointing, which computes every signal twice; disable it, or "
+                             "set gradients=False")  # fmt: skip
         self._model = model
         chosen = None if steps is None else {whole("steps", step, 0) for step in steps}
         self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
         self._gradients = gradients
-        self._optimizer = getattr(optimizer, "optimizer", optimizer)  # in a wrapper, as Accelerate's
+        self._optimizer = getattr(optimizer, "optimizer", optimizer)  # unwraps wrappers such as Accelerate's
         if optimizer is not None and not hasattr(self._optimizer, "register_step_post_hook"):
-            raise ConfigError(f"optimizer: found {type(optimizer).__name__}; expected one of torch.optim")
+            raise ConfigError(f"optimizer: found {type(optimizer).__name__}; expected an optimizer of torch.optim")
         self._top = top
         self._ignore_keys = ignore_keys
         self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
-        self._compiled: Any = None  # with the gains of the recorded step
+        self._compiled: Any = None  # with the gains at the recorded step
         self._step = 0
         self._is_entered = False
-        self._watched: _hooks.Watched | None = None
-        self._of_optimizer: Any = None
-        #: The records, one dataset each, by step.
+        self._hooks: _hooks.StepHooks | None = None
+        self._optimizer_hook: Any = None
+        #: Records by step, one dataset per step.
         self.datasets: dict[int, xr.Dataset] = {}
 
     def __enter__(self) -> "Recorder":
         with _LOCK:
             if self._model in _RECORDED:
-                raise InputError("record: found a model that is recorded already; expected one recorder at a time")
+                raise InputError("record: the model is already recorded; expected one recorder at a time")
             _RECORDED.add(self._model)
         self._is_entered = True
         try:
@@ -100,23 +98,23 @@ class Recorder:
             _RECORDED.discard(self._model)
             raise
         if self._optimizer is not None:
-            self._of_optimizer = self._optimizer.register_step_post_hook(lambda *_: self.step())
+            self._optimizer_hook = self._optimizer.register_step_post_hook(lambda *_: self.step())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._of_optimizer is not None:
-            self._of_optimizer.remove()
+        if self._optimizer_hook is not None:
+            self._optimizer_hook.remove()
         self._is_entered = False
         _RECORDED.discard(self._model)
         if kind is None:
             self._end()
-        elif self._watched is not None:
-            self._watched.close()
+        elif self._hooks is not None:
+            self._hooks.close()
 
     def step(self) -> None:
-        """A step of training is over. What was recorded in it is measured now."""
+        """Ends a training step and measures its recorded signals."""
         try:
             self._end()
         finally:
@@ -125,38 +123,38 @@ class Recorder:
 
     @property
     def dataset(self) -> "xr.Dataset":
-        """All records so far, along the dimension ``step``. Raises InputError where there are none, or where they are
-        of batches of unlike sizes: then take them from ``datasets``."""
+        """All records so far, along the dimension ``step``. Raises InputError if there are none, or if batches differ in
+        size; use ``datasets`` then."""
         import xarray as xr
 
         if not self.datasets:
-            raise InputError("record: found no recorded step; expected a forward pass within the context"
+            raise InputError("record: found no recorded step; expected a forward pass inside the context"
                              + (", one with gradients, or gradients=False" if self._gradients else ""))  # fmt: skip
         sizes = {tuple(sorted((str(k), v) for k, v in ds.sizes.items())) for ds in self.datasets.values()}
         if len(sizes) > 1:
-            raise InputError("record: found batches of unlike sizes; expected one size, or take recorder.datasets")
+            raise InputError("record: found batches of different sizes; expected one size, or use recorder.datasets")
         along = xr.DataArray(list(self.datasets), dims="step", name="step")
-        along.attrs.update(units="1", long_name="steps of training that were done")
+        along.attrs.update(units="1", long_name="training steps done")
         return xr.concat(list(self.datasets.values()), dim=along, data_vars="all", coords="minimal", compat="override",
                          join="exact", combine_attrs="override")  # fmt: skip
 
     def _begin(self) -> None:
         if self._is_entered and self._due(self._step):
-            _require_seen(self._model)
+            _require_observable(self._model)
             self._compiled = compiled_from_torch(
                 self._model, copy=False, copied_vectors=True, ignore_keys=self._ignore_keys
             )
-            self._watched = _hooks.Watched(self._model, self._layout, self._gradients)
+            self._hooks = _hooks.StepHooks(self._model, self._layout, self._gradients)
 
     def _end(self) -> None:
-        watched, self._watched = self._watched, None
-        if watched is None:
+        hooks, self._hooks = self._hooks, None
+        if hooks is None:
             return
-        watched.close()
-        if watched.is_complete:  # else no forward pass since
+        hooks.close()
+        if hooks.is_complete:  # otherwise no forward pass took place
             from . import _periscope
 
-            result = _periscope.replay(self._compiled, **watched.outcome(), top=self._top)
+            result = _periscope.replay(self._compiled, **hooks.replay_arguments(), top=self._top)
             self.datasets[self._step] = dataset.of_result(result, [])
 
 

@@ -1,4 +1,4 @@
-"""The build backend: scikit-build-core's, whose source distributions also say which commit they are of."""
+"""Build backend: scikit-build-core, with the commit recorded in source distributions."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ COMMIT = ROOT / "COMMIT"  # read by experiments/engine/settings/write_build_info
 
 @contextmanager
 def _commit_file() -> Iterator[None]:
-    """The file COMMIT, for a time; that of an unpacked distribution, which is no repository, stays."""
+    """Creates the file COMMIT temporarily. An unpacked source distribution already has one, which is kept."""
     if COMMIT.exists() and not (ROOT / ".git").exists():
         yield
         return
@@ -33,6 +33,6 @@ def _commit_file() -> Iterator[None]:
 
 
 def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = None) -> str:
-    """As scikit-build-core's, with the file COMMIT."""
+    """Builds a source distribution that contains the file COMMIT."""
     with _commit_file():
         return base.build_sdist(sdist_directory, config_settings)

@@ -95,7 +95,7 @@ class Shown(unittest.TestCase):
 
     def test_progress_into_a_file_is_a_line_in_ten_seconds(self) -> None:
         def snapshot(share: float) -> Any:
-            return SimpleNamespace(what="theory", label="pre", share=share, seconds_left=None, said=[])
+            return SimpleNamespace(phase="theory", label="pre", share=share, seconds_left=None, messages=[])
 
         with mock.patch("sys.stderr", io.StringIO()) as written, mock.patch("time.monotonic") as clock, bar() as show:
             for second in range(25):

@@ -133,7 +133,7 @@ class Records(unittest.TestCase):
 
     def test_modules_that_are_gone_or_compiled_meanwhile_are_named(self) -> None:
         model = llama()
-        with rejected("module model.layers.1.mlp.up_proj is gone"), ps.record(model, gradients=False):
+        with rejected("module model.layers.1.mlp.up_proj no longer exists"), ps.record(model, gradients=False):
             del vars(model.model.layers)["1"].mlp.up_proj
             model(input_ids=torch.tensor([IDS]))
         model = llama()
@@ -192,7 +192,7 @@ class Records(unittest.TestCase):
             for one in copies:
                 self.same(recorded(one), self.expected)
         self.same(recorder.datasets[0], self.expected)
-        with ps.record(model, gradients=False), rejected("recorded already"), ps.record(model):
+        with ps.record(model, gradients=False), rejected("already recorded"), ps.record(model):
             pass
 
     def test_the_branch_is_what_dropout_leaves(self) -> None:
@@ -212,7 +212,7 @@ class Records(unittest.TestCase):
     def test_compiled_models_are_rejected_with_what_to_do(self) -> None:
         model = llama()
         compiled = torch.compile(model)
-        with rejected("expected one of the plain module"):
+        with rejected("expected a call of the original module"):
             recorded(model, compiled)
         self.same(recorded(model), self.expected)
         self.same(recorded(model, torch._DYNAMO["DisableContext"]()(model)), self.expected)
@@ -227,7 +227,7 @@ class Records(unittest.TestCase):
     def test_a_layer_that_was_left_out_is_named(self) -> None:
         model = llama()
         vars(model.model.layers)["1"].forward = lambda x: x
-        with rejected("layer 1 was left out"):
+        with rejected("layer 1 was skipped"):
             recorded(model)
         model = llama()
         norm = vars(model.model.layers)["1"].post_attention_layernorm
@@ -236,7 +236,7 @@ class Records(unittest.TestCase):
         def fused(module: Any, *arguments: Any, **named: Any) -> Any:
             return norm.forward(*arguments) if module is norm else call(module, *arguments, **named)
 
-        with mock.patch.object(torch.Module, "__call__", fused), rejected("layer 1 was left out of the pass, or code"):
+        with mock.patch.object(torch.Module, "__call__", fused), rejected("layer 1 was skipped, or fused code"):
             recorded(model)
 
     def test_adapters_are_rejected_with_what_to_do(self) -> None:

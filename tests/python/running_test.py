@@ -90,7 +90,7 @@ class Interruption(unittest.TestCase):
 
     def test_exceptions_of_a_progress_function_come_through(self) -> None:
         def bad(snapshot: ps.Snapshot) -> None:
-            raise LookupError(snapshot.what)
+            raise LookupError(snapshot.phase)
 
         with self.assertRaises(LookupError):
             ps.propagate(LONG, progress=bad)

@@ -1,4 +1,4 @@
-#include "python/bindings/own_thread.h"
+#include "python/bindings/worker_thread.h"
 
 #include <nanobind/nanobind.h>
 #include <pthread.h>
@@ -18,31 +18,31 @@
 namespace periscope::python {
 namespace {
 
-/// Blocks signals of the calling thread, and so of the threads that it starts: they are for the interpreter's own
-/// threads. Signals of a thread's own faults stay.
+/// Blocks all signals except those of faults in the calling thread and the threads that it starts, so that the
+/// interpreter's threads receive them.
 void block_signals() {
   sigset_t all;
   sigfillset(&all);
-  for (const int of_a_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, of_a_fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
-/// The runs of this process, all of whose functions are called with the GIL. At the interpreter's end all runs are
-/// stopped and waited for. A daemon thread that comes back to an ending interpreter would end the process by
-/// std::terminate, so it sleeps until the process ends.
+/// Registry of the runs of this process; its functions require the GIL. When the interpreter exits, all runs are
+/// stopped and waited for. A daemon thread that returned to an exiting interpreter would call std::terminate, so it
+/// sleeps until the process ends.
 class Runs {
  public:
-  /// Never destroyed, as threads may end after every static object. A forked child has none of its parent's threads,
-  /// and no run.
-  static Runs& all() {
+  /// Returns the registry of this process; a forked child starts with an empty one. It is never destroyed, because
+  /// threads may outlive static objects.
+  static Runs& instance() {
     static Runs* runs = new Runs;
     if (runs->process_ != ::getpid()) runs = new Runs;
     return *runs;
   }
-  /// Throws Error on the thread that ends the interpreter.
+  /// Throws Error on the thread that shuts the interpreter down.
   void begin(WatchedProgress& progress) {
     sleep_if_ending();
-    if (ending_) throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
+    if (ending_) throw Error(ExitCode::stopped_early, "the interpreter is shutting down; no new run can start");
     const std::lock_guard lock(mutex_);
     running_.insert(&progress);
   }
@@ -71,7 +71,7 @@ class Runs {
   }
 
   const pid_t process_ = ::getpid();
-  std::optional<std::thread::id> ending_;  ///< the thread that ends the interpreter, once it does; under the GIL
+  std::optional<std::thread::id> ending_;  ///< thread that shuts the interpreter down; protected by the GIL
   std::mutex mutex_;
   std::set<WatchedProgress*> running_;
   std::condition_variable none_left_;
@@ -81,7 +81,7 @@ class Runs {
 
 void WatchedProgress::say(const std::string& lines) {
   const std::lock_guard lock(mutex_);
-  said_.push_back(lines);
+  messages_.push_back(lines);
   changed_ = true;
 }
 
@@ -94,7 +94,7 @@ bool WatchedProgress::recorded(const stacks::TrainingRecord& record) {
   for_watcher_.notify_all();
   for_run_.wait(lock, [&] { return answer_.has_value() || stop_; });
   record_ = nullptr;
-  return answer_.value_or(true);  // a stopped run asks stop_requested next, and stores its state
+  return answer_.value_or(true);  // a stopped run then calls stop_requested and stores its state
 }
 
 void WatchedProgress::done() {
@@ -120,14 +120,14 @@ std::optional<Snapshot> WatchedProgress::snapshot() {
   const std::lock_guard lock(mutex_);
   if (!changed_) return std::nullopt;
   changed_ = false;
-  return Snapshot{.what = what_,
+  return Snapshot{.phase = what_,
                   .label = label_,
                   .share = meter_.share().value_or(0.0),
                   .steps_done = meter_.done(),
                   .steps = meter_.tasks,
                   .seconds = meter_.seconds(),
                   .seconds_left = meter_.seconds_left(),
-                  .said = std::exchange(said_, {})};
+                  .messages = std::exchange(messages_, {})};
 }
 
 const stacks::TrainingRecord* WatchedProgress::record() {
@@ -135,16 +135,16 @@ const stacks::TrainingRecord* WatchedProgress::record() {
   return answer_ ? nullptr : record_;
 }
 
-void WatchedProgress::answer(bool go_on) {
+void WatchedProgress::answer(bool continue_training) {
   const std::lock_guard lock(mutex_);
-  answer_ = go_on;
+  answer_ = continue_training;
   for_run_.notify_all();
 }
 
-void on_own_thread(WatchedProgress& progress, const std::function<void()>& work, const std::function<void()>& watch) {
+void run_on_worker(WatchedProgress& progress, const std::function<void()>& work, const std::function<void()>& watch) {
   constexpr int milliseconds = 50;
-  Runs::all().begin(progress);
-  const std::shared_ptr<void> ended(nullptr, [&](void*) { Runs::all().end(progress); });  // whatever is thrown
+  Runs::instance().begin(progress);
+  const std::shared_ptr<void> ended(nullptr, [&](void*) { Runs::instance().end(progress); });
   std::exception_ptr failure;
   std::exception_ptr interruption;
   std::thread thread([&] {
@@ -165,7 +165,7 @@ void on_own_thread(WatchedProgress& progress, const std::function<void()>& work,
     try {
       if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
       watch();
-    } catch (...) {  // whatever it is, the thread has to end before it may go on
+    } catch (...) {  // rethrown after the worker thread has ended
       interruption = std::current_exception();
       progress.stop();
     }
@@ -178,11 +178,11 @@ void on_own_thread(WatchedProgress& progress, const std::function<void()>& work,
   if (failure) std::rethrow_exception(failure);
 }
 
-void on_own_thread(const std::function<void()>& work) {
+void run_on_worker(const std::function<void()>& work) {
   WatchedProgress progress(false);
-  on_own_thread(progress, work, [] {});
+  run_on_worker(progress, work, [] {});
 }
 
-void stop_all() { Runs::all().stop_all(); }
+void stop_all() { Runs::instance().stop_all(); }
 
 }  // namespace periscope::python
