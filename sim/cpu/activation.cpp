@@ -8,13 +8,14 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
+/// gelu_tanh is x·σ(u(x)) with u(x) = 2√(2/π)(x + 0.044715x³).
 template <class T>
 constexpr T tanh_linear = static_cast<T>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
 template <class T>
 constexpr T tanh_cubic = static_cast<T>(0.044715);
 
-/// s·(1 + x·(1 − s)) of s = σ(x) and e = exp(−x). For positive x, where 1 − s would cancel, it is e·s.
+/// Returns s·(1 + x·(1 − s)) for s = σ(x) and e = exp(−x). For positive x, 1 − s is computed as e·s to avoid
+/// cancellation.
 template <class T, class X, class E, class S>
 auto silu_derivative(const X& x, const E& e, const S& s) {
   return s * (T(1) + x * (x > T(0)).select(e * s, T(1) - s));
@@ -24,12 +25,12 @@ template <class T>
 void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu:
-      y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // keeps NaN, as max need not
+      y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // propagates NaN, unlike max
       return;
     case Activation::silu: y = x * (T(1) / (T(1) + (-x).exp())); return;
     case Activation::sigmoid: y = T(1) / (T(1) + (-x).exp()); return;
     case Activation::gelu:
-      // the complement keeps full relative precision in the left tail
+      // erfc has full relative precision in the left tail
       y = x.unaryExpr([](T v) { return T(0.5) * v * std::erfc(-v / std::numbers::sqrt2_v<T>); });
       return;
     case Activation::gelu_tanh:
@@ -38,16 +39,16 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   }
 }
 
-/// The number of elements that ops with a second pass take at a time.
-constexpr Index in_cache = 1024;
+/// Number of elements processed at a time by ops with two passes, so that the second pass reads from the cache.
+constexpr Index cached_elements = 1024;
 
-/// y = φ'(x) of silu; y may be x's memory, so the exponentials go elsewhere. Eigen computes what lies before the first
-/// aligned address with another exp, so that the buffer is aligned: the bits would depend on the stack's place.
+/// y = φ'(x) of silu. y may be the memory of x, so the exponentials need a buffer. The buffer is aligned because Eigen
+/// uses a different exp before the first aligned address: results would depend on the stack address.
 template <class T>
 void silu_derivative_chunk(const ConstRow<T>& x, Row<T>& y) {
-  alignas(64) T exponentials[in_cache];
-  for (Index i = 0; i < x.size(); i += in_cache) {
-    const Index count = std::min(in_cache, x.size() - i);
+  alignas(64) T exponentials[cached_elements];
+  for (Index i = 0; i < x.size(); i += cached_elements) {
+    const Index count = std::min(cached_elements, x.size() - i);
     const ConstRow<T> at(x.data() + i, count);
     Row<T> e(exponentials, count);
     e = (-at).exp();
@@ -63,7 +64,7 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
     case Activation::silu: silu_derivative_chunk<T>(x, y); return;
     case Activation::sigmoid:
       y = x.unaryExpr([](T v) {
-        return T(1) / (T(1) + std::exp(-v)) / (T(1) + std::exp(v));  // σ(v)σ(−v): 1 − σ(v) would cancel
+        return T(1) / (T(1) + std::exp(-v)) / (T(1) + std::exp(v));  // σ(v)σ(−v), since 1 − σ(v) suffers cancellation
       });
       return;
     case Activation::gelu:
@@ -84,8 +85,8 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   }
 }
 
-/// One exponential for both gradients: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)). The bits are
-/// those of the two ops alone.
+/// Computes both gradients with one exponential: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)). The
+/// result is bitwise identical to that of the separate ops.
 template <class T>
 void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
   const auto chunk = [&](Index first, Index count) {
@@ -99,7 +100,7 @@ void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* d
     s = x * s * d;
   };
   for_chunks(size, [&](Index first, Index count) {
-    for (Index i = 0; i < count; i += in_cache) chunk(first + i, std::min(in_cache, count - i));
+    for (Index i = 0; i < count; i += cached_elements) chunk(first + i, std::min(cached_elements, count - i));
   });
 }
 

@@ -9,7 +9,7 @@ using cpu::ConstRow;
 using cpu::Row;
 using cpu::with_type_of;
 
-/// Columns that a thread sums at a time.
+/// Number of columns that a thread sums at a time.
 constexpr Tensor::Index columns_at_once = 64;
 
 void CpuBackend::run(const op::Linear& o) const {

@@ -10,43 +10,43 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// Queries of a head whose scores exist at a time. Half of a short sequence, so that its first half skips the keys of
-/// the other.
+/// Number of queries of a head whose scores are in memory at a time. For short sequences it is half the tokens, so that
+/// the first half skips the keys of the second.
 Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
-/// The first stored score of a token that sees from `first` on: rows of scores begin at a multiple of the terms that a
-/// product adds up at once, so that a query's sums do not depend on the other queries of its block.
-Index first_kept(Index first) { return first / 256 * 256; }
+/// Returns the first key of a block whose first query sees keys from `first` on. It is rounded down to a multiple of
+/// kernel::depth, the terms that gemm adds in registers, so that a query's sums do not depend on its block.
+Index aligned_first_key(Index first) { return first / 256 * 256; }
 
-/// The tensors of one head of one sequence: rows of queries [T, e], keys and values [K, e].
+/// Views of one head of one sequence: queries [T, e], keys and values [K, e].
 template <class T>
-struct HeadOf {
+struct HeadViews {
   MatrixView<T> query, key, value;
   Index tokens, keys;
 };
 
-/// Queries first … first + count − 1 and the keys that exist for them: first_key … first_key + keys − 1.
+/// Queries first … first + count − 1 and their keys first_key … first_key + keys − 1. Rows of scores are `stride`
+/// elements apart, which aligns them to vectors.
 struct QueryBlock {
   Index first, count, first_key, keys, stride;
 };
 
-/// Calls body for the blocks of the queries of one head, in order. Rows of scores are `stride` apart, which keeps them
-/// aligned to vectors.
+/// Calls body(QueryBlock) for every block of queries of one head, in order.
 template <class Body>
 void for_query_blocks(Index tokens, Index all_keys, const AttentionShape& shape, const Body& body) {
   const Index block = query_block(tokens);
   for (Index first = 0; first < tokens; first += block) {
     const Index count = std::min(block, tokens - first);
-    const Index first_key = first_kept(shape.first_seen(first));
+    const Index first_key = aligned_first_key(shape.first_seen(first));
     const Index keys = shape.end_seen(first + count - 1, all_keys) - first_key;
     body(QueryBlock{first, count, first_key, keys, (keys + 15) / 16 * 16});
   }
 }
 
-/// Entries of the longest block of scores.
+/// Returns the number of scores in the largest block.
 Index block_size(Index tokens, Index keys) { return std::min(query_block(tokens), tokens) * ((keys + 15) / 16 * 16); }
 
-/// Turns a row of scores over the seen entries first … end−1 into their softmax; the rest become 0.
+/// Replaces scores first … end−1 of a row by their softmax, and all other entries by 0.
 template <class T>
 void softmax_row(T* scores, Index first, Index end, Index keys) {
   Row<T> seen(scores + first, end - first);
@@ -56,10 +56,11 @@ void softmax_row(T* scores, Index first, Index end, Index keys) {
   Row<T>(scores + end, keys - end).setZero();
 }
 
-/// The pattern [count, keys] of a block of queries. With a soft cap `slope` gets its derivative 1 − tanh² at every
-/// score, unless it is null. see(t, z) is shown the scores z that query t sees.
+/// Computes the attention pattern softmax(z) [count, keys] of a block of queries. If there is a soft cap and `slope` is
+/// not null, writes the derivative 1 − tanh² of the cap to `slope`. Calls see(t, z) with the scores z visible to query
+/// t.
 template <class T, class See>
-void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
+void pattern_of(const HeadViews<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
                 const See& see) {
   serial_gemm<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
                  pattern, b.stride);
@@ -81,21 +82,21 @@ void pattern_of(const HeadOf<T>& h, const QueryBlock& b, const AttentionShape& s
   }
 }
 
-/// One head of one sequence of a tensor [rows, heads·e], which begins with entry `at` and has rows so far apart.
-struct HeadPlace {
+/// The elements of one head of one sequence in a tensor [rows, heads·e]: offset of the first, and row stride.
+struct HeadLayout {
   Index at, row;
 };
 
-HeadPlace place_of(Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
+HeadLayout layout_of(Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
   return {(sequence * (rows / shape.sequences) * heads + head) * shape.head_dim, heads * shape.head_dim};
 }
 
 template <class T>
-MatrixView<T> head_of(const T* x, const HeadPlace& place) {
-  return {x + place.at, place.row};
+MatrixView<T> head_of(const T* x, const HeadLayout& head) {
+  return {x + head.at, head.row};
 }
 
-/// Turns every pair by its position's angle.
+/// Rotates every pair by the angle of its position.
 template <class T>
 void rope(const T* x, T* y, Index rows, int heads, Index head_dim, Index tokens, std::span<const double> frequencies,
           Index offset) {
@@ -141,9 +142,10 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
     failure.run([&] {
       const Index sequence = unit / shape.heads;
       const Index head = unit % shape.heads;
-      const HeadPlace at = place_of(rows, shape, shape.heads, sequence, head);
-      const HeadPlace from = place_of(key_rows, shape, shape.kv_heads, sequence, head / (shape.heads / shape.kv_heads));
-      const HeadOf<T> h{head_of(q, at), head_of(k, from), head_of(v, from), tokens, keys};
+      const HeadLayout at = layout_of(rows, shape, shape.heads, sequence, head);
+      const HeadLayout from =
+          layout_of(key_rows, shape, shape.kv_heads, sequence, head / (shape.heads / shape.kv_heads));
+      const HeadViews<T> h{head_of(q, at), head_of(k, from), head_of(v, from), tokens, keys};
       const Scratch<T> pattern(block_size(tokens, keys));
       for_query_blocks(tokens, keys, shape, [&](const QueryBlock& b) {
         pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr), [&](Index t, const ConstRow<T>& seen) {
@@ -157,7 +159,7 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
   failure.rethrow();
 }
 
-/// The memory for the gradients of one head; those of keys and values are added to what is there.
+/// Output buffers for the gradients of one head; dkey and dvalue are accumulated.
 template <class T>
 struct HeadGradient {
   T *dquery, *dkey, *dvalue;
@@ -165,7 +167,7 @@ struct HeadGradient {
 };
 
 template <class T>
-void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, const HeadGradient<T>& g,
+void attention_backward_head(const HeadViews<T>& h, const MatrixView<T>& dout, const HeadGradient<T>& g,
                              const AttentionShape& shape) {
   const Index e = shape.head_dim;
   const Scratch<T> pattern(block_size(h.tokens, h.keys)), dscores(block_size(h.tokens, h.keys));
@@ -192,7 +194,7 @@ void attention_backward_head(const HeadOf<T>& h, const MatrixView<T>& dout, cons
   });
 }
 
-// One unit of work is one key/value head of one sequence: its query heads add to dk and dv in order.
+// The unit of parallel work is one key/value head of one sequence: its query heads accumulate dk and dv in order.
 template <class T>
 void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, T* dk, T* dv, Index rows,
                         const AttentionShape& shape) {
@@ -205,13 +207,13 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
     failure.run([&] {
       const Index sequence = unit / shape.kv_heads;
       const Index kv_head = unit % shape.kv_heads;
-      const HeadPlace from = place_of(rows, shape, shape.kv_heads, sequence, kv_head);
+      const HeadLayout from = layout_of(rows, shape, shape.kv_heads, sequence, kv_head);
       for (Index t = 0; t < tokens; ++t) {
         std::fill_n(dk + from.at + t * from.row, shape.head_dim, T(0));
         std::fill_n(dv + from.at + t * from.row, shape.head_dim, T(0));
       }
       for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const HeadPlace at = place_of(rows, shape, shape.heads, sequence, head);
+        const HeadLayout at = layout_of(rows, shape, shape.heads, sequence, head);
         attention_backward_head<T>({head_of(q, at), head_of(k, from), head_of(v, from), tokens, tokens},
                                    head_of(dy, at), {dq + at.at, dk + from.at, dv + from.at, at.row, from.row}, shape);
       }

@@ -23,7 +23,7 @@ void CpuBackend::run(const op::FromHost& o) const {
 }
 
 void CpuBackend::run(const op::FromRows& o) const {
-  constexpr Index piece = Index{1} << 17;  // elements
+  constexpr Index piece = Index{1} << 17;  // elements per call of `fill`
   const Index cols = o.y.cols();
   const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
   const auto from = [&](Index first, Index count) {
@@ -44,7 +44,7 @@ void CpuBackend::run(const op::ToHost& o) const {
 }
 
 void CpuBackend::run(const op::Normal& o) const {
-  constexpr Index piece = Index{1} << 14;  // numbers
+  constexpr Index piece = Index{1} << 14;  // elements
   with_type_of(o.y, [&]<class T>(T) {
     T* out = elements<T>(o.y);
 #pragma omp parallel for schedule(static)
@@ -55,7 +55,7 @@ void CpuBackend::run(const op::Normal& o) const {
   });
 }
 
-// Compiled once for every level (levels.h), each time under another name.
+// Compiled once per level (levels.h), under a different name each time.
 std::unique_ptr<Backend> PERISCOPE_CPU_FACTORY();
 std::unique_ptr<Backend> PERISCOPE_CPU_FACTORY() { return std::make_unique<CpuBackend>(); }
 

@@ -6,9 +6,9 @@
 
 namespace periscope {
 
-/// Eigen and OpenMP, f32 and f64. Work is cut into pieces that depend on the shapes alone, and every
-/// piece is summed in one order: results are the same bits for any number of threads. At the level of cpu_level()
-/// (levels.h), and with its errors.
+/// Returns the backend for f32 and f64 that uses Eigen and OpenMP, at the level cpu_level() (levels.h), whose errors it
+/// throws. Work is split by shape only and every piece is summed in a fixed order, so results are bitwise identical for
+/// any number of threads.
 std::unique_ptr<Backend> make_cpu_backend();
 
 }  // namespace periscope

@@ -6,7 +6,7 @@
 #include "sim/cpu/ops.h"
 #include "sim/random/normal.h"
 
-/// Products with matrices that are drawn block by block, each block just before it is used, while it is in the cache.
+/// Products with random matrices, which are generated block by block just before use, while they fit the cache.
 namespace periscope {
 namespace cpu {
 namespace {
@@ -17,25 +17,25 @@ void draw(const DrawnMatrix& w, Index row, Index col, std::span<T> out) {
   fill_normal<T>(w.key, first + static_cast<std::uint64_t>(col), w.stddev, out);
 }
 
-/// Wᵀ [in, out] as a right factor: the features of one panel are drawn row by row and packed.
+/// Generates Wᵀ [in, out] as a right factor: draws the features of one panel row by row and packs them.
 template <class T>
 MakeBlock<T> transposed(const DrawnMatrix& w) {
   return [w](Index first_k, Index terms, Index first, Index count, T* block) {
     constexpr Index panel = kernel::panel<T>;
     alignas(kernel::vector_bytes) T rows[panel * kernel::depth];
     for (Index j = 0; j < count; j += panel) {
-      const Index here = std::min(panel, count - j);
-      for (Index r = 0; r < here; ++r) {
+      const Index width = std::min(panel, count - j);
+      for (Index r = 0; r < width; ++r) {
         draw<T>(w, first + j + r, first_k, {rows + r * kernel::depth, static_cast<std::size_t>(terms)});
       }
-      packed_block<T>(MatrixView<T>{rows, kernel::depth}.transposed(), terms, here, block + j * terms);
+      packed_block<T>(MatrixView<T>{rows, kernel::depth}.transposed(), terms, width, block + j * terms);
     }
   };
 }
 
-/// W [out, in] as a right factor: a row of the block is drawn whole and falls into its panels.
+/// Generates W [out, in] as a right factor: draws every row of the block and distributes it to the panels.
 template <class T>
-MakeBlock<T> as_it_is(const DrawnMatrix& w) {
+MakeBlock<T> untransposed(const DrawnMatrix& w) {
   return [w](Index first_k, Index terms, Index first, Index count, T* block) {
     constexpr Index panel = kernel::panel<T>;
     alignas(kernel::vector_bytes) T row[widest_block + panel];
@@ -61,7 +61,7 @@ void CpuBackend::run(const op::LinearDrawn& o) const {
 
 void CpuBackend::run(const op::LinearDrawnBackwardInput& o) const {
   with_type_of(o.dy, [&]<class T>(T) {
-    cpu::gemm<T>(o.dy.rows(), o.w.cols, o.w.rows, {elements<T>(o.dy), o.w.rows}, cpu::as_it_is<T>(o.w),
+    cpu::gemm<T>(o.dy.rows(), o.w.cols, o.w.rows, {elements<T>(o.dy), o.w.rows}, cpu::untransposed<T>(o.w),
                  elements<T>(o.dx), o.w.cols);
   });
 }

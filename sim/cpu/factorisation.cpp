@@ -12,11 +12,11 @@ namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Piece of a long row that a thread works on: fits its cache beside as many rows as there are tokens.
+/// Columns that a thread processes at a time, so that this part of all rows fits its cache.
 constexpr Index piece = 512;
 
-/// The rows of x in double, each times a power of two (`exponents`) that brings its largest magnitude to between 1 and
-/// 2, so that no square leaves the range of double. Rows that are not finite become zero, with exponent `not_finite`.
+/// Returns the rows of x in double, row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no
+/// square overflows or underflows. Rows with a NaN or inf become zero, with the exponent `not_finite`.
 constexpr int not_finite = std::numeric_limits<int>::max();
 template <class T>
 Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents) {
@@ -34,14 +34,14 @@ Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents)
     }
     if (largest > 0.0) exponent = std::ilogb(largest);
     scaled.row(t) = row.template cast<double>().matrix();
-    // In two steps, since a power of two that lifts a subnormal number has no reciprocal.
+    // In two steps, since a single power of two could overflow for subnormal rows.
     if (exponent != 0)
       scaled.row(t) = (scaled.row(t) * std::ldexp(1.0, -exponent / 2)) * std::ldexp(1.0, exponent / 2 - exponent);
   }
   return scaled;
 }
 
-/// lower(t, :) back to the length of row t.
+/// Writes the lower triangle, with row t multiplied by 2^exponents[t] again, or NaN for rows that are not finite.
 template <class T>
 void write_lower(const Matrix& lower, const std::vector<int>& exponents, T* out) {
   const Index rows = lower.rows();
@@ -55,7 +55,7 @@ void write_lower(const Matrix& lower, const std::vector<int>& exponents, T* out)
   }
 }
 
-/// Gram matrix x xᵀ, its lower half.
+/// Returns the lower triangle of the Gram matrix x xᵀ.
 Matrix gram_of(const Matrix& x) {
   const Index rows = x.rows();
   const MatrixView<double> view{x.data(), x.cols()};
@@ -64,9 +64,9 @@ Matrix gram_of(const Matrix& x) {
   return gram;
 }
 
-/// Cholesky's factor of the Gram matrix, if at least 2⁻²⁰ of every row's square is outside the span of the rows before
-/// it; else nothing. The rows of factor⁻¹ x are orthonormal up to about rows · 2⁻⁵³ over that share, which is then less
-/// than what rounding to f32 adds.
+/// Returns the Cholesky factor of the Gram matrix, or nullopt unless every row has at least 2⁻²⁰ of its squared norm
+/// outside the span of the rows before it. The rows of factor⁻¹ x are orthonormal up to about rows · 2⁻⁵³ divided by
+/// that fraction, which is below the error of rounding to f32.
 std::optional<Matrix> factor_of(const Matrix& x) {
   if (x.rows() > x.cols()) return std::nullopt;
   Matrix gram = gram_of(x);
@@ -78,7 +78,7 @@ std::optional<Matrix> factor_of(const Matrix& x) {
   return gram;
 }
 
-/// lower⁻¹ x, by pieces of its columns.
+/// basis = lower⁻¹ x, in blocks of columns.
 template <class T>
 void solve(const Matrix& lower, const Matrix& x, T* basis) {
   const Index rows = x.rows();
@@ -93,73 +93,74 @@ void solve(const Matrix& lower, const Matrix& x, T* basis) {
       piece);
 }
 
-/// Gram and Schmidt's process on the rows of `basis`, which become orthonormal, or zero where they are dependent.
+/// Gram-Schmidt process on the rows of `basis`, which become orthonormal, or zero where linearly dependent.
 class GramSchmidt {
  public:
-  GramSchmidt(Matrix& basis, double share)
-      : basis_(basis), share_(share), lower_(Matrix::Zero(basis.rows(), basis.rows())) {}
+  GramSchmidt(Matrix& basis, double tolerance)
+      : basis_(basis), tolerance_(tolerance), lower_(Matrix::Zero(basis.rows(), basis.rows())) {}
 
-  /// Panels of rows lose their part along all rows before them by a matrix product, then along each other row by row.
+  /// Returns `lower`. Each panel of rows is orthogonalised against all earlier rows by matrix products, then row by row
+  /// within the panel. Every projection is done twice for accuracy.
   Matrix run() {
     constexpr Index panel = 32;
     for (Index first = 0; first < basis_.rows(); first += panel) {
       const Index count = std::min(panel, basis_.rows() - first);
       const Eigen::VectorXd lengths = basis_.middleRows(first, count).rowwise().norm();
-      for (int twice = 0; twice < 2; ++twice) take_out(first, count, 0, first);
+      for (int twice = 0; twice < 2; ++twice) project_out(first, count, 0, first);
       for (Index i = 0; i < count; ++i) finish(first, first + i, lengths(i));
     }
     return std::move(lower_);
   }
 
  private:
-  /// Takes the part along rows begin … end − 1 from rows first … first + count − 1.
-  void take_out(Index first, Index count, Index begin, Index end) {
-    const Index before = end - begin;
-    if (before == 0) return;
+  /// Subtracts from rows first … first + count − 1 their projections onto rows begin … end − 1.
+  void project_out(Index first, Index count, Index begin, Index end) {
+    const Index others = end - begin;
+    if (others == 0) return;
     auto rows = basis_.middleRows(first, count);
-    Matrix along(count, before);
-    constexpr Index few = 64;
+    Matrix coefficients(count, others);
+    constexpr Index chunk = 64;
     for_chunks(
-        before,
-        [&](Index i, Index some) {
-          along.middleCols(i, some).noalias() = rows * basis_.middleRows(begin + i, some).transpose();
+        others,
+        [&](Index i, Index size) {
+          coefficients.middleCols(i, size).noalias() = rows * basis_.middleRows(begin + i, size).transpose();
         },
-        few);
+        chunk);
     for_chunks(
         basis_.cols(),
-        [&](Index j, Index some) {
-          rows.middleCols(j, some).noalias() -= along * basis_.block(begin, j, before, some);
+        [&](Index j, Index size) {
+          rows.middleCols(j, size).noalias() -= coefficients * basis_.block(begin, j, others, size);
         },
         piece);
-    lower_.block(first, begin, count, before) += along;
+    lower_.block(first, begin, count, others) += coefficients;
   }
 
   void finish(Index panel, Index t, double length) {
-    const double entered = basis_.row(t).norm();
-    for (int twice = 0; twice < 2; ++twice) take_out(t, 1, panel, t);
-    // What rounding left along the rows before the panel was small beside the row as it entered. Where little of that
-    // is left, it has to go once more.
-    constexpr double little = 0.1;
-    if (basis_.row(t).norm() < little * entered) {
-      for (int twice = 0; twice < 2; ++twice) take_out(t, 1, 0, t);
+    const double initial = basis_.row(t).norm();
+    for (int twice = 0; twice < 2; ++twice) project_out(t, 1, panel, t);
+    // The rounding error along the rows before the panel was small relative to the initial row. If little of the row
+    // remains, the error must be projected out again.
+    constexpr double small_fraction = 0.1;
+    if (basis_.row(t).norm() < small_fraction * initial) {
+      for (int twice = 0; twice < 2; ++twice) project_out(t, 1, 0, t);
     }
-    const double left = basis_.row(t).norm();
-    if (left > share_ * length) {
-      lower_(t, t) = left;
-      basis_.row(t) /= left;
+    const double remaining = basis_.row(t).norm();
+    if (remaining > tolerance_ * length) {
+      lower_(t, t) = remaining;
+      basis_.row(t) /= remaining;
     } else {
       basis_.row(t).setZero();
     }
   }
 
   Matrix& basis_;
-  double share_;
+  double tolerance_;
   Matrix lower_;
 };
 
-/// Gram and Schmidt's process takes several times as long as Cholesky's factor, which loses half of the digits.
+/// Uses the Cholesky factorisation for f32: it is several times faster than Gram-Schmidt but loses half of the digits.
 template <class T>
-void row_basis(const T* x, Index rows, Index n, double share, T* lower, T* basis) {
+void row_basis(const T* x, Index rows, Index n, double tolerance, T* lower, T* basis) {
   std::vector<int> exponents;
   Matrix scaled = scaled_rows(x, rows, n, exponents);
   if (dtype_of<T> == DType::f32) {
@@ -169,7 +170,7 @@ void row_basis(const T* x, Index rows, Index n, double share, T* lower, T* basis
       return;
     }
   }
-  write_lower(GramSchmidt(scaled, share).run(), exponents, lower);
+  write_lower(GramSchmidt(scaled, tolerance).run(), exponents, lower);
   if (basis != nullptr)
     Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(basis, rows, n) = scaled.cast<T>();
 }

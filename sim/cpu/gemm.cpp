@@ -11,6 +11,7 @@
 namespace periscope::cpu {
 namespace {
 
+/// Returns the number of pieces of a size, rounded up.
 Index pieces(Index size, Index piece) { return (size + piece - 1) / piece; }
 
 template <class T>
@@ -22,9 +23,9 @@ void pack(const MatrixView<T>& x, Index count, Index terms, Index width, T* pack
   }
 }
 
-/// The left factor [m, k] of a product with n columns, in slivers. They are read where they are if the matrix is small:
-/// then packing would cost more than it saves. Otherwise they are packed, those of the first `depth` terms one after
-/// the other, then those of the next. Sums do not depend on it.
+/// The left factor [m, k] of a product with n columns, split into slivers of rows. Slivers of small matrices are read
+/// in place, since packing would cost more than it saves. Otherwise they are packed: all slivers of the first `depth`
+/// terms, then all slivers of the next, and so on. The result does not depend on the layout.
 template <class T>
 class LeftFactor {
  public:
@@ -44,9 +45,9 @@ class LeftFactor {
     return layout_ == kernel::Left::packed ? place(first_k, terms, s) : a_.from(s * kernel::rows, first_k).data;
   }
   [[nodiscard]] kernel::Left layout() const { return layout_; }
-  /// Returns the distance of rows or columns as kernel::multiply takes it.
+  /// Returns the row or column stride, the argument `step` of kernel::multiply.
   [[nodiscard]] Index step() const { return layout_ == kernel::Left::row_major ? a_.row : a_.col; }
-  /// Packs all terms of sliver s, if slivers are packed.
+  /// Packs all terms of sliver s; does nothing for other layouts.
   void pack_sliver(Index s) const {
     if (layout_ != kernel::Left::packed) return;
     for (Index first_k = 0; first_k < k_; first_k += kernel::depth) {
@@ -68,7 +69,7 @@ class LeftFactor {
   Scratch<T> packed_;
 };
 
-/// The memory that a product goes to.
+/// The destination of a product.
 template <class T>
 struct Target {
   T* c;
@@ -82,7 +83,7 @@ struct Piece {
   Index first_sliver, end_sliver, first, count;
 };
 
-/// A product of `left` with one packed panel of at most `panel` columns, of which the last one may be incomplete.
+/// Multiplies sliver s of `left` with one packed panel of `count` ≤ kernel::panel columns.
 template <class T>
 void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms, const T* b, Index count, bool first,
                     const T* next, T* c, Index stride) {
@@ -99,8 +100,8 @@ void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms,
   }
 }
 
-/// Multiplies slivers with a block of the right factor, both packed. A panel stays in the nearest cache while it meets
-/// one sliver after the other of a group that the next cache holds.
+/// Multiplies slivers with a packed block of the right factor. A panel stays in the L1 cache while it is multiplied
+/// with all slivers of a group, which fit the L2 cache.
 template <class T>
 void multiply_block(const LeftFactor<T>& left, const Piece& p, Index first_k, Index terms, const T* block,
                     const Target<T>& to) {
@@ -131,23 +132,24 @@ void multiply_piece(const LeftFactor<T>& left, const Piece& p, Index k, const Ma
   }
 }
 
-/// Columns of a block of a product [·, n]: about 16 blocks, so that the threads of a team share them evenly.
+/// Returns the columns per block of a product [·, n]. With a team of threads there are about 16 blocks, for load
+/// balance.
 template <class T>
 Index block_columns(Index n, bool team) {
   const Index part = team ? pieces(n, 16) : n;
   return std::clamp<Index>(pieces(part, kernel::panel<T>) * kernel::panel<T>, kernel::panel<T>, widest_block);
 }
 
-/// `may_split`: whether several pieces may make the same block of the right factor.
+/// Computes a product in parallel pieces. `may_split` allows several pieces to make the same block of the right factor.
 template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
-  constexpr Index least_slivers = 16;       // for which it pays to pack a block once more
-  constexpr Index worth_a_team = 1L << 18;  // products of two numbers
+  constexpr Index min_slivers = 16;              // per piece, so that packing a block again pays off
+  constexpr Index min_parallel_work = 1L << 18;  // multiplications
   const LeftFactor<T> left(a, m, n, k);
-  const bool team = m * n * k > worth_a_team && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
+  const bool team = m * n * k > min_parallel_work && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
   const Index columns = block_columns<T>(n, team);
   const Index across = pieces(n, columns);
-  const Index wanted = may_split && team ? std::clamp<Index>(left.slivers() / least_slivers, 1, pieces(16, across)) : 1;
+  const Index wanted = may_split && team ? std::clamp<Index>(left.slivers() / min_slivers, 1, pieces(16, across)) : 1;
   const Index height = pieces(left.slivers(), wanted);
   const Index down = pieces(left.slivers(), height);
   const Index block_size = columns * kernel::depth;

@@ -12,13 +12,13 @@
 #define PERISCOPE_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/// The innermost part of a matrix product, in vectors of the width for which the compiler was called. gemm.cpp goes
-/// round it with blocks that fit the caches (Goto and van de Geijn 2008).
+/// The micro-kernel of matrix products, in the widest vectors that the target supports. gemm.cpp adds the blocking for
+/// the caches (Goto and van de Geijn 2008).
 namespace periscope::cpu::kernel {
 
 using Index = Tensor::Index;
 
-// The sums of rows × (panel vectors) entries stay in registers, beside one panel's vectors and one number of the left.
+// The rows × panel_vectors sums stay in registers, together with the vectors of one panel row and one left entry.
 #if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64, rows = 14;
 #elif defined(__AVX__)
@@ -28,14 +28,14 @@ inline constexpr int vector_bytes = 16, rows = 6;
 #endif
 inline constexpr int panel_vectors = 2;
 
-/// The number of terms of a sum that are added up in registers before they join the sum in memory. The order in which
-/// an entry is summed follows from this alone: neither from the blocks around it nor from the number of threads.
+/// Number of terms accumulated in registers before they are added to the sum in memory. It alone determines the
+/// summation order of an entry; block sizes and the number of threads do not.
 inline constexpr Index depth = 256;
 
 template <class T>
 struct VectorOf {
   typedef T type __attribute__((vector_size(vector_bytes)));
-  /// A vector that may lie at any address.
+  /// A vector without alignment requirement.
   typedef T loose __attribute__((vector_size(vector_bytes), aligned(alignof(T)), may_alias));
 };
 template <class T>
@@ -52,13 +52,12 @@ inline constexpr int panel = panel_vectors* lanes<T>;
 template <class T>
 inline constexpr int sliver = (rows + lanes<T> - 1) / lanes<T>* lanes<T>;
 
-/// The layout of a sliver of the left factor in memory: entry (i, k) is a[k·sliver + i] of a packed one, and in the
-/// matrix itself a[i·step + k] or a[k·step + i].
+/// The layout of a sliver of the left factor: entry (i, k) is a[k·sliver + i] if packed, a[i·step + k] if row-major,
+/// a[k·step + i] if column-major.
 enum class Left { packed, row_major, column_major };
 
-/// c [count, panel], rows `stride` apart, gets the product of a sliver with `count` rows and a panel, b[k·panel + j],
-/// over k < terms; it is added to what is there unless `first`. Meanwhile what lies at `next` is fetched into the
-/// cache, as many numbers as a packed sliver has.
+/// Adds to c [count, panel], with rows `stride` apart, the product over k < terms of a sliver with `count` rows and a
+/// panel with entries b[k·panel + j]. Overwrites c if `first`. Prefetches the next packed sliver, at `next`.
 template <class T, int count, Left left>
 void multiply(Index terms, const T* a, Index step, const T* b, T* c, Index stride, bool first, const T* next) {
   Vector<T> sums[count][panel_vectors];
@@ -108,7 +107,7 @@ Multiply<T> multiply_of(Index count) {
   return all[static_cast<std::size_t>(count - 1)];
 }
 
-/// `multiply` of a sliver with `count` rows, 1 … rows.
+/// Returns the instance of `multiply` for slivers with 1 ≤ count ≤ rows.
 template <class T>
 Multiply<T> multiply_of(Left left, Index count) {
   switch (left) {
@@ -119,13 +118,13 @@ Multiply<T> multiply_of(Left left, Index count) {
   return nullptr;
 }
 
-/// Numbers of a and b in turn, from the first or from the second half of each.
+/// Interleaves the first or second halves of a and b.
 template <class T, bool second, int... i>
-[[gnu::always_inline]] inline Vector<T> in_turn(Vector<T> a, Vector<T> b, std::integer_sequence<int, i...>) {
+[[gnu::always_inline]] inline Vector<T> interleaved(Vector<T> a, Vector<T> b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, ((i % 2) * lanes<T> + i / 2 + (second ? lanes<T> / 2 : 0))...);
 }
 
-/// Transposes lanes × lanes numbers: log2(lanes) times, every vector takes turns with the one half the vectors on.
+/// Transposes lanes × lanes numbers in log2(lanes) steps, each of which interleaves vectors i and i + lanes/2.
 template <class T>
 [[gnu::always_inline]] inline void transpose(Vector<T>* x) {
   constexpr int n = lanes<T>;
@@ -135,35 +134,35 @@ template <class T>
   for (int step = 1; step < n; step *= 2) {
     PERISCOPE_UNROLL
     for (int i = 0; i < n / 2; ++i) {
-      y[2 * i] = in_turn<T, false>(x[i], x[i + n / 2], each);
-      y[2 * i + 1] = in_turn<T, true>(x[i], x[i + n / 2], each);
+      y[2 * i] = interleaved<T, false>(x[i], x[i + n / 2], each);
+      y[2 * i + 1] = interleaved<T, true>(x[i], x[i + n / 2], each);
     }
     PERISCOPE_UNROLL
     for (int i = 0; i < n; ++i) x[i] = y[i];
   }
 }
 
-/// packed[k·width + i] = x[i·row + k] for k < terms and i < count, 0 for count ≤ i < width: `width` is a multiple of
-/// the lanes.
+/// packed[k·width + i] = x[i·row + k] for k < terms and i < count, 0 for count ≤ i < width; `width` must be a multiple
+/// of `lanes`.
 template <class T>
 void pack_across(const T* x, Index row, Index count, Index terms, Index width, T* packed) {
   constexpr int n = lanes<T>;
   for (Index first = 0; first < width; first += n) {
     const T* const from = x + first * row;
-    const Index here = std::clamp<Index>(count - first, 0, n);
+    const Index valid = std::clamp<Index>(count - first, 0, n);
     Index k = 0;
     for (; k + n <= terms; k += n) {
       Vector<T> square[n];
       PERISCOPE_UNROLL
       for (int i = 0; i < n; ++i) {
-        square[i] = i < here ? *reinterpret_cast<const LooseVector<T>*>(from + i * row + k) : Vector<T>{};
+        square[i] = i < valid ? *reinterpret_cast<const LooseVector<T>*>(from + i * row + k) : Vector<T>{};
       }
       transpose<T>(square);
       PERISCOPE_UNROLL
       for (int i = 0; i < n; ++i) *reinterpret_cast<Vector<T>*>(packed + (k + i) * width + first) = square[i];
     }
     for (; k < terms; ++k) {
-      for (Index i = 0; i < n; ++i) packed[k * width + first + i] = i < here ? from[i * row + k] : T(0);
+      for (Index i = 0; i < n; ++i) packed[k * width + first + i] = i < valid ? from[i * row + k] : T(0);
     }
   }
 }
@@ -171,7 +170,7 @@ void pack_across(const T* x, Index row, Index count, Index terms, Index width, T
 /// packed[k·width + i] = x[k·col + i] for k < terms and i < count, 0 for count ≤ i < width.
 template <class T>
 void pack_along(const T* x, Index col, Index count, Index terms, Index width, T* packed) {
-  if (count == panel<T> && width == panel<T>) {  // a whole panel, as nearly all of them are
+  if (count == panel<T> && width == panel<T>) {  // fast path: a full panel
     for (Index k = 0; k < terms; ++k) {
       PERISCOPE_UNROLL
       for (int j = 0; j < panel_vectors; ++j) {

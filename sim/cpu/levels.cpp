@@ -26,7 +26,7 @@ const CpuLevel& chosen_level(std::string_view wanted, std::span<const CpuLevel> 
   if (found != possible.end()) return **found;
   const bool is_known = std::ranges::find(levels, wanted, &CpuLevel::name) != levels.end();
   throw ConfigError(fmt::format("PERISCOPE_INSTRUCTIONS = \"{}\"{}: expected {}", shortened(wanted),
-                                is_known ? ", which this processor does not have" : "",
+                                is_known ? ", unsupported by this processor" : "",
                                 fmt::join(mapped(possible, &CpuLevel::name), " or ")));
 }
 

@@ -8,22 +8,22 @@
 
 namespace periscope {
 
-/// The CPU's ops as compiled for one instruction set. Two levels round the last bits of sums and products differently.
+/// The CPU ops compiled for one instruction set. Results of different levels may differ in the last bits.
 struct CpuLevel {
   std::string_view name;  ///< x86-64-v3, x86-64-v4, native or generic
-  int processor;          ///< the processor_level that it needs; 0 where nothing is known of it
+  int processor;          ///< the required processor_level(); 0 if unknown
   std::unique_ptr<Backend> (*make)();
 };
 
-/// Returns the levels of this build, the least demanding first.
+/// Returns the levels of this build in increasing order.
 std::span<const CpuLevel> cpu_levels();
 
-/// The level called `wanted`, or, if that is empty, the best for a processor of level `processor`. Throws ConfigError
-/// for an unknown name and for a level that the processor lacks.
+/// Returns the level named `wanted`, or the best for a processor of level `processor` if `wanted` is empty. Throws
+/// ConfigError for an unknown name or a level that the processor does not support.
 const CpuLevel& chosen_level(std::string_view wanted, std::span<const CpuLevel> levels, int processor);
 
-/// This process's level: PERISCOPE_INSTRUCTIONS of the environment at the first call, or else the best. Throws as
-/// chosen_level.
+/// Returns the level of this process, fixed at the first call: the environment variable PERISCOPE_INSTRUCTIONS if set,
+/// else the best level. Throws like chosen_level.
 const CpuLevel& cpu_level();
 
 }  // namespace periscope

@@ -10,17 +10,17 @@ namespace periscope {
 using cpu::ConstRow;
 using cpu::with_type_of;
 
-// Computed in double for every element type: the gradient of a confident token is p − 1 for a probability p near one,
-// of which float would keep few digits.
+// Computed in double for every element type: the gradient of a confident token is p − 1 with p near 1, which would lose
+// most digits in float.
 void CpuBackend::run(const op::CrossEntropy& o) const {
   const Index classes = o.logits.cols();
   const auto labelled = static_cast<double>(o.logits.rows() - std::ranges::count(o.labels, no_label));
   std::vector<double> losses(o.labels.size());
   with_type_of(o.logits, [&]<class T>(T) {
     const auto loss_and_gradient = [&](Index t, Index) {
-      const auto place = static_cast<std::size_t>(t);
+      const auto index = static_cast<std::size_t>(t);
       cpu::Row<T> out = cpu::chunk_of<T>(o.out.dlogits, t * classes, classes);
-      if (o.labels[place] == no_label) {
+      if (o.labels[index] == no_label) {
         out.setZero();
         return;
       }
@@ -29,9 +29,9 @@ void CpuBackend::run(const op::CrossEntropy& o) const {
       const double largest = row.maxCoeff();
       Eigen::ArrayXd p = (row - largest).exp().transpose();
       const double total = p.sum();
-      losses[place] = std::log(total) - (row(o.labels[place]) - largest);
+      losses[index] = std::log(total) - (row(o.labels[index]) - largest);
       p /= total;
-      p(o.labels[place]) -= 1.0;
+      p(o.labels[index]) -= 1.0;
       out = (p / labelled).transpose().template cast<T>();
     };
     cpu::for_chunks(o.logits.rows(), loss_and_gradient, 1);

@@ -9,13 +9,13 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// What a part loses (its mean, or 0) and 1/s, eps included (0 for a part that is all zero), in double.
+/// The subtracted mean (or 0) and 1/s of a part, where s includes eps (0 instead of 1/s if s = 0).
 struct PartMoments {
   double mean;
   double inverse;
 };
 
-// Sums are written as plain loops: gcc 12 gathers what a lambda captured, entry by entry, in some of its loops.
+// Sums are plain loops without lambdas: gcc 12 vectorises some loops over captured arrays with slow gathers.
 
 template <class T>
 double mean_of(const T* x, Index n) {
@@ -52,7 +52,7 @@ void norm(const NormFormula& formula, const T* x, const T* gain, const T* bias, 
   }
 }
 
-/// The terms of a part's gradients, by entry: its normalised x and g = gain·dy.
+/// Terms of the gradients of a part, per entry: the normalised x and g = gain·dy.
 struct PartTerms {
   double *hat, *g;
 };
@@ -74,7 +74,7 @@ double part_terms(const T* x, const T* gain, const T* dy, const PartMoments& m, 
   return products;
 }
 
-/// Parts are taken in groups, whose sums over parts are added up in their order.
+/// Parts per group. Sums over parts are accumulated per group, then over groups in order.
 constexpr Index group_size = 64;
 
 template <class T>

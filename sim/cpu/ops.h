@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// The ops with Eigen and OpenMP, in files by kind.
+/// Implements the ops with Eigen and OpenMP.
 class CpuBackend final : public ComposedBackend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
@@ -66,12 +66,11 @@ using ConstRow = Eigen::Map<const Eigen::Array<T, 1, Eigen::Dynamic>>;
 template <class T>
 using Row = Eigen::Map<Eigen::Array<T, 1, Eigen::Dynamic>>;
 
-/// An op on fewer elements runs on one thread: starting a team costs more, above all on a busy machine. Results
-/// do not depend on it.
+/// Ops on fewer elements run on one thread, since starting a team of threads costs more, especially on a busy machine.
+/// Results do not depend on it.
 inline constexpr Index min_parallel_size = 4096;
 
-/// Calls body(first, count) for consecutive chunks of 0 … size−1, on all threads. The chunks are a function
-/// of the size alone.
+/// Calls body(first, count) for consecutive chunks of 0 … size−1, on all threads. The chunks depend only on the size.
 template <class Body>
 void for_chunks(Index size, const Body& body, Index chunk = 4096) {
   FirstException failure;
@@ -82,14 +81,14 @@ void for_chunks(Index size, const Body& body, Index chunk = 4096) {
   failure.rethrow();
 }
 
-/// Calls body with a value of x's element type, so that a generic lambda can name it.
+/// Calls body(T{}) for the element type T of x.
 template <class Body>
 void with_type_of(const Tensor& x, const Body& body) {
   if (x.dtype() == DType::f64) return body(double{});
   body(float{});
 }
 
-/// Elements first … first + count − 1 of x.
+/// Returns elements first … first + count − 1 of x.
 template <class T>
 ConstRow<T> chunk_of(const Tensor& x, Index first, Index count) {
   return {elements<T>(x) + first, count};
@@ -99,7 +98,7 @@ Row<T> chunk_of(Tensor& x, Index first, Index count) {
   return {elements<T>(x) + first, count};
 }
 
-/// Calls body(T{}, first, count) for chunks of x's elements, which have type T.
+/// Calls body(T{}, first, count) for chunks of the elements of x, which have type T.
 template <class Body>
 void for_parts(const Tensor& x, const Body& body) {
   with_type_of(x,

@@ -7,24 +7,24 @@
 #include "sim/cpu/ops.h"
 #include "sim/cpu/scratch.h"
 
-/// Norms of which every entry is a function of one entry (formulas: Backend::norm).
+/// Pointwise norms: every entry of the result depends on one entry of the input (formulas: Backend::norm).
 namespace periscope::cpu {
 
-/// Entries that are bent at a time, in a buffer on the stack: aligned, because Eigen computes what lies before the
-/// first aligned address by another formula.
-inline constexpr Index bent_at_once = 1024;
+/// Number of entries processed at a time, in a stack buffer. The buffer is aligned because Eigen uses a different
+/// formula before the first aligned address.
+inline constexpr Index chunk_size = 1024;
 
-/// u becomes φ(u).
+/// Replaces u by φ(u).
 template <class T>
-void bend(NormFormula::Phi kind, Row<T>& u) {
+void apply_phi(NormFormula::Phi kind, Row<T>& u) {
   if (kind == NormFormula::Phi::tanh) u = u.tanh();
   if (kind == NormFormula::Phi::erf) u = u.unaryExpr([](T v) { return std::erf(v); });
 }
 
-/// u becomes φ'(u), given φ(u).
+/// Replaces u by φ'(u), given phi = φ(u).
 template <class T>
-void bend_slope(NormFormula::Phi kind, const Row<T>& bent, Row<T>& u) {
-  if (kind == NormFormula::Phi::tanh) u = (T(1) - bent) * (T(1) + bent);
+void apply_phi_slope(NormFormula::Phi kind, const Row<T>& phi, Row<T>& u) {
+  if (kind == NormFormula::Phi::tanh) u = (T(1) - phi) * (T(1) + phi);
   if (kind == NormFormula::Phi::erf) u = T(2) * std::numbers::inv_sqrtpi_v<T> * (-u.square()).exp();
   if (kind == NormFormula::Phi::none) u.setOnes();
 }
@@ -34,12 +34,12 @@ void pointwise_norm(NormFormula::Phi kind, const T* x, const T* gain, const T* b
                     Index n) {
 #pragma omp parallel for schedule(static) if (parts * n > min_parallel_size)
   for (Index part = 0; part < parts; ++part) {
-    alignas(64) T buffer[bent_at_once];
-    for (Index i = 0; i < n; i += bent_at_once) {
-      const Index count = std::min(bent_at_once, n - i);
+    alignas(64) T buffer[chunk_size];
+    for (Index i = 0; i < n; i += chunk_size) {
+      const Index count = std::min(chunk_size, n - i);
       Row<T> u(buffer, count);
       u = alpha * ConstRow<T>(x + part * n + i, count);
-      bend(kind, u);
+      apply_phi(kind, u);
       Row<T> out(y + part * n + i, count);
       out = ConstRow<T>(gain + i, count) * u;
       if (bias != nullptr) out += ConstRow<T>(bias + i, count);
@@ -47,14 +47,14 @@ void pointwise_norm(NormFormula::Phi kind, const T* x, const T* gain, const T* b
   }
 }
 
-/// Where the gradients of a pointwise norm go.
+/// Output buffers for the gradients of a pointwise norm.
 template <class T>
 struct PointwiseGradient {
   T *dx, *dgain, *dbias;
-  T* dalpha;  ///< null: there is none
+  T* dalpha;  ///< null for kinds without α
 };
 
-/// Parts are taken in groups, whose sums over parts are added up in their order.
+/// Sums over parts are accumulated per group of parts, then over groups in order.
 template <class T>
 void pointwise_norm_backward(NormFormula::Phi kind, const T* x, const T* gain, T alpha, const T* dy,
                              const PointwiseGradient<T>& to, Index parts, Index n) {
@@ -68,27 +68,27 @@ void pointwise_norm_backward(NormFormula::Phi kind, const T* x, const T* gain, T
     double* const bias_sum = gain_sum + n;
     double& alpha_sum = bias_sum[n];
     std::fill_n(gain_sum, stride, 0.0);
-    alignas(64) T bent_buffer[bent_at_once];
-    alignas(64) T slope_buffer[bent_at_once];
+    alignas(64) T phi_buffer[chunk_size];
+    alignas(64) T slope_buffer[chunk_size];
     for (Index part = group * group_size; part < std::min(parts, (group + 1) * group_size); ++part) {
-      for (Index i = 0; i < n; i += bent_at_once) {
-        const Index count = std::min(bent_at_once, n - i);
+      for (Index i = 0; i < n; i += chunk_size) {
+        const Index count = std::min(chunk_size, n - i);
         const T* const in = x + part * n + i;
         const T* const dout = dy + part * n + i;
         T* const din = to.dx + part * n + i;
         Row<T> u(slope_buffer, count);
-        Row<T> bent(bent_buffer, count);
+        Row<T> phi(phi_buffer, count);
         u = alpha * ConstRow<T>(in, count);
-        bent = u;
-        bend(kind, bent);
-        bend_slope(kind, bent, u);
+        phi = u;
+        apply_phi(kind, phi);
+        apply_phi_slope(kind, phi, u);
         double products = 0.0;
 #pragma omp simd reduction(+ : products)
         for (Index j = 0; j < count; ++j) {
           const double d = static_cast<double>(dout[j]);
           const double slope = static_cast<double>(gain[i + j]) * d * static_cast<double>(slope_buffer[j]);
           products += slope * static_cast<double>(in[j]);
-          gain_sum[i + j] += d * static_cast<double>(bent_buffer[j]);
+          gain_sum[i + j] += d * static_cast<double>(phi_buffer[j]);
           bias_sum[i + j] += d;
           din[j] = static_cast<T>(static_cast<double>(alpha) * slope);
         }

@@ -7,7 +7,7 @@
 
 namespace periscope::cpu {
 
-/// Memory for working: `size` numbers, aligned to 64 bytes, contents undefined.
+/// A temporary buffer of `size` numbers from the host pool, aligned to 64 bytes, with undefined contents.
 template <class T>
 class Scratch {
  public:

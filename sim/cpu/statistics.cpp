@@ -15,7 +15,7 @@ auto in_double(const T* row, Index n) {
   return ConstRow<T>(row, n).template cast<double>();
 }
 
-/// Sums over a row in double, one per lane, so that the compiler need not be allowed to reorder them.
+/// Partial sums over a row in double, one per lane. Explicit lanes vectorise without -ffast-math.
 using Lanes = Eigen::Array<double, 1, 16>;
 constexpr Index lanes = Lanes::SizeAtCompileTime;
 
@@ -24,7 +24,7 @@ Lanes lanes_of(const T* x) {
   return Eigen::Map<const Eigen::Array<T, 1, lanes>>(x).template cast<double>();
 }
 
-/// The sums that one pass over a row finds.
+/// Sums of the first pass over a row.
 struct RowSums {
   double sum = 0.0, squares = 0.0;
 };
@@ -72,7 +72,8 @@ CentredSums centred_sums_of_row(const T* x, Index n, double mean) {
   return all;
 }
 
-/// The row_statistics of a row of n numbers, `step` apart. The second pass over the row finds it in the cache.
+/// Writes the row_statistics of a row of n numbers to moments[0], moments[step], … The second pass over the row reads
+/// it from the cache.
 template <class T>
 void moments_of_row(const T* x, Index n, const RowSums& sums, double* moments, Index step) {
   const double mean = sums.sum / static_cast<double>(n);
@@ -90,10 +91,11 @@ double dot(const T* x, const T* y, Index n) {
   return (in_double(x, n) * in_double(y, n)).sum();
 }
 
-/// Rows whose unit vectors are added up together, while they are in the cache: a function of the shape alone.
+/// Number of rows whose unit vectors are summed together, while they are in the cache; depends only on the shape.
 Index rows_of_chunk(Index tokens) { return std::max<Index>(8, (tokens + 31) / 32); }
 
-/// The mean cosine of the rows of one sequence from the sums of their unit rows, chunk by chunk, each `cols` long.
+/// Returns the mean cosine of the rows of one sequence, from the sums of their unit vectors per chunk, `cols` long
+/// each.
 double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Index tokens) {
   Eigen::ArrayXd total = Eigen::ArrayXd::Zero(cols);
   for (Index c = 0; c < chunks; ++c) total += Eigen::Map<const Eigen::ArrayXd>(sums.data() + c * cols, cols);
@@ -101,7 +103,7 @@ double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Inde
   return (total.square().sum() - t) / (t * (t - 1.0));
 }
 
-// NaN compares with nothing, which would break a selection. It counts as infinite, so that it is reported first.
+// NaN counts as infinite: comparisons with NaN would break the selection, and NaN entries are thus reported first.
 template <class T>
 T ordered_magnitude(T v) {
   return std::isnan(v) ? std::numeric_limits<T>::infinity() : std::abs(v);
@@ -122,10 +124,10 @@ void column_maxima(const T* x, Index rows, Index cols, double* maxima) {
   }
 }
 
-/// Places of the `count` largest magnitudes, in descending order, equal ones in the order of places. Only pieces whose
-/// largest element is among the `count` largest of all pieces can hold one of them.
+/// Returns the indices of the `count` largest magnitudes in descending order, ties by index. Searches only pieces whose
+/// maximum is among the `count` largest maxima of all pieces, since others cannot contain one of them.
 template <class T>
-std::vector<Index> largest_places(const T* x, Index size, Index count) {
+std::vector<Index> largest_indices(const T* x, Index size, Index count) {
   constexpr Index piece = 64;
   const Index pieces = (size + piece - 1) / piece;
   std::vector<T> maxima(static_cast<std::size_t>(pieces));
@@ -140,11 +142,11 @@ std::vector<Index> largest_places(const T* x, Index size, Index count) {
     std::nth_element(sorted.begin(), sorted.begin() + count - 1, sorted.end(), std::greater<>());
     least = sorted[static_cast<std::size_t>(count - 1)];
   }
-  std::vector<Index> places;
+  std::vector<Index> indices;
   for (Index p = 0; p < pieces; ++p) {
     if (maxima[static_cast<std::size_t>(p)] < least) continue;
     for (Index i = p * piece; i < std::min(size, (p + 1) * piece); ++i) {
-      if (ordered_magnitude(x[i]) >= least) places.push_back(i);
+      if (ordered_magnitude(x[i]) >= least) indices.push_back(i);
     }
   }
   const auto before = [x](Index a, Index b) {
@@ -152,9 +154,9 @@ std::vector<Index> largest_places(const T* x, Index size, Index count) {
     const T of_b = ordered_magnitude(x[b]);
     return of_a > of_b || (of_a == of_b && a < b);
   };
-  std::partial_sort(places.begin(), places.begin() + count, places.end(), before);
-  places.resize(static_cast<std::size_t>(count));
-  return places;
+  std::partial_sort(indices.begin(), indices.begin() + count, indices.end(), before);
+  indices.resize(static_cast<std::size_t>(count));
+  return indices;
 }
 
 template <class T>
@@ -167,8 +169,8 @@ double median_magnitude(const T* x, Index size) {
   return (static_cast<double>(*lower) + static_cast<double>(*upper)) / 2.0;
 }
 
-/// Measures what needs whole rows, in one pass, so that a row is read from memory once. `units`, unless null, gets the
-/// sum of the unit rows [cols] of rows first … first + count − 1.
+/// Computes all statistics of rows first … first + count − 1 in one pass, so that each row is read from memory once.
+/// Unless null, `units` receives the sum [cols] of the rows divided by their lengths.
 template <class T>
 void measure_rows(const T* x, const T* y, Index first, Index count, const StatisticsLayout& layout, double* out,
                   double* units) {
@@ -187,7 +189,7 @@ void measure_rows(const T* x, const T* y, Index first, Index count, const Statis
   }
 }
 
-/// All that needs whole rows; the rows of a sequence fall into chunks, which threads share.
+/// Computes all row statistics and the cosine; threads process chunks of the rows of a sequence.
 template <class T>
 void measure_all_rows(const T* x, const T* y, int sequences, const StatisticsLayout& layout, double* out) {
   const bool with_cosine = layout.cosine >= 0;
@@ -214,16 +216,16 @@ void write_largest(const T* x, Index size, const StatisticsLayout& layout, doubl
   const Index magnitudes = layout.magnitudes < 0 ? 0 : layout.magnitude_count;
   const Index entries = layout.entries < 0 ? 0 : layout.entry_count;
   if (magnitudes + entries == 0) return;
-  const std::vector<Index> places = largest_places(x, size, std::max(magnitudes, entries));
+  const std::vector<Index> indices = largest_indices(x, size, std::max(magnitudes, entries));
   for (Index i = 0; i < std::max(magnitudes, entries); ++i) {
-    const Index place = places[static_cast<std::size_t>(i)];
-    if (i < magnitudes) out[layout.magnitudes + i] = static_cast<double>(ordered_magnitude(x[place]));
+    const Index index = indices[static_cast<std::size_t>(i)];
+    if (i < magnitudes) out[layout.magnitudes + i] = static_cast<double>(ordered_magnitude(x[index]));
     if (i >= entries) continue;
-    const Index row = place / layout.cols;
+    const Index row = index / layout.cols;
     double* entry = out + layout.entries + 3 * i;
     entry[0] = static_cast<double>(row);
-    entry[1] = static_cast<double>(place % layout.cols);
-    entry[2] = static_cast<double>(x[place]);
+    entry[1] = static_cast<double>(index % layout.cols);
+    entry[2] = static_cast<double>(x[index]);
   }
 }
 

@@ -23,7 +23,7 @@ void CpuBackend::run(const op::Adamw& o) const {
       cpu::Row<T> v = cpu::chunk_of<T>(o.state.square, first, count);
       cpu::Row<T> p = cpu::chunk_of<T>(o.state.parameter, first, count);
       m = beta1 * m + new_mean * (scale * g);
-      v = beta2 * v + new_square * (scale * g).square();  // scaled first: g² may be beyond the type
+      v = beta2 * v + new_square * (scale * g).square();  // scale before squaring: g² may overflow
       p = keep * p - rate * m / (root_scale * v.sqrt() + eps);
     });
   });

@@ -6,18 +6,18 @@
 #include "sim/cpu/gemm.h"
 #include "sim/cpu/ops.h"
 
-/// ‖dYᵀX‖² = Σ_st (XXᵀ)_st (dYdYᵀ)_st: for few tokens the two Gram matrices cost less than the gradient.
+/// Computes ‖dYᵀX‖² = Σ_st (XXᵀ)_st (dYdYᵀ)_st: for few tokens, two Gram matrices are cheaper than the gradient.
 namespace periscope {
 namespace cpu {
 namespace {
 
-/// Lower triangle of x xᵀ [rows, rows].
+/// Computes the lower triangle of x xᵀ [rows, rows].
 template <class T>
 void gram(const T* x, Index rows, Index cols, T* lower) {
   gemm<T>(rows, rows, cols, {x, cols}, MatrixView<T>{x, cols}.transposed(), lower, rows, Part::lower);
 }
 
-/// Σ_st a_st b_st and the squares of both matrices, symmetric ones of which the lower triangles are there.
+/// Σ_st a_st b_st, Σ_st a_st² and Σ_st b_st² of two symmetric matrices given by their lower triangles.
 struct Products {
   double both = 0.0, of_a = 0.0, of_b = 0.0;
 };
@@ -39,20 +39,19 @@ Products products_of(const T* a, const T* b, Index rows) {
   });
 }
 
-/// The Gram matrices need rows² (in + out) multiplications and additions, since they are symmetric, and the gradient
-/// 2 rows·in·out.
+/// The symmetric Gram matrices take rows² (in + out) multiplications and additions, the gradient 2 rows·in·out.
 bool grams_cost_less(Index rows, Index in, Index out) { return rows * (in + out) < 2 * in * out; }
 
-/// The entries of the Gram matrices are right to a few units of round-off, and so is their product relative to that of
-/// their norms. Where it is much smaller the terms cancel (tokens that are nearly alike, gradients whose sum over
-/// tokens is nearly 0), and what the gradient keeps would be lost. So it would where the entries of a Gram matrix, or
-/// their squares, leave the range of normal numbers.
+/// Returns true if the Gram matrices give an accurate result. Their product is accurate to a few units of round-off
+/// relative to the product of their norms. If it is much smaller, terms cancel (nearly equal tokens, or gradients that
+/// nearly sum to 0 over tokens) and only the gradient itself is accurate. The same holds if entries of a Gram matrix or
+/// their squares overflow or become subnormal.
 template <class T>
-bool keeps_its_digits(const Products& p) {
+bool is_accurate(const Products& p) {
   constexpr double least = 1.0 / 64.0;
   constexpr double small = static_cast<double>(std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon());
-  const auto is_inside = [](double squares) { return std::isnormal(squares) && std::sqrt(squares) > small; };
-  return is_inside(p.of_a) && is_inside(p.of_b) && p.both >= least * std::sqrt(p.of_a) * std::sqrt(p.of_b);
+  const auto in_range = [](double squares) { return std::isnormal(squares) && std::sqrt(squares) > small; };
+  return in_range(p.of_a) && in_range(p.of_b) && p.both >= least * std::sqrt(p.of_a) * std::sqrt(p.of_b);
 }
 
 }  // namespace
@@ -63,14 +62,14 @@ void CpuBackend::run(const op::LinearWeightSquare& o) const {
     Tensor of_x = do_allocate(o.x.rows(), o.x.rows(), o.x.dtype());
     Tensor of_dy = do_allocate(o.x.rows(), o.x.rows(), o.x.dtype());
     cpu::Products products;
-    bool keeps = false;
+    bool accurate = false;
     cpu::with_type_of(o.x, [&]<class T>(T) {
       cpu::gram(elements<T>(o.x), o.x.rows(), o.x.cols(), elements<T>(of_x));
       cpu::gram(elements<T>(o.dy), o.x.rows(), o.dy.cols(), elements<T>(of_dy));
       products = cpu::products_of<T>(elements<T>(of_x), elements<T>(of_dy), o.x.rows());
-      keeps = cpu::keeps_its_digits<T>(products);
+      accurate = cpu::is_accurate<T>(products);
     });
-    if (keeps) {
+    if (accurate) {
       *elements<double>(o.square) = products.both;
       return;
     }

@@ -49,7 +49,7 @@ TEST_CASE("levels: the best that the processor has, or the one that is asked for
 TEST_CASE("levels: what cannot be is refused with words") {
   CHECK(rejection("avx", 4) == "PERISCOPE_INSTRUCTIONS = \"avx\": expected x86-64-v3 or x86-64-v4");
   CHECK(rejection("x86-64-v4", 3) ==
-        "PERISCOPE_INSTRUCTIONS = \"x86-64-v4\", which this processor does not have: expected x86-64-v3");
+        "PERISCOPE_INSTRUCTIONS = \"x86-64-v4\", unsupported by this processor: expected x86-64-v3");
 }
 
 TEST_CASE("levels: the build has one for the instructions of everything else, and the processor has it") {

@@ -82,7 +82,7 @@ class Instructions(FolderTest):
         self.assertEqual(json.loads(done.stdout)["attrs"]["instructions"], "x86-64-v3")
         refused = self.on(3, "list", level="x86-64-v4")
         self.assertEqual(refused.returncode, 2, refused.stderr)
-        self.assertIn('"x86-64-v4", which this processor does not have: expected x86-64-v3\n', refused.stderr)
+        self.assertIn('"x86-64-v4", unsupported by this processor: expected x86-64-v3\n', refused.stderr)
 
     def test_a_processor_without_avx2_gets_a_sentence(self):
         if possible_levels()[0] != "x86-64-v3":
