@@ -284,7 +284,7 @@ TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
   const auto as_it_should = [](std::vector<power::PowerRow> rows) {
     power::PowerResult result;
     result.rows = std::move(rows);
-    return result.as_they_should_be();
+    return result.all_expected();
   };
   const power::PowerRow right = row(true, {judge::Verdict::agrees, judge::Verdict::inconclusive});
   const power::PowerRow refused = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});

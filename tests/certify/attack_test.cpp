@@ -212,7 +212,7 @@ TEST_CASE("the attack's gradients, against finite differences") {
     const Tensor input = gaussian_input(v.ops, v.spec, DType::f64, 2);
     const StackContext c = v.context();
     for (const theory::SignalBound& b : certificate.bounds) {
-      if (!certify::can_climb(b.signal)) continue;
+      if (!certify::can_attack(b.signal)) continue;
       const certify::SignalPlace place{b.signal, b.sublayer, b.channel};
       const certify::PeakGradient slope = certify::peak_gradient_at(c, input, place, true);
       Differentiable f;

@@ -18,7 +18,7 @@
 namespace periscope::certify {
 namespace {
 
-/// True if a signal is another tensor than the one before it: a certificate bounds no signal twice.
+/// Returns whether a signal is a different tensor than the one before it: a certificate bounds each tensor once.
 bool is_distinct(const ModelSpec& m, const Emission& at) {
   const bool in_stack = at.sublayer >= 0 && at.sublayer < (is_of_step(at.signal) ? m.steps() : m.sublayers());
   const Branch branch = in_stack && !is_of_step(at.signal) ? m.branch(at.sublayer) : Branch{};
@@ -65,10 +65,10 @@ PeakGradient peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel)
   return peak;
 }
 
-/// Begins the backward pass at one signal.
-class Seed final : public SignalReplacer {
+/// Starts the backward pass at one signal.
+class GradientSeed final : public SignalReplacer {
  public:
-  Seed(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
+  GradientSeed(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
   [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
     const bool here = at.pass == Pass::backward && at.sublayer == sublayer_ && at.signal == signal_;
     return here ? gradient : x;
@@ -168,7 +168,7 @@ double SignalMaxima::largest(Signal signal, int sublayer) const {
   return maxima == nullptr ? std::numeric_limits<double>::quiet_NaN() : *std::ranges::max_element(*maxima);
 }
 
-bool can_climb(Signal signal) {
+bool can_attack(Signal signal) {
   using enum Signal;
   constexpr std::array all{A_out,       q_projected, k_projected, v_projected, v,      attention_gate,
                            gated_mixed, inner,       gate,        up,          hidden, f_out,
@@ -176,25 +176,26 @@ bool can_climb(Signal signal) {
   return std::ranges::find(all, signal) != all.end();
 }
 
-PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
+PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place,
+                              bool with_gradient) {
   const ModelSpec& m = c.model;
   const int end = m.sublayers();
   SignalStore seen(Pass::forward);
-  // The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
+  // The soft cap is monotone, so the ascent uses the scores: their gradient does not vanish where the logits are flat.
   const bool capped = place.signal == Signal::logits && m.head.soft_cap > 0.0;
-  Seed seed(place.sublayer, capped ? Signal::head_scores : place.signal);
+  GradientSeed seed(place.sublayer, capped ? Signal::head_scores : place.signal);
   const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};
   StackTape tape;
   tape.budget = std::numeric_limits<std::size_t>::max();
-  StackTape* kept = back ? &tape : nullptr;
+  StackTape* recorded = with_gradient ? &tape : nullptr;
   const bool of_head = place.sublayer == end && !is_of_step(place.signal);
   const int step = place.sublayer < 0 || is_of_step(place.signal) ? place.sublayer : m.step_with(place.sublayer);
   const int steps = of_head ? m.steps() : step + 1;
-  Streams top = steps_forward(c, entry_forward(c, input, hooks, kept), 0, steps, hooks, kept);
+  Streams top = steps_forward(c, entry_forward(c, input, hooks, recorded), 0, steps, hooks, recorded);
   SublayerPass head(c, hooks, end, Pass::forward, Save::for_backward);
-  if (of_head) top.front() = head_forward(head, exit_forward(c, top, hooks, kept));
+  if (of_head) top.front() = head_forward(head, exit_forward(c, top, hooks, recorded));
   const PeakGradient peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
-  if (!back) return {peak.value, {}};
+  if (!with_gradient) return {peak.value, {}};
   seed.gradient = peak.gradient;
   Streams gradients;
   for (const Tensor& x : top) {
@@ -211,7 +212,7 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
   return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
 }
 
-// Small stacks run one restart per thread. In a large one the ops use the threads, so that the weights of only one
+// Small stacks run one restart per thread. In large stacks the ops use the threads, so that the weights of only one
 // sublayer are in memory.
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
@@ -234,7 +235,7 @@ std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {
   std::vector<SignalPlace> places;
   std::map<theory::SignalClass, const theory::SignalBound*> worst;
   for (const theory::SignalBound& b : certificate.bounds) {
-    if (!can_climb(b.signal)) continue;
+    if (!can_attack(b.signal)) continue;
     const theory::SignalBound*& at = worst[theory::class_of(b.signal)];
     if (at == nullptr || b.largest > at->largest) at = &b;
   }

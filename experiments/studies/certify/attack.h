@@ -18,15 +18,15 @@ namespace periscope::certify {
 /// the same keys and shapes as the certificate's bounds.
 class SignalMaxima {
  public:
-  /// Runs real-valued input [N, D] (before the embedding norm), or token ids.
+  /// Runs real-valued input [N, D] (before the embedding norm) or token ids, and raises the maxima of all signals.
   void add(const StackContext& context, const Tensor& input, Hooks hooks = {});
   void add(const StackContext& context, std::span<const int> ids, Hooks hooks = {});
   /// Raises the maxima of a signal. NaN counts as infinite.
   void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes);
 
-  /// Null if the signal did not arise.
+  /// Returns nullptr if the signal was not emitted.
   [[nodiscard]] const std::vector<double>* find(Signal signal, int sublayer) const;
-  /// Largest entry; NaN if the signal did not arise.
+  /// Returns the largest entry; NaN if the signal was not emitted.
   [[nodiscard]] double largest(Signal signal, int sublayer) const;
   [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 
@@ -40,8 +40,8 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// True for signals that attacks can aim at: all but tables, heads' inputs after their norms, scores and mixed heads.
-bool can_climb(Signal signal);
+/// Returns whether attacks can target a signal: not tables, heads' inputs after their norms, scores and mixed heads.
+bool can_attack(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and its gradient with respect to the input.
 struct PeakGradient {
@@ -49,46 +49,47 @@ struct PeakGradient {
   Tensor gradient;  ///< [N, D]; empty unless requested
 };
 
-/// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
-/// gradient of |value| back to the input: a replacer puts it where the gradient of the place arises; upstream it is 0.
-/// Throws std::logic_error for a signal that the stack does not have.
-PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
+/// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place. With `with_gradient`,
+/// also runs the backward pass to the input: a replacer inserts the gradient of |value| at the place, upstream of which
+/// gradients are 0. Throws std::logic_error for a signal that the stack does not have.
+PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place,
+                              bool with_gradient);
 
 struct AttackOptions {
   int steps = 200;  ///< of every restart: gradient steps, or greedy changes of one token
   int restarts = 4;
   int tokens = 4;  ///< length of the sequences
   std::uint64_t seed = 0;
-  DType dtype = DType::f64;  ///< of the weights, and so of the inputs
+  DType dtype = DType::f64;  ///< of weights and inputs
 };
 
 struct AttackResult {
   SignalPlace place;
   double bound = 0.0;
   double reached = 0.0;
-  std::vector<int> ids = {};  ///< the token ids that reached it
-  Tensor input = {};          ///< or the real vectors
+  std::vector<int> ids = {};  ///< token ids that reached the value
+  Tensor input = {};          ///< or real vectors
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 
 /// Tries to exceed the bound of one place: real vectors by gradient ascent, token ids by greedy changes of one token.
-/// Adds all signals of the best input of every restart to `seen`.
+/// Adds the signals of every restart's best input to `seen`.
 AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
 
 /// Clamps every entry to [−largest, largest].
 Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 
-/// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
+/// Returns the place of the largest bound of every class of signals that attacks can target.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
 struct BoundsCheck {
-  std::optional<AttackResult> exceeded = {};   ///< the one farthest beyond its bound and rounding
-  std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
+  std::optional<AttackResult> exceeded = {};   ///< the one with the largest excess over bound and rounding
+  std::optional<SignalPlace> overflowed = {};  ///< first place that overflowed where the certificate allows it
 };
 
-/// Compares measured maxima with the bounds of the arithmetic that they were measured in. Stops at the first signal
-/// that overflowed as the certificate allows, because later signals are computed from infinities.
+/// Compares measured maxima with the bounds of the arithmetic of the measurement. Stops at the first overflow that the
+/// certificate allows, because later signals are computed from infinities.
 BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
 }  // namespace periscope::certify

@@ -60,8 +60,8 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
   return text + (place.sublayer < 0 ? ", input" : ", head");
 }
 
-// R rescalings, one for every block but the first, count as two tokens each. The lemma supposes (n + R)u' ≤ 1/2, and
-// that Σp v, which is not divided yet and may be n·max|v|(1 + (n + 2R)u') ≤ 2n·max|v|, fits the accumulators.
+// Each of R rescalings, one per block but the first, counts as two tokens. The lemma requires (n + R)u' ≤ 1/2, and that
+// the undivided sum Σp v, at most n·max|v|(1 + (n + 2R)u') ≤ 2n·max|v|, fits the accumulators.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model) {
   const RunArithmetic& run = certificate.arithmetic;
   if (run.kind == Arithmetic::exact) return 0;
@@ -100,7 +100,7 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
                   fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (subtracts_mean(r.spec.model.norm)) {
-    all.emplace_back("LayerNorms whose variance comes of Welford's update or of E[x²] - mean²");
+    all.emplace_back("LayerNorms that compute the variance by Welford's update or as E[x²] - mean²");
   }
   all.emplace_back("accumulators that truncate, flush-to-zero");
   return all;

@@ -18,12 +18,12 @@
 
 namespace periscope::certify {
 
-/// The certificates of a stack: of exact arithmetic, and of runs in formats.
+/// Certificates of a stack for exact arithmetic and for runs in number formats.
 struct Certificates {
   theory::Certificate exact = {};
   std::vector<theory::Certificate> runs = {};
 
-  /// Returns `exact` for a format without runs.
+  /// Returns the run's certificate for the format, or `exact` without one.
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
 };
 
@@ -32,8 +32,8 @@ struct FormatHeadroom {
   NumberFormat format;
   double stream;            ///< largest power of two c with which every class of the scaled stack is certified, or NaN
   double branch;            ///< largest power of two k with that c; NaN without norms B, or without a c
-  double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN without measurement
-  StackScale fitting;       ///< powers of two with which the stream and the branches alone fit; stream 0: unbounded
+  double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN if not measured
+  StackScale fitting;       ///< powers of two with which stream and branches fit; stream 0: no finite bound
   std::string reason = {};  ///< why no c is certified; "" if one is
 };
 
@@ -45,10 +45,10 @@ struct ScaledRun {
   double without_eps = 0.0;        ///< the same with ε = 0 in both: rounding alone
   double gains_alone = 0.0;        ///< the same as `difference` if only gains and the embedding are scaled
   ModelSpec model;                 ///< of the scaled stack
-  Certificates certificates = {};  ///< of it
+  Certificates certificates = {};  ///< of the scaled stack
 };
 
-/// T17 for stacks whose stream is scaled by c, and branches before norms B by k, with the function kept.
+/// Headroom of a stack (T17). Scaling the stream by c, and branches before norms B by k, leaves the function unchanged.
 struct Headroom {
   static constexpr double margin = 4.0;
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
@@ -61,19 +61,20 @@ struct Headroom {
 /// Returns why the stack cannot be scaled. Requires !can_scale(model).
 std::string why_unscalable(const ModelSpec& model);
 
-/// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
+/// Certifies the scaled stack in the arithmetic of `like`, a certificate of the original stack.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Judges `formats` by usually one to three, at most about ten calls of `certify_at` each. `measured` may be null.
+/// Returns the headroom in `formats`, by usually one to three, at most about ten, `certify_at` calls each.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
 
-/// Requires weights in f64; messages call them by `names`.
+/// Returns a CertifyScaled for a stack with weights in f64. Messages name weights by `names`.
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 
-/// Scales the stack, runs both on `ids`, and certifies the scaled one in each arithmetic of `certificates`.
+/// Scales the stack, runs the original and the scaled one on `ids`, and certifies the scaled one in each arithmetic of
+/// `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates, const CertifyScaled& certify_at);
 
@@ -82,19 +83,19 @@ struct Requirement {
   NumberFormat format;
 };
 
-/// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
+/// Parses "fp16" (the residual stream), "mlp:fp16" or "all:fp16". Throws ConfigError for anything else.
 Requirement parse_requirement(const std::string& word);
 
 struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
   std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirement_words;
   Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
-  std::optional<int> attack;                  ///< steps of every attack
-  int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
-  std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
-  bool measure = false;                       ///< of a random stack: measure its input
-  std::string headroom;                       ///< the format that the stack is scaled into; "": none
-  // Parsed from the words.
+  std::optional<int> attack;                  ///< steps per restart; nullopt: no attacks
+  int length = theory::default_longest;       ///< longest certified input in tokens, where rounding depends on it
+  std::optional<double> input_maximum;        ///< largest |x| of real inputs of a random stack
+  bool measure = false;                       ///< measure the input of a random stack
+  std::string headroom;                       ///< number format to scale the stack into; "": none
+  // Parsed from format_words and requirement_words.
   std::vector<NumberFormat> formats;  ///< to judge
   std::vector<Requirement> requirements;
 
@@ -108,7 +109,7 @@ struct CertifyResult {
   theory::InputDomain domain;
   CertifyConfig config = {};
   Certificates certificates = {};  ///< of exact arithmetic and, unless it is exact, of config.arithmetic
-  /// Of this program's own arithmetic, pure in f64 or f32; compared with measurements and attacks.
+  /// For this program's own arithmetic (pure f64 or f32); compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<study::NamedHash> weights = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
@@ -123,23 +124,23 @@ struct CertifyResult {
   }
 };
 
-/// True if no bound was exceeded and every requirement is certified.
+/// Returns whether no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
 /// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" for a certificate.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
-/// Smallest block of flash attention, which divides by softmax's denominator after averaging.
+/// Smallest covered block of flash attention, which divides by softmax's denominator after averaging.
 constexpr int smallest_block = 64;
 
-/// The longest input for which a certificate of a run's arithmetic also covers such attention
-/// (docs/theory/certificates.md, "Division after averaging"). 0: none.
+/// Returns the longest input for which a run's certificate also covers division after averaging
+/// (docs/theory/certificates.md, "Division after averaging"); 0 for none.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
 /// Returns the inputs and runs that no certificate covers, in words.
 std::vector<std::string> not_covered(const CertifyResult& result);
 
-/// "x_out of sublayer 3, feature 17".
+/// Returns "x_out, layer 1 MLP, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
 std::string table(const CertifyResult& result);
@@ -150,7 +151,8 @@ dataset::Dataset dataset_of(const CertifyResult& result);
 void require_model(const CertifyConfig& config);
 
 /// Bounds every signal for every input from the weights alone (T17, T24), and compares measurements and attacks with
-/// the bounds. Requires require_model. Throws ConfigError if --headroom cannot be met, InputError for a bad checkpoint.
+/// the bounds. Requires a config accepted by require_model. Throws ConfigError if --headroom cannot be met, InputError
+/// for an invalid checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

@@ -13,8 +13,8 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-/// Returns the bound of every signal at every place, or the largest value that was measured there, row-major; NaN where
-/// there is none.
+/// Returns the bound, or the largest measured value, of every signal at every place, row-major; NaN where there is
+/// none.
 std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const SignalMaxima* measured = nullptr) {
   const auto places = static_cast<std::size_t>(model.sublayers()) + 2;
   std::vector<double> all(theory::certified_signals.size() * places, std::nan(""));
@@ -44,7 +44,7 @@ struct InFormat {
   [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
 };
 
-/// Next to their positions on the dimension `format`.
+/// Returns the judged formats with their positions on the dimension `format`.
 std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r) {
   std::vector<std::pair<std::size_t, InFormat>> all;
   for (const NumberFormat& f : r.config.formats) {
@@ -62,16 +62,15 @@ Table<InFormat> run_table() {
   table
       .column({"run_weights_rounded", "format", "1", "1: weights are rounded to the format"},
               [](const F& f) { return f.certificate().weights_rounded; })
-      .column({"certified", "format class", "1", "1: no input can overflow the format there; 0: not certified"},
+      .column({"certified", "format class", "1", "1: no input can overflow a signal of the class; 0: not certified"},
               [](const F& f) { return certified(f.certificate(), f.format); })
       .column({"run_signal_bound", "format signal place", "1",
                "largest magnitude that any input can cause in the arithmetic of a run (T24)"},
               [](const F& f) { return by_place(f.certificate(), f.r.spec.model); })
-      .column_if_any({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
-                     [](const F& f) {
-                       const std::optional<ScaledRun>& run = f.r.headroom.run;
-                       return run ? std::optional(certified(run->certificates.in(f.format), f.format)) : std::nullopt;
-                     });
+      .column_if_any({"scaled_run_certified", "format class", "1", "certified, for the scaled stack"}, [](const F& f) {
+        const std::optional<ScaledRun>& run = f.r.headroom.run;
+        return run ? std::optional(certified(run->certificates.in(f.format), f.format)) : std::nullopt;
+      });
   return table;
 }
 
@@ -86,20 +85,21 @@ Table<InFormat> format_table() {
       .column({"headroom_c_measured", "format", "1",
                "largest c with which 4 times the largest magnitude measured fits the format"},
               &H::measured)
-      .column({"headroom_k_certified", "format", "1",
-               "largest power of two k of branches before norms B that is certified together with c_certified"},
-              &H::branch)
+      .column(
+          {"headroom_k_certified", "format", "1",
+           "largest power of two k of branches before norms B that is certified together with headroom_c_certified"},
+          &H::branch)
       .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
                      [](const H& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   Table<F> table;
   table
       .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
               [](const F& f) { return f.r.verdict(SignalClass::stream, f.format).certified; })
-      .column({"everywhere_certified", "format", "1", "1: nor anything else"},
+      .column({"everywhere_certified", "format", "1", "1: no input can overflow any signal"},
               [](const F& f) { return f.r.verdict(std::nullopt, f.format).certified; })
       .column({"stream_reason", "format", "", "why the stream is not certified"},
               [](const F& f) { return reason_of(f.r.verdict(SignalClass::stream, f.format), f.r.spec.model); })
-      .column({"everywhere_reason", "format", "", "why not everything is"},
+      .column({"everywhere_reason", "format", "", "why not every signal is certified"},
               [](const F& f) { return reason_of(f.r.verdict(std::nullopt, f.format), f.r.spec.model); })
       .part(run_table(), [](const F& f) { return f.r.certificates.runs.empty() ? nullptr : &f; })
       .part(headroom, &F::headroom);
@@ -122,30 +122,31 @@ Table<CertifyResult> result_table() {
   stream.column({"stream_bound", "depth feature", "1", "bound on every feature of the stream x_out"},
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
   Table<A> attacks;
-  attacks.column({"attack_bound", "attack", "1", "bound that was attacked"}, &A::bound)
+  attacks.column({"attack_bound", "attack", "1", "bound of the attacked signal"}, &A::bound)
       .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
   Table<ScaledRun> scaled;
   scaled
-      .column({"scaled_c", "", "1", "c of the stack that was scaled and run"},
+      .column({"scaled_c", "", "1", "c of the scaled stack that was run"},
               [](const ScaledRun& r) { return r.scale.stream; })
-      .column({"scaled_k", "", "1", "k of it"}, [](const ScaledRun& r) { return r.scale.branch; })
-      .column({"scaled_tokens", "", "1", "tokens of that run"}, &ScaledRun::tokens)
+      .column({"scaled_k", "", "1", "k of the scaled stack that was run"},
+              [](const ScaledRun& r) { return r.scale.branch; })
+      .column({"scaled_tokens", "", "1", "tokens of the scaled run"}, &ScaledRun::tokens)
       .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"}, &ScaledRun::difference)
-      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"}, &ScaledRun::without_eps)
-      .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled"},
+      .column({"logit_difference_without_eps", "", "1", "logit_difference at eps = 0"}, &ScaledRun::without_eps)
+      .column({"logit_difference_gains_alone", "", "1", "logit_difference if only gains and the embedding are scaled"},
               &ScaledRun::gains_alone);
   const auto text_of = [](const std::optional<SignalPlace>& at, const R& r) {
     return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
   };
   Table<R> table;
-  table.column({"model", "", "", "what the model is called"}, &R::model)
-      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
-      .column({"input", "", "", "what may enter: tokens, or real vectors"},
+  table.column({"model", "", "", "name of the model"}, &R::model)
+      .column({"family", "", "", "family of the checkpoint; empty for other weights"}, &R::family)
+      .column({"input", "", "", "kind of input: tokens or real vectors"},
               [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
       .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
                      [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
       .rows("weights", hashes, &R::weights)
-      .column({"arithmetic", "", "", "that verdicts are for"},
+      .column({"arithmetic", "", "", "arithmetic of the verdicts"},
               [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.config.arithmetic)]; })
       .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
                      [](const R& r) {
@@ -174,11 +175,11 @@ Table<CertifyResult> result_table() {
               [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
       .rows_at("format", format_table(), formats_of)
       .rows("attack", attacks, &R::attacks)
-      .column_if_any({"exceeded", "", "", "where a run exceeded a bound, which is a bug of this program"},
+      .column_if_any({"exceeded", "", "", "place where a run exceeded a bound, which is a bug of this program"},
                      [=](const R& r) {
                        return text_of(r.check.exceeded ? std::optional(r.check.exceeded->place) : std::nullopt, r);
                      })
-      .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
+      .column_if_any({"overflowed", "", "", "place where a run overflowed its format, as its certificate allows"},
                      [=](const R& r) { return text_of(r.check.overflowed, r); })
       .part(scaled, [](const R& r) { return r.headroom.run ? &*r.headroom.run : nullptr; });
   return table;
@@ -196,7 +197,7 @@ const dataset::Schema& schema() {
        {"feature"},
        {"format", Type::text, "", "number format"},
        {"weights", Type::text, "", "file of weights, or drawn"},
-       {"attack", Type::text, "", "signal that was attacked"},
+       {"attack", Type::text, "", "attacked signal"},
        {"exclusion"}},
       result_table().specs());
   return schema;
@@ -214,7 +215,7 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);
   result_table().put(result, builder.row());
-  // Figures read these even if exact arithmetic alone was certified.
+  // Figures read these columns even if only exact arithmetic was certified.
   builder.put("run_signal_bound", std::vector<double>());
   builder.put("certified", std::vector<bool>());
   return builder.finish();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Returns the largest power of two, within 2^±most_doublings, that `reach` can be multiplied by and still fit the
+/// Returns the largest power of two, within 2^±most_doublings, by which `reach` can be multiplied and still fit the
 /// format; 0 for an infinite reach.
 double fitting_factor(const NumberFormat& format, double reach) {
   const double fits = format.largest / reach;
@@ -31,9 +31,9 @@ struct Obstacle {
 
 using ObstacleAt = std::function<std::optional<Obstacle>(const StackScale&)>;
 
-/// Returns the largest power of two of `factor`, from `from` downward, without an obstacle; NaN if there is none, or if
-/// a smaller factor leaves the obstacle unchanged. `obstacle` may be one at a larger factor, and becomes the last one
-/// on the way down, or none.
+/// Returns the largest power of two for `factor`, at most `from`, without an obstacle. NaN if there is none, or if a
+/// smaller factor leaves the obstacle unchanged. `obstacle` may be the obstacle at a larger factor. It is set to the
+/// last obstacle that smaller factors meet, or to nullopt.
 double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double StackScale::*factor, double from,
                       std::optional<Obstacle>& obstacle) {
   constexpr int lowest = -Headroom::most_doublings;
@@ -59,9 +59,9 @@ double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double St
   return std::ldexp(1.0, good);
 }
 
-/// Fills in the certified factors. No larger ones than those that bring `least`, bounds of exact arithmetic, into the
-/// format can be certified; a run's own bounds are no such limit: in a small stream they are mostly rounding near zero,
-/// which does not grow.
+/// Fills in the certified factors. Factors that scale `least`, bounds of exact arithmetic, beyond the format cannot be
+/// certified. A run's own bounds are no such limit: in a small stream they are mostly rounding near zero, which does
+/// not grow.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
            const stacks::GrowingBounds& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {
@@ -99,7 +99,7 @@ const theory::Certificate& Certificates::in(const NumberFormat& format) const {
 std::string why_unscalable(const ModelSpec& m) {
   return is_pointwise(m.norm) ? fmt::format("model.norm = \"{}\": expected a norm that divides by a size, as \"rms\"",
                                             facts_of(m.norm).name)
-                              : "the stack's output is its result: expected a final norm or an unembedding";
+                              : "expected a final norm or an unembedding: without both the scaled stream is the result";
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
@@ -107,14 +107,14 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   if (!can_scale(m)) return {};
   Headroom h{.recipe = recipe_of(m, embedding), .formats = {}, .run = {}};
   const stacks::GrowingBounds exact = stacks::growing_bounds(m, all.exact);
-  double largest = measured == nullptr ? nan : 0.0;  // measured, of the signals that grow with c
+  double largest = measured == nullptr ? nan : 0.0;  // largest measured magnitude of signals that grow with c
   for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
     largest = std::max(largest, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : formats) {
     const theory::Certificate& certificate = all.in(format);
-    // A run without any bound, as with weights beyond the format, starts from the exact bounds.
+    // A run without finite bounds, as with weights beyond the format, starts from the exact bounds.
     stacks::GrowingBounds reach = stacks::growing_bounds(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
     if (!std::isfinite(reach.branch)) reach.branch = exact.branch;

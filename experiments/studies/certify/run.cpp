@@ -30,7 +30,7 @@ struct ModelToCertify {
   StackSpec spec = {};
   DType dtype;
 
-  /// The names of a checkpoint's weights in its files; empty for a random stack.
+  /// Returns the names of a checkpoint's weights in its files; empty for a random stack.
   [[nodiscard]] config::EntryNames entry_names() const {
     if (checkpoint == nullptr) return {};
     return [this](const ParameterId& id, std::int64_t entry) { return checkpoint->entry_name(id, entry); };
@@ -92,13 +92,13 @@ void require_random_stack(const CertifyConfig& own) {
        {is_gaussian && !own.headroom.empty(), "--headroom: expected token input, to run both stacks on"}});
 }
 
-/// Limits real vectors to those that can be run here: the squares of larger ones overflow.
+/// Limits real vectors to magnitudes whose squares do not overflow in a run.
 theory::InputDomain run_domain(theory::InputDomain domain) {
   domain.largest = std::min(domain.largest, 1e6);
   return domain;
 }
 
-/// The tokens to measure, or random ones to run scaled stacks on.
+/// Returns the tokens to measure, or random tokens for the scaled run.
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.checkpoint == nullptr) return stacks::token_ids(s.spec, own.run.seed);
   return own.measures() ? stacks::read_token_input(own, s.spec.model, own.checkpoint).ids
@@ -127,11 +127,11 @@ void attack_all(const ModelToCertify& s, stacks::Progress& progress, CertifyResu
   }
 }
 
-void advise(const ModelToCertify& s, CertifyResult& result) {
+void compute_headroom(const ModelToCertify& s, CertifyResult& result) {
   const Certificates& all = result.certificates;
   const StackContext context = s.context();
   const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
-  // A tied table is the head's too, so there the embedding's scale takes the factor.
+  // A tied table is also the head's weight, so the embedding's scale takes the factor.
   const bool tied = s.checkpoint != nullptr && s.checkpoint->tied();
   result.headroom = headroom_of(s.spec.model, all, result.config.formats, result.measured ? &*result.measured : nullptr,
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
@@ -140,7 +140,7 @@ void advise(const ModelToCertify& s, CertifyResult& result) {
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != result.config.headroom) continue;
     if (!(f.fitting.stream > 0.0)) {
-      throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
+      throw ConfigError("--headroom: expected a stream with a finite bound");
     }
     StackScale scale = f.fitting;
     if (!std::isnan(f.stream)) scale.stream = f.stream;
@@ -148,14 +148,14 @@ void advise(const ModelToCertify& s, CertifyResult& result) {
   }
 }
 
-/// Makes the certificates and the hashes of the weights; a random stack is hashed while `certify` reads it.
+/// Computes the certificates and the hashes of the weights. Random weights are hashed while `certify` reads them.
 void certify_all(const ModelToCertify& s, stacks::Progress& progress, CertifyResult& result) {
   const ModelSpec& m = s.spec.model;
   const bool is_drawn = s.checkpoint == nullptr;
   const config::TheoryParameters parameters(*s.backend, m, *s.weights, s.entry_names());
   config::Sha256 digest;
   const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
-  if (!is_drawn) result.weights = study::hashes_of_files(s.checkpoint->files());  // before they are read for long
+  if (!is_drawn) result.weights = study::hashes_of_files(s.checkpoint->files());  // before the long reading of weights
   result.certificates.exact = theory::certify(m, is_drawn ? hashed : parameters, result.domain);
   if (is_drawn) result.weights = {{"drawn", digest.hex()}};
   for (const NumberFormat& f : result.config.formats) {
@@ -228,7 +228,7 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
     SignalMaxima seen = result.measured.value_or(SignalMaxima());
     if (config.attack) attack_all(s, progress, result, seen);
     if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
-    advise(s, result);
+    compute_headroom(s, result);
     result.resolved = resolved_of(s, result);
   });
   return result;

@@ -19,9 +19,9 @@ using theory::SignalClass;
 
 namespace {
 
-/// Returns the headroom of a class, its least ratio of limit to bound: in brackets if a signal upstream may overflow;
-/// below 1 as NO, with the signal. Empty if the class has no signal.
-std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f) {
+/// Returns the headroom of a class, its smallest ratio of limit to bound: in brackets if a signal upstream may
+/// overflow; below 1 as NO, with the signal. Empty if the class has no signal.
+std::string headroom_of_class(const CertifyResult& r, SignalClass kind, const NumberFormat& f) {
   const theory::Certificate& c = r.certificates.in(f);
   const SignalBound* at = nullptr;
   double least = theory::infinity;
@@ -48,7 +48,7 @@ std::string classes(const CertifyResult& r) {
     std::vector<std::string> cells{std::string(theory::signal_class_names[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
     if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
-    for (const NumberFormat& f : r.config.formats) cells.push_back(room(r, kind, f));
+    for (const NumberFormat& f : r.config.formats) cells.push_back(headroom_of_class(r, kind, f));
     double seen = std::nan("");
     for (const SignalBound& b : r.certificates.exact.bounds) {
       if (r.measured && theory::class_of(b.signal) == kind)
@@ -59,11 +59,11 @@ std::string classes(const CertifyResult& r) {
   }
   std::string text =
       table.text() +
-      "exact bound: in exact arithmetic; formats: their limit over the bound in their arithmetic, smallest of the "
-      "class; NO: this signal may overflow; in brackets: not certified, because a signal upstream may overflow; "
+      "exact bound: in exact arithmetic; formats: headroom, the smallest ratio of the format's limit to a bound in its "
+      "arithmetic; NO: this signal may overflow; in brackets: not certified, because a signal upstream may overflow; "
       "dots: q·k before the division by √d_head; inside: intermediate results of norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
-    text += "; an input is any number that the format holds, so that its own row has at most 1x";
+    text += "; inputs are any numbers of the format, so the headroom of their class is at most 1x";
   }
   return text + ".\n";
 }
@@ -125,7 +125,7 @@ std::string attacks(const CertifyResult& r) {
                         place_text(exceeded->place, r.spec.model), exceeded->reached, exceeded->bound);
   }
   if (r.check.overflowed) {
-    text += fmt::format("{} overflowed at {}, as its certificate allows; what follows was not compared with bounds\n",
+    text += fmt::format("{} overflowed at {}, as its certificate allows; later signals were not compared with bounds\n",
                         r.own->arithmetic.stored.name, place_text(*r.check.overflowed, r.spec.model));
   }
   return text;
@@ -142,17 +142,24 @@ std::string headroom(const CertifyResult& r) {
   if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
     text += "  k multiplies W_o, W_down (W_up of a gated MLP) and their biases before norms B, which divide by it\n";
   }
-  dataset::TextTable table({"largest", ">c certified", ">k certified", ">c measured", ""});
+  std::vector<std::string> titles{"format", ">c certified", ">k certified"};
+  if (r.measured) titles.emplace_back(">c measured");
+  titles.emplace_back("");
+  dataset::TextTable table(titles);
   for (const FormatHeadroom& f : h.formats) {
-    table.add({std::string(f.format.name), dataset::number(f.stream), dataset::number(f.branch),
-               std::isinf(f.measured) ? "any" : dataset::number(f.measured), f.reason});
+    std::vector<std::string> row{std::string(f.format.name), dataset::number(f.stream), dataset::number(f.branch)};
+    if (r.measured) row.push_back(std::isinf(f.measured) ? "any" : dataset::number(f.measured));
+    row.push_back(f.reason);
+    table.add(std::move(row));
   }
-  text += fmt::format("{}  c measured: {} times what was measured fits\n", table.text(2), Headroom::margin);
+  text += table.text(2);
+  if (r.measured)
+    text += fmt::format("  c measured: {} times the measured maximum fits the format\n", Headroom::margin);
   if (!h.run) return text;
   const ScaledRun& run = *h.run;
   text += fmt::format(
-      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0, "
-      "{:.2g} if only the embedding and gains were scaled\n",
+      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest logit, {:.2g} at eps = 0, "
+      "{:.2g} if only the embedding and gains are scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : r.config.formats) {
     const theory::Certificate& scaled = run.certificates.in(f);

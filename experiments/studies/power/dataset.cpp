@@ -14,7 +14,7 @@ namespace {
 
 using dataset::Table;
 
-/// NAME_verdict, and NAME_worst_test, the one nearest to rejection, with its excess.
+/// Returns the columns NAME_verdict and NAME_worst_test, the test nearest to rejection, with its excess.
 Table<ComparedStack> verdict_table(const std::string& name, const std::string& on) {
   using S = ComparedStack;
   const auto tested = [](double S::*number) {
@@ -24,9 +24,9 @@ Table<ComparedStack> verdict_table(const std::string& name, const std::string& o
   table.column({name + "_worst_test", on, "", "test nearest to rejection"}, &S::nearest)
       .column({name + "_verdict", on, "", "verdict of the stack on the theory"},
               [](const S& s) { return judge::name_of(s.verdict); })
-      .column_if_any({name + "_excess", on, "1", "standard errors beyond the tolerated bias, of that test"},
+      .column_if_any({name + "_excess", on, "1", "standard errors by which that test exceeds the tolerated bias"},
                      tested(&S::excess))
-      .column_if_any({name + "_critical", on, "1", "where it is rejected"}, tested(&S::critical));
+      .column_if_any({name + "_critical", on, "1", "excess above which that test is rejected"}, tested(&S::critical));
   return table;
 }
 
@@ -35,8 +35,8 @@ Table<ComparedStack> stack_table() {
   const std::string on = "row stack";
   Table<S> table;
   table.column({"stack_placement", on, "", "normalization placement (T1)"}, &S::placement)
-      .column({"stack_input", on, "", "what enters the stack"}, &S::input)
-      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, &S::reason)
+      .column({"stack_input", on, "", "kind of input"}, &S::input)
+      .column({"stack_reason", on, "", "why the verdict is inconclusive or missing"}, &S::reason)
       .part(verdict_table("stack", on), [](const S& s) { return &s; });
   return table;
 }
@@ -48,20 +48,21 @@ Table<PowerRow> row_table() {
       .column({"theory_is_true", "row", "1", "1 for the right theory"}, &R::is_true)
       .column({"overridden", "row", "", "overridden settings of the theory"},
               [](const R& r) { return fmt::format("{}", fmt::join(r.overridden, " ")); })
-      .column({"configuration", "row", "", "configuration that it is compared with"}, &R::config)
+      .column({"configuration", "row", "", "configuration with which the theory is compared"}, &R::config)
       .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"}, &R::rejected)
       .part(verdict_table("power", "row"), [](const R& r) { return &r.clearest(); })
       .rows("stack", stack_table(), &R::stacks);
   return table;
 }
 
-/// A file's name may hold any bytes; a column is UTF-8.
+/// File names may contain any bytes, but columns are UTF-8.
 Table<PowerConfig> listed_table() {
   using C = PowerConfig;
   Table<C> table;
-  table.column({"listed_name", "listed", "", "a configuration of the list"}, &C::name)
-      .column({"listed_file", "listed", "", "its file"}, [](const C& c) { return config::valid_utf8(c.file); })
-      .column({"listed_settings", "listed", "", "the keys that the list sets on top of it"},
+  table.column({"listed_name", "listed", "", "name of a listed configuration"}, &C::name)
+      .column({"listed_file", "listed", "", "file of the listed configuration"},
+              [](const C& c) { return config::valid_utf8(c.file); })
+      .column({"listed_settings", "listed", "", "overrides of the listed configuration"},
               [](const C& c) { return fmt::format("{}", fmt::join(c.settings, " ")); });
   return table;
 }
@@ -70,8 +71,8 @@ Table<PowerResult> result_table() {
   using R = PowerResult;
   Table<R> table;
   table.rows("row", row_table(), &R::rows)
-      .column({"as_they_should_be", "", "1", "every wrong theory is rejected, and the right one is not"},
-              &R::as_they_should_be)
+      .column({"as_they_should_be", "", "1", "1: every wrong theory is rejected, and the right one is not"},
+              &R::all_expected)
       .rows(
           "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })
       .column({"list", "", "", "file of wrong theories"}, [](const R& r) { return config::valid_utf8(r.list.file); });
@@ -99,7 +100,7 @@ dataset::Dataset dataset_of(const PowerResult& result) {
 }
 
 std::string table(const PowerResult& result) {
-  dataset::TextTable table({"theory", "configuration", "verdict", ">excess / limit", "nearest test"});
+  dataset::TextTable table({"theory", "configuration", "verdict", ">excess / critical", "test nearest to rejection"});
   int rejected = 0;
   for (const PowerRow& row : result.rows) {
     const ComparedStack& c = row.clearest();

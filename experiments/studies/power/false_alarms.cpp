@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Progress of a part of a run: not shown, and stops with the whole.
-class Hidden : public stacks::Progress {
+/// Progress of a nested run: not displayed; stops when the outer run stops.
+class NestedProgress : public stacks::Progress {
  public:
-  explicit Hidden(const stacks::Progress& whole) : whole_(whole) {}
+  explicit NestedProgress(const stacks::Progress& whole) : whole_(whole) {}
   [[nodiscard]] bool stop_requested() const override { return whole_.stop_requested(); }
 
  private:
@@ -27,7 +27,7 @@ class Hidden : public stacks::Progress {
 
 /// Runs a configuration with the right theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
-  Hidden own(progress);
+  NestedProgress own(progress);
   return mapped(stacks::compare(config, "power", own),
                 [](const stacks::StackResult& result) { return compared(result.spec, result.judged); });
 }
@@ -81,7 +81,7 @@ std::string false_alarm_table(const Json& document) {
     table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
                a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
-  return table.text() + "Rejections of the right theory, one chance per run\n";
+  return table.text() + "Runs that reject the right theory; more than allowed has a probability below 1 %\n";
 }
 
 }  // namespace periscope::power

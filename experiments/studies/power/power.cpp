@@ -13,8 +13,8 @@ namespace periscope::power {
 
 namespace {
 
-/// `config` with its stack `index` alone.
-config::Config alone(const config::Config& config, std::size_t index) {
+/// Returns `config` with only its stack `index`.
+config::Config with_one_stack(const config::Config& config, std::size_t index) {
   config::Config one = config;
   one.inputs = {config.inputs[index / config.stacks_per_input()]};
   if (!config.variants.empty()) one.variants = {config.variants[index % config.stacks_per_input()]};
@@ -39,37 +39,38 @@ ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, cons
 }
 
 /// A configuration, measured and predicted by the right theory.
-struct Stage {
+struct Baseline {
   config::Config config;
   std::vector<stacks::StackResult> results;
 };
 
-std::vector<ComparedStack> compare_truth(const Stage& stage) {
+std::vector<ComparedStack> compare_truth(const Baseline& baseline) {
   std::vector<ComparedStack> all;
-  const std::vector<judge::StackVerdict> judged = stacks::judge_stacks(stage.config, stage.results);
-  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.results[i].spec, judged[i]));
+  const std::vector<judge::StackVerdict> judged = stacks::judge_stacks(baseline.config, baseline.results);
+  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(baseline.results[i].spec, judged[i]));
   return all;
 }
 
-std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage& stage, stacks::Progress& progress) {
+std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Baseline& baseline,
+                                         stacks::Progress& progress) {
   const config::Config& overridden = theory.overridden;
   std::vector<ComparedStack> all;
-  for (std::size_t i = 0; i < stage.results.size(); ++i) {
-    const StackSpec& spec = stage.results[i].spec;
-    const config::Config one = alone(overridden, i);
+  for (std::size_t i = 0; i < baseline.results.size(); ++i) {
+    const StackSpec& spec = baseline.results[i].spec;
+    const config::Config one = with_one_stack(overridden, i);
     const bool acts = overridden.theory.fault == theory::Fault::none ||
                       acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
-    if (!acts || !theory.is_meant(spec)) continue;
-    std::vector<stacks::StackResult> wrong = stage.results;
+    if (!acts || !theory.applies_to(spec)) continue;
+    std::vector<stacks::StackResult> wrong = baseline.results;
     wrong[i].prediction =
         stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress).front().prediction;
-    all.push_back(compared(spec, stacks::judge_stacks(stage.config, wrong)[i]));
+    all.push_back(compared(spec, stacks::judge_stacks(baseline.config, wrong)[i]));
   }
-  if (all.empty()) all.push_back({.reason = "the fault acts on no stack that is meant"});
+  if (all.empty()) all.push_back({.reason = "the fault affects none of the theory's stacks"});
   return all;
 }
 
-/// Measures a ladder anew for every theory, because its sums over depth are relative to the prediction.
+/// Measures a ladder again for every theory, because its sums over depth are relative to the prediction.
 std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden, stacks::Progress& progress) {
   const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
   std::vector<ComparedStack> all;
@@ -85,7 +86,7 @@ std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden
   return all;
 }
 
-/// Fills the stacks of a row: cached, or those of `compare`.
+/// Returns the row with its stacks, from the cache or from `compare`.
 template <class Compare>
 PowerRow filled(PowerRow row, stacks::Progress& progress, const Compare& compare) {
   const std::string task = cache::task_name("row", fmt::format("{}: {}", row.config, row.theory));
@@ -99,15 +100,15 @@ PowerRow filled(PowerRow row, stacks::Progress& progress, const Compare& compare
   return row;
 }
 
-/// Appends the rows of a configuration of the list. Nothing is measured before a row that is not cached.
+/// Appends the rows of a listed configuration. Measures only if a row is not cached.
 void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<PowerRow>& rows,
               stacks::Progress& progress) {
   const stacks::LadderConfig& config = listed.config;
-  std::optional<Stage> measured;
-  const auto stage = [&]() -> const Stage& {
+  std::optional<Baseline> measured;
+  const auto baseline = [&]() -> const Baseline& {
     if (measured) return *measured;
-    // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
-    measured.emplace(Stage{.config = config, .results = {}});
+    // NOLINTNEXTLINE(cppcoreguidelines-slicing): one width does not use the ladder's keys
+    measured.emplace(Baseline{.config = config, .results = {}});
     const bool at_width = config.theory.finite_width.value_or(true);
     progress.begin(listed.name, stacks::tasks_of_stacks(config, at_width, true));
     measured->results = stacks::predict_stacks(config, at_width, progress);
@@ -115,12 +116,12 @@ void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<Powe
     return *measured;
   };
   rows.push_back(filled({.config = listed.name}, progress,
-                        [&] { return listed.ladder ? compare_ladder(config, progress) : compare_truth(stage()); }));
+                        [&] { return listed.ladder ? compare_ladder(config, progress) : compare_truth(baseline()); }));
   for (const WrongTheory& wrong : list.theories) {
     if (wrong.config != listed.name) continue;
     const PowerRow row{.theory = wrong.name, .is_true = false, .overridden = wrong.settings, .config = listed.name};
     rows.push_back(filled(row, progress, [&] {
-      return listed.ladder ? compare_ladder(wrong.overridden, progress) : compare_wrong(wrong, stage(), progress);
+      return listed.ladder ? compare_ladder(wrong.overridden, progress) : compare_wrong(wrong, baseline(), progress);
     }));
     progress.say(
         fmt::format("{}: {} {}\n", listed.name, wrong.name, rows.back().rejected() ? "is rejected" : "PASSES"));
@@ -129,7 +130,7 @@ void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<Powe
 
 }  // namespace
 
-bool WrongTheory::is_meant(const StackSpec& spec) const {
+bool WrongTheory::applies_to(const StackSpec& spec) const {
   const auto holds = [](const std::vector<std::string>& words, std::string_view word) {
     return words.empty() || std::ranges::find(words, word) != words.end();
   };

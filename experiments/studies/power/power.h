@@ -15,26 +15,26 @@
 
 namespace periscope::power {
 
-/// A configuration that theories are compared with.
+/// A configuration with which theories are compared.
 struct PowerConfig {
   std::string name;
-  std::string file;                   ///< of the configuration, as a path that can be opened
-  std::vector<std::string> settings;  ///< a.b=v on top of it
-  bool ladder = false;                ///< compared along a ladder of widths (T23) instead of at its own width
+  std::string file;                   ///< path of the configuration file
+  std::vector<std::string> settings;  ///< overrides a.b=v of the configuration
+  bool ladder = false;                ///< compared along a ladder of widths (T23) instead of at one width
   bool master_seeds = false;          ///< small enough for `power --master-seeds`
-  stacks::LadderConfig config = {};   ///< loaded
+  stacks::LadderConfig config = {};
 };
 
-/// A theory that is wrong on purpose, and the stacks whose right theory it replaces.
+/// A deliberately wrong theory, and the stacks for which it replaces the right one.
 struct WrongTheory {
   std::string name;
-  std::vector<std::string> settings;     ///< overrides of the theory, as after --theory-set
+  std::vector<std::string> settings;     ///< overrides of the theory, as for --theory-set
   std::string config;                    ///< name of a PowerConfig
   std::vector<std::string> placements;   ///< of the stacks; empty: all
   std::vector<std::string> inputs;       ///< of the stacks; empty: all
   stacks::LadderConfig overridden = {};  ///< the configuration with this theory
 
-  [[nodiscard]] bool is_meant(const StackSpec& spec) const;  ///< by `placements` and `inputs`
+  [[nodiscard]] bool applies_to(const StackSpec& spec) const;  ///< by `placements` and `inputs`
 };
 
 struct PowerList {
@@ -53,26 +53,26 @@ struct ComparedStack {
   double excess = 0.0;       ///< of that test
   double critical = 0.0;     ///< excess at which it is rejected
 
-  /// Above 1 a stack is rejected, by this factor.
+  /// Returns excess over critical excess: above 1 the theory is rejected.
   [[nodiscard]] double margin() const { return critical > 0.0 ? excess / critical : 0.0; }
 };
-/// Members, for the cache.
+/// Returns the members, for the cache.
 inline auto parts(ComparedStack& s) {
   return std::tie(s.placement, s.input, s.verdict, s.reason, s.nearest, s.excess, s.critical);
 }
 
-/// A theory, compared with a configuration; it is rejected if any stack rejects it.
+/// A theory compared with a configuration. It is rejected if any stack rejects it.
 struct PowerRow {
   std::string theory = "true";
   bool is_true = true;
-  std::vector<std::string> overridden = {};  ///< settings of the theory
+  std::vector<std::string> overridden = {};  ///< overrides of the theory
   std::string config;
   std::vector<ComparedStack> stacks = {};
 
   [[nodiscard]] bool rejected() const { return std::ranges::any_of(stacks, judge::disagrees); }
-  /// A right theory that is not rejected, or a wrong one that is.
-  [[nodiscard]] bool as_it_should_be() const { return rejected() != is_true; }
-  /// The stack with the largest margin, of those that reject if any does.
+  /// Returns whether a right theory is not rejected, or a wrong one is.
+  [[nodiscard]] bool is_expected() const { return rejected() != is_true; }
+  /// Returns the stack with the largest margin, among the stacks that reject the theory if there are any.
   [[nodiscard]] const ComparedStack& clearest() const;
 };
 
@@ -80,11 +80,11 @@ struct PowerResult {
   PowerList list;
   std::vector<PowerRow> rows;
 
-  [[nodiscard]] bool as_they_should_be() const { return std::ranges::all_of(rows, &PowerRow::as_it_should_be); }
+  [[nodiscard]] bool all_expected() const { return std::ranges::all_of(rows, &PowerRow::is_expected); }
 };
 
-/// Reads the list in request.file (TOML: [[config]] and [[theory]]) and its configurations, whose files are relative to
-/// it, with the settings of the request on top. Throws ConfigError.
+/// Reads the list in request.file (TOML: [[config]] and [[theory]]) and its configurations, and applies the settings of
+/// the request. Files are relative to the list. Throws ConfigError.
 PowerList load_power(const study::Request& request);
 
 /// Returns the settings of the first configuration; the hash covers all configurations and all overrides.
@@ -103,15 +103,15 @@ dataset::Dataset dataset_of(const PowerResult& result);
 
 std::string table(const PowerResult& result);
 
-/// Runs every configuration that is marked for it with `master_seeds` master seeds and the right theory. Master seed m
-/// shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, also those of the prediction. Runs stay in
-/// the cache. Fills `document` with what is finished, also if this throws Stopped: under `master_seeds` how often each
-/// configuration rejected the right theory (more than `allowed` have a chance below 1 % at the stated familywise
-/// error), under `runs` an object for each run. Throws ConfigError if no configuration is marked.
+/// Runs every configuration with `master_seeds = true` under the right theory, with `master_seeds` master seeds. Master
+/// seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are new, including the prediction's. Runs are
+/// cached. Fills `document` with the finished runs, even if this throws Stopped. Under `master_seeds`: how often each
+/// configuration rejected the right theory (more than `allowed` has a probability below 1 % at the stated familywise
+/// error). Under `runs`: an object per run. Throws ConfigError if no configuration is marked.
 void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress,
                         nlohmann::ordered_json& document);
 
-/// The right theory was rejected more often than allowed.
+/// Returns whether the right theory was rejected more often than allowed.
 bool too_many(const nlohmann::ordered_json& document);
 std::string false_alarm_table(const nlohmann::ordered_json& document);
 

@@ -87,8 +87,8 @@ PowerList load_power(const study::Request& request) {
     config::require_effective_fault(theory.overridden);
     if (listed.ladder) {
       stacks::require_limit(theory.overridden);
-    } else if (std::ranges::none_of(listed.config.stacks(), [&](const StackSpec& s) { return theory.is_meant(s); })) {
-      throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
+    } else if (std::ranges::none_of(listed.config.stacks(), [&](const StackSpec& s) { return theory.applies_to(s); })) {
+      throw ConfigError(fmt::format("theory \"{}\": its placements and inputs match no stack of config \"{}\"",
                                     theory.name, theory.config));
     }
   }

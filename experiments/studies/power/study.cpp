@@ -17,7 +17,7 @@ struct PowerFlags {
 };
 const std::vector<study::Flag<PowerFlags>> flags{
     {"master-seeds", &PowerFlags::master_seeds,
-     "Instead: how often is the right theory rejected? Runs that many seeds; finished ones stay in the cache",
+     "Instead, count how often the right theory is rejected over this number of seeds; finished runs are cached",
      from_to(1, 1'000'000)}};
 
 stacks::MemoryEstimate memory_of(const PowerList& list) {
@@ -37,7 +37,7 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
 
 study::Outcome compare(const PowerList& list, stacks::Progress& progress) {
   const PowerResult result = power::run(list, progress);
-  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.as_they_should_be())};
+  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(result.all_expected())};
 }
 
 study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& progress) {
@@ -62,7 +62,7 @@ study::Job resolve(const study::Request& request) {
                  .run = [list](stacks::Progress& progress) { return compare(*list, progress); }};
   if (!own.master_seeds) return job;
   job.file = "";
-  job.unskippable_reason = "--master-seeds: finished runs are cached anyhow";
+  job.unskippable_reason = "--master-seeds: finished runs are cached";
   job.run = [list, seeds = *own.master_seeds](stacks::Progress& progress) { return count(*list, seeds, progress); };
   return job;
 }
@@ -71,7 +71,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "power",
-           .question = "Wrong theories against measurements: which configuration rejects which?",
+           .question = "Compare deliberately wrong theories with measurements: which configuration rejects which?",
            .example = "power",
            .example_duration = "about 36 minutes on 2 cores",
            .configuration = shipped_list,

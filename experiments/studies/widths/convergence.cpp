@@ -10,12 +10,12 @@
 namespace periscope::ladder {
 namespace {
 
-/// Below this many standard errors a bias counts as not seen, and no exponent is judged.
-constexpr double clearly_seen = 5.0;
-/// The spread of means of n seeds is measured while there are so many groups of n.
+/// A bias of fewer standard errors counts as not seen, and its exponent is not judged.
+constexpr double least_significance = 5.0;
+/// Minimum number of groups of n seeds from which the spread of their means is measured.
 constexpr std::size_t fewest_groups = 8;
 
-/// The spread of means of n seeds for n = 1, 2, 4, …; its standard error is the spread times 1/√(2(groups − 1)).
+/// Returns the spread of means over n seeds for n = 1, 2, 4, …, with the standard error spread/√(2(groups − 1)).
 FittedLaw noise_of(const std::vector<double>& per_seed) {
   FittedLaw noise;
   for (std::size_t n = 1; per_seed.size() / n >= fewest_groups; n *= 2) {
@@ -50,7 +50,7 @@ Convergence measured(const stacks::LadderStack& stack, const stacks::LadderQuant
   return c;
 }
 
-/// Fits a law and makes the test of its exponent, which has to tell `exponent` from those `next` beside it.
+/// Fits a law and tests its exponent against `exponent`. The test must detect exponents that differ by `next`.
 void fit(FittedLaw& law, double exponent, double next, double from_theory, int seeds) {
   law.fit = judge::fit_power_law(law.over, law.value, law.error);
   const double error = law.fit.exponent_error;
@@ -61,13 +61,13 @@ void fit(FittedLaw& law, double exponent, double next, double from_theory, int s
               .seeds = seeds};
 }
 
-/// Fits both laws of `c`, or says why one is not judged.
+/// Fits both laws of `c`, or sets the reason why they are not judged.
 void fit(Convergence& c, int seeds) {
   if (!c.bias.test.reason.empty()) return;
   const auto finite = [](const FittedLaw& law) {
     return std::ranges::all_of(law.value, [](double v) { return std::isfinite(v); });
   };
-  // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
+  // If the spread is at the level of rounding, the placement fixes the statistic.
   const bool constant = c.noise.value.empty() || c.noise.value[0] <= 1e-6;
   if (!finite(c.noise) || !finite(c.bias)) {
     c.bias.test.reason = "not finite";
@@ -77,7 +77,7 @@ void fit(Convergence& c, int seeds) {
     fit(c.noise, -0.5, 0.5, 0.0, seeds);
     fit(c.bias, -1.0, 1.0, c.from_theory, seeds);
     const double seen = c.bias.fit.significance;
-    if (seen < clearly_seen) c.bias.test = {.reason = fmt::format("no bias seen: {:.1f} standard errors", seen)};
+    if (seen < least_significance) c.bias.test = {.reason = fmt::format("no bias seen: {:.1f} standard errors", seen)};
   }
 }
 

@@ -15,7 +15,7 @@ using dataset::Table;
 using dataset::Type;
 using Values = std::vector<double>;
 
-/// 1/D of points of the fitted curve, from 0 to the narrowest stack, evenly in the root: dense where stacks are wide.
+/// Returns the 1/D at which the fitted curve is evaluated: from 0 to the narrowest stack, evenly spaced in 1/√D.
 Values curve_grid(const std::vector<int>& widths) {
   constexpr int points = 64;
   Values grid;
@@ -23,44 +23,44 @@ Values curve_grid(const std::vector<int>& widths) {
   return grid;
 }
 
-/// NAME_placement and NAME_input, of what has a `spec`.
+/// Adds NAME_placement and NAME_input for a type with a `spec`.
 template <class S>
 void add_stack(Table<S>& table, const std::string& name) {
   table
       .column({name + "_placement", name, "", "normalization placement (T1)"},
               [](const S& s) { return config::placement_label(s.spec); })
-      .column({name + "_input", name, "", "what enters the stack"},
+      .column({name + "_input", name, "", "kind of input"},
               [](const S& s) { return input_kind_names[static_cast<std::size_t>(s.spec.input.kind)]; });
 }
 
-/// A quantity of a stack, with the points at which its fitted curve is drawn.
-struct Followed {
+/// A quantity of a stack, with the points at which its fitted curve is evaluated.
+struct QuantityCurve {
   const StackSpec& spec;
   const stacks::LadderQuantity& quantity;
   const Values& grid;
 };
 
-std::optional<Curve> fitted(const Followed& f) {
+std::optional<Curve> fitted(const QuantityCurve& f) {
   if (f.quantity.test.verdict == judge::Verdict::not_checked) return std::nullopt;
   return judge::curve_of(mapped(f.grid, [&](double x) { return f.quantity.fit.at(x); }));
 }
 
-Table<Followed> quantity_table() {
-  Table<Followed> table;
+Table<QuantityCurve> quantity_table() {
+  Table<QuantityCurve> table;
   const std::string one = "quantity";
-  const auto test = [](const Followed& f) { return &f.quantity.test; };
+  const auto test = [](const QuantityCurve& f) { return &f.quantity.test; };
   add_stack(table, one);
   return table
       .curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
-             {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-             [](const Followed& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
+             {"ladder_stderr", one + " ladder_width", "1", "standard error of ladder_measured"},
+             [](const QuantityCurve& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
       .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
       .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
       .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
-             {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
+             {"fit_stderr", one + " inverse_width", "1", "standard error of fit"}, fitted);
 }
 
-/// NAME on `along` with its errors, and its law's fit, which is missing where nothing was fitted.
+/// Adds NAME on `along` with its standard errors, and the fit of its law, which is missing if nothing was fitted.
 void add_law(Table<Convergence>& table, const std::string& name, const std::string& along, const std::string& meaning,
              const std::string& exponent, FittedLaw Convergence::*law) {
   using C = Convergence;
@@ -71,10 +71,10 @@ void add_law(Table<Convergence>& table, const std::string& name, const std::stri
     });
   };
   table.column({name, one + " " + along, "1", meaning}, [law](const C& c) { return (c.*law).value; })
-      .column({name + "_stderr", one + " " + along, "1", "its standard error"},
+      .column({name + "_stderr", one + " " + along, "1", "standard error of " + name},
               [law](const C& c) { return (c.*law).error; });
-  fitted("_exponent", "exponent of " + along + " fitted to it", &judge::PowerLaw::exponent);
-  fitted("_exponent_stderr", "its standard error", &judge::PowerLaw::exponent_error);
+  fitted("_exponent", "exponent of " + along + " fitted to " + name, &judge::PowerLaw::exponent);
+  fitted("_exponent_stderr", "standard error of " + name + "_exponent", &judge::PowerLaw::exponent_error);
   fitted("_amplitude", name + " = amplitude * " + along + " ^ exponent", &judge::PowerLaw::amplitude);
   table.part(judge::verdict_column(name + "_verdict", one, "exponent " + exponent + " (T20)"),
              [law](const C& c) { return &(c.*law).test; });
@@ -96,7 +96,7 @@ Table<stacks::LadderStack> stack_table() {
   Table<S> table;
   add_stack(table, "stack");
   table
-      .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
+      .column({"stack_verdict", "stack", "", "joint verdict on all quantities of the stack (T23)"},
               [](const S& s) { return name_of(s.verdict); })
       .column({"stack_unsupported", "stack", "", "why nothing was predicted"}, &S::unsupported);
   return table;
@@ -113,7 +113,7 @@ const dataset::Schema& schema() {
     }
     return dataset::Schema("ladder", 5,
                            {{"stack"},
-                            {"quantity", Type::text, "", "what is followed along the widths"},
+                            {"quantity", Type::text, "", "quantity that is measured at every width"},
                             {"ladder_width", Type::integer, "1", "D"},
                             {"inverse_width", Type::real, "1", "1/D"},
                             {"convergence"},
@@ -133,7 +133,7 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
                 return stacks::weights_used(config::at_width(config.base, width), config.run);
               }));
   const Table<stacks::LadderStack> of_stack = stack_table();
-  const Table<Followed> of_quantity = quantity_table();
+  const Table<QuantityCurve> of_quantity = quantity_table();
   const Table<Convergence> of_fit = convergence_table();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {

@@ -28,17 +28,15 @@ study::Job resolve(const study::Request& request) {
 }  // namespace
 
 std::vector<study::Study> studies() {
-  return {
-      {.name = "ladder",
-       .question =
-           "Follow every number along growing widths: is its limit what theory says, and how fast is it approached?",
-       .example = "ladder --config experiments/configs/ladder.toml",
-       .sections = {config::any_section(stacks::ladder_section)},
-       .schema = &ladder::schema(),
-       .compares = true,
-       .skippable = true,
-       .without = {"seeds"},
-       .resolve = resolve}};
+  return {{.name = "ladder",
+           .question = "Measure along growing widths: does every number converge to the theory's limit, and how fast?",
+           .example = "ladder --config experiments/configs/ladder.toml",
+           .sections = {config::any_section(stacks::ladder_section)},
+           .schema = &ladder::schema(),
+           .compares = true,
+           .skippable = true,
+           .without = {"seeds"},
+           .resolve = resolve}};
 }
 
 }  // namespace periscope::widths

@@ -15,7 +15,7 @@ namespace {
 struct Family {
   std::string name;
   std::vector<judge::Test> tests;
-  const stacks::LadderQuantity* nearest = nullptr;  ///< to rejection, or farthest beyond it
+  const stacks::LadderQuantity* nearest = nullptr;  ///< nearest to rejection, or farthest beyond it
 };
 
 std::vector<Family> families(const stacks::LadderStack& stack) {
@@ -36,14 +36,14 @@ std::string exponent(const FittedLaw& law) {
   if (!law.is_fitted()) return "-";
   const judge::PowerLaw& fit = law.fit;
   const bool bounded = std::isfinite(fit.exponent_error);
-  return fmt::format("{:.2f} ± {}", fit.exponent, bounded ? fmt::format("{:.2f}", fit.exponent_error) : "anything");
+  return fmt::format("{:.2f} ± {}", fit.exponent, bounded ? fmt::format("{:.2f}", fit.exponent_error) : "inf");
 }
 
 }  // namespace
 
 std::string table(const stacks::LadderResult& result, const config::Config& config) {
   dataset::TextTable table({"placement", "input", "nearest to rejection", "at 1/D = 0", "theory", "b",
-                            ">excess / limit", ">power", "verdict"});
+                            ">excess / critical", ">detectable", "verdict"});
   for (const stacks::LadderStack& stack : result.stacks) {
     const std::string placement = config::placement_label(stack.spec);
     if (!stack.unsupported.empty()) table.add_note(placement, "unsupported: " + stack.unsupported);
@@ -65,9 +65,9 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
   return table.text() +
          fmt::format(
              "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
-             "a tolerated bias.\nexcess: standard errors between them; limit: Student's t at a familywise error of "
-             "{:g} over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
-             "worst entry (relative for moments).\n",
+             "a tolerated bias.\nexcess: standard errors between them; critical: Student's t at a familywise error of "
+             "{:g} over {} quantities.\ndetectable: smallest error of the theory that is rejected with 95 % "
+             "probability, worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
 }
 
