@@ -9,7 +9,7 @@ from . import _run
 from .describe import description
 from .errors import Error, Stopped
 
-ABOUT = """Runs a study in Python with the same results as the program. Texts can use the tokenizer.json of the checkpoint.
+ABOUT = """Runs a study in Python with the same results as the program. Texts can use the checkpoint's tokenizer.json.
 The table is printed to standard error, JSON to standard output."""
 
 

@@ -235,7 +235,7 @@ class StepHooks:
             raise InputError("record: found two passes before one backward pass, so its gradients mix both; expected "
                              "one pass, or gradients=False")  # fmt: skip
         if self._logits is not None and _version(self._logits) != self._logits_version:
-            raise InputError("record: found logits that were changed in place; expected unchanged logits during the step")
+            raise InputError("record: found logits that were changed in place; expected no changes during the step")
         single = any(x.dtype.itemsize <= 4 for x in self._signals.values())
         stream = {x.dtype for (_, signal), x in self._signals.items() if signal in ("x_in", "sum", "x_out")}
         return {

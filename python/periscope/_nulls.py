@@ -20,8 +20,8 @@ def at_init(checkpoint: CheckpointLike, tokens: TokensLike, **words: Any) -> xr.
 
 
 def at_scales(checkpoint: CheckpointLike, tokens: TokensLike, **words: Any) -> xr.Dataset:
-    """Returns the same prediction for random weights with the model's current sizes of matrices, gains and biases (T29).
-    The difference from the measurement is the alignment of weights with each other and with the tokens."""
+    """Returns the same prediction for random weights with the model's current sizes of matrices, gains and biases
+    (T29). The difference from the measurement is the alignment of weights with each other and with the tokens."""
     return _predicted(checkpoint, tokens, "at_scales", words)
 
 

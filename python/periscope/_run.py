@@ -1,4 +1,4 @@
-"""How a verb becomes a run of the compiled module."""
+"""Runs studies in the compiled module."""
 
 import os
 import sys
@@ -32,20 +32,20 @@ DIVERGED = 5
 
 @dataclass(frozen=True)
 class Record:
-    """What was recorded of one stack that trains."""
+    """Values recorded from one stack during training."""
 
     run: str  #: "peri-seed0"
     placement: str
     seed: int
-    step: int  #: steps that are done
-    steps: int  #: of the whole training
-    loss: float  #: of the last step [nat]; NaN before the first
-    grad_norm: float  #: likewise, before clipping
-    values: dict[str, list[float]]  #: by the columns of ``columns("train")``, without their suffix
+    step: int  #: number of steps done
+    steps: int  #: number of steps of the whole training
+    loss: float  #: loss of the last step [nat]; NaN before the first
+    grad_norm: float  #: gradient norm of the last step before clipping; NaN before the first
+    values: dict[str, list[float]]  #: by column of ``columns("train")`` without its suffix
 
 
 def run(name: str, given: Mapping[str, Any]) -> "xr.Dataset":
-    """Runs the study ``name`` with the arguments of its verb (``verbs.py``), by name, and returns its dataset."""
+    """Runs the study ``name`` with the keyword arguments of its function in ``verbs.py`` and returns its dataset."""
     study = _study(name)
     sections = [section["name"] for section in description()["sections"]]
     result, ds = results(
@@ -59,7 +59,7 @@ def run(name: str, given: Mapping[str, Any]) -> "xr.Dataset":
         callback=given.get("callback"),
     )
     if given["check"] and result.exit_code in (CHECK_FAILED, DIVERGED):
-        failure = "it diverged" if result.exit_code == DIVERGED else "a check failed"
+        failure = "a stack diverged" if result.exit_code == DIVERGED else "a check failed"
         raise CheckFailed(f"{name}: {failure}\n{result.table}", ds)
     return ds
 
@@ -75,8 +75,8 @@ def results(
     progress: Progress = False,
     callback: Callable[[Record], object] | None = None,
 ) -> tuple[_periscope.Result, "xr.Dataset"]:
-    """The result of the compiled module, whose table is for people, and the dataset. ``set_words`` and ``theory_words``
-    are settings as the program takes them, "key=value"."""
+    """Runs a study and returns the result of the compiled module and the dataset. ``set_words`` and ``theory_words``
+    are settings of the form "key=value"."""
     model = None
     if "checkpoint" in flags:
         from .model import model_name
@@ -88,7 +88,7 @@ def results(
     given = Config.of(_configured(name, config))
     known = {flag["name"]: flag for flag in _study(name)["flags"]}
     words = {flag: w for flag, value in flags.items() if (w := _words(known[flag], value)) is not None}
-    asked = request(
+    compiled_request = request(
         file=given.file,
         entries=settings(given.keys),
         settings=[utf8("--set", w) for w in set_words],
@@ -97,20 +97,20 @@ def results(
         **({} if model is None else {"model": model}),
         **_common(common),
     )
-    shown: AbstractContextManager[Any] = bar() if progress is True else nullcontext(progress or None)
-    with shown as on_progress:
+    reporter: AbstractContextManager[Any] = bar() if progress is True else nullcontext(progress or None)
+    with reporter as on_progress:
         on_record = None if callback is None else lambda record: callback(Record(**record))
-        result = _periscope.run(name, asked, on_progress, on_record)
+        result = _periscope.run(name, compiled_request, on_progress, on_record)
         ds = _finished(result, on_progress)
     return result, ds
 
 
 def request(**given: Any) -> _periscope.Request:
     """Returns a request of the compiled module with these attributes."""
-    made = _periscope.Request()
+    result = _periscope.Request()
     for name, value in given.items():
-        setattr(made, name, value)
-    return made
+        setattr(result, name, value)
+    return result
 
 
 def _study(name: str) -> dict[str, Any]:
@@ -118,17 +118,17 @@ def _study(name: str) -> dict[str, Any]:
 
 
 def _configured(name: str, config: ConfigLike) -> ConfigLike:
-    """The configuration, or the file of the project that a study has where its caller names none."""
+    """Returns the configuration, or by default the study's own configuration file."""
     own = _study(name).get("configuration", "")
     if config is not None or not own:
         return config
-    here = Path(__file__).parent
-    places = (here / "configs" / Path(own).name, here.parents[1] / own)
-    return next((path for path in places if path.is_file()), own)
+    folder = Path(__file__).parent
+    candidates = (folder / "configs" / Path(own).name, folder.parents[1] / own)
+    return next((path for path in candidates if path.is_file()), own)
 
 
 def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snapshot], object] | None) -> "xr.Dataset":
-    """The dataset of a run, whose files are written where it has a folder for them."""
+    """Writes the files of a run, if it has a folder for results, and returns its dataset."""
     ds = dataset.of_result(result, _argv())
     if result.out and result.file:
         os.makedirs(result.out, exist_ok=True)
@@ -141,7 +141,7 @@ def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snaps
 
 
 def _common(common: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that studies share, as the module takes them: words of the run's flags, and force."""
+    """Returns the common arguments of studies in the form of Request: text of the run flags, and force."""
     given = {name: value for name, value in common.items() if value is not None}
     for name, least, most in (("seed", 0, 2**63 - 1), ("seeds", 1, 2**31 - 1), ("threads", 0, 2**31 - 1)):
         if name in given:
@@ -150,13 +150,13 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             given[name] = utf8(name, str(given[name]) if name == "memory" else given[name])
     if given.get("out"):
-        given["out"] = utf8("out", os.path.abspath(given["out"]))  # wherever the process goes meanwhile
+        given["out"] = utf8("out", os.path.abspath(given["out"]))  # the process may change its working directory
         os.makedirs(given["out"], exist_ok=True)
     return {"force": given.pop("force", False), "run": {name: [str(value)] for name, value in given.items()}}
 
 
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
-    """The words that a command line would have for a flag; None for one that is not given."""
+    """Returns the command-line words of a flag, or None if it is not given."""
     name = flag["name"].replace("-", "_")
     value = _text.one_sequence(name, value) if name in ("tokens", "labels") else plain(name, value)
     if value is None or (value is False and flag["toggle"]):
@@ -171,12 +171,12 @@ def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
         return [repr(value)]
     if isinstance(value, list) and not flag["number"]:
         return [_joined(name, flag, value)]
-    wanted = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"
-    raise ConfigError(f"{name} = {short(value)}: expected {wanted}")
+    expected = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"
+    raise ConfigError(f"{name} = {short(value)}: expected {expected}")
 
 
 def _joined(name: str, flag: dict[str, Any], values: list[Any]) -> str:
-    """Several words as one: texts of a flag that takes several, else whole numbers."""
+    """Joins list values with commas: texts for list flags, integers for token ids."""
     kind = str if flag["list"] else int if name in ("tokens", "labels") else None
     for value in values:
         if kind is None or not isinstance(value, kind) or isinstance(value, bool):
@@ -188,5 +188,5 @@ def _joined(name: str, flag: dict[str, Any], values: list[Any]) -> str:
 
 
 def _argv() -> list[str]:
-    """The words of the process, as text that UTF-8 has."""
+    """Returns the command line of the process as valid UTF-8."""
     return [os.fsencode(str(word)).decode(errors="replace") for word in getattr(sys, "argv", [])]

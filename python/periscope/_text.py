@@ -1,4 +1,4 @@
-"""Text for models whose tokenizer is no file of llama2.c: the folder's tokenizer.json, or any tokenizer of Python."""
+"""Encodes text with tokenizer.json of a checkpoint's folder or with a Python tokenizer."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -10,22 +10,22 @@ from .errors import ConfigError, InputError, utf8
 
 
 def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags of a study that reads tokens, with ``tokens`` in place of ``text`` where Python has the tokenizer.
+    """Replaces ``text`` by ``tokens`` in a study's flags if Python must encode the text.
 
-    Without ``tokenizer``, that is where the checkpoint's folder has a tokenizer.json and no tok*.bin, which the program
-    reads itself. Raises ConfigError and InputError.
+    Without ``tokenizer`` this is the case if the checkpoint's folder has tokenizer.json and no tok*.bin, which the
+    program reads itself. Raises ConfigError and InputError.
     """
     given = dict(flags)
     text, tokenizer = given.get("text"), given.get("tokenizer")
     is_path = tokenizer is None or isinstance(tokenizer, (str, os.PathLike))
     if text is None:
         if not is_path:
-            raise ConfigError("tokenizer: does nothing without text; expected text too")
+            raise ConfigError("tokenizer: has no effect without text; expected text too")
         return given
     if given.get("tokens") is not None:
-        raise ConfigError("text: found tokens too; expected one of them")
+        raise ConfigError("text: expected either text or tokens, found both")
     if is_path:
-        path = tokenizer if tokenizer is not None else _of_folder(given.get("checkpoint"))
+        path = tokenizer if tokenizer is not None else _tokenizer_file(given.get("checkpoint"))
         if path is None or not os.fspath(path).endswith(".json"):
             return given
         tokenizer = _read(Path(path))
@@ -37,14 +37,14 @@ def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
 def one_sequence(name: str, values: Any) -> Any:
     """Returns the ids of one sequence, or of a batch of one sequence. Raises ConfigError for several sequences."""
     values = plain(name, values)
-    sequences = [one for one in values if isinstance(one, list)] if isinstance(values, list) else []
+    sequences = [item for item in values if isinstance(item, list)] if isinstance(values, list) else []
     if len(sequences) > 1:
         raise ConfigError(f"{name}: found {len(sequences)} sequences; expected one, of shape [T] or [1, T]")
     return sequences[0] if sequences and len(values) == 1 else values
 
 
-def _of_folder(checkpoint: Any) -> Path | None:
-    """The tokenizer.json that a checkpoint's text needs."""
+def _tokenizer_file(checkpoint: Any) -> Path | None:
+    """Returns the path of a checkpoint's tokenizer.json, or None if it has none or has a tok*.bin."""
     if not isinstance(checkpoint, (str, os.PathLike)):
         return None
     folder = Path(checkpoint)
@@ -57,28 +57,28 @@ def _read(path: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError:
         raise ConfigError(
-            f"text: {path} needs the package tokenizers (pip install tokenizers); expected that, or "
-            "tokenizer=a function from text to ids"
+            f"text: {path} needs the package tokenizers (pip install tokenizers); expected that package, or a "
+            "function from text to ids as tokenizer"
         ) from None
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the package raises Exception itself
-        raise InputError(f"{path}: {error}; expected a tokenizer of the package tokenizers") from None
+    except Exception as error:  # tokenizers raises plain Exception
+        raise InputError(f"{path}: {error}; expected a tokenizer file of the package tokenizers") from None
 
 
 def _content(path: Path) -> str:
     if path.exists() and not path.is_file():
-        raise InputError(f"text {path}: found no regular file; expected a text file")
+        raise InputError(f"text {path}: not a regular file; expected a text file")
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"text {path}: {error.strerror}; expected a text file") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"text {path}: byte {error.start} is no UTF-8; expected UTF-8") from None
+        raise InputError(f"text {path}: byte {error.start} is not UTF-8; expected UTF-8") from None
 
 
 def _ids(tokenizer: Callable[[str], Any] | Any, text: str) -> list[int]:
-    """The ids, from a Tokenizer of the package tokenizers, one of transformers, or a function."""
+    """Encodes text with a Tokenizer of tokenizers, a tokenizer of transformers, or a function."""
     encode = getattr(tokenizer, "encode", tokenizer)
     answer = encode(text)
     ids = getattr(answer, "ids", answer)
@@ -86,9 +86,9 @@ def _ids(tokenizer: Callable[[str], Any] | Any, text: str) -> list[int]:
         ids = ids["input_ids"]
     ids = one_sequence("tokenizer", ids)
     if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes)):
-        raise ConfigError(f"tokenizer: found {type(answer).__name__} from it; expected a list of token ids")
-    found = list(ids)
-    for one in found:
-        if not hasattr(one, "__index__"):
-            raise ConfigError(f"tokenizer: found {one!r} among its ids; expected whole numbers")
-    return [int(one) for one in found]
+        raise ConfigError(f"tokenizer: it returned {type(answer).__name__}; expected a list of token ids")
+    items = list(ids)
+    for item in items:
+        if not hasattr(item, "__index__"):
+            raise ConfigError(f"tokenizer: it returned the id {item!r}; expected whole numbers")
+    return [int(item) for item in items]

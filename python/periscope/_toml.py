@@ -1,4 +1,4 @@
-"""Values of Python as the TOML text of one key, which the compiled module reads as it reads a file."""
+"""Conversion of Python values to TOML text, which the compiled module parses."""
 
 import json
 import math
@@ -9,14 +9,14 @@ from typing import Any
 from .errors import ConfigError, short, utf8
 
 _LARGEST = 2**63
-_DEEPEST = 16  # tables and lists in one another; keys need three
+_DEEPEST = 16  # nesting of tables and lists; keys need three levels
 
 
 def plain(key: str, value: Any, depth: int = 0) -> Any:
-    """Returns a copy in Python's own scalars, lists and dictionaries, which also stand for paths and for arrays and
-    scalars of numpy, torch or jax. Raises ConfigError for what is nested too deep."""
+    """Converts a value to Python scalars, lists and dictionaries. Accepts paths, and arrays and scalars of numpy, torch
+    or jax. Raises ConfigError for too deep nesting."""
     if depth > _DEEPEST:
-        raise ConfigError(f"{key}: found more than {_DEEPEST} tables or lists in one another; expected fewer")
+        raise ConfigError(f"{key}: found more than {_DEEPEST} levels of nested tables or lists; expected fewer")
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, (bool, int, float, str, bytes, Mapping)) and hasattr(value, "tolist"):
@@ -26,13 +26,13 @@ def plain(key: str, value: Any, depth: int = 0) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
         return [plain(key, item, depth + 1) for item in value]
     if isinstance(value, str):
-        return str.__str__(value)  # of an enumeration
+        return str.__str__(value)  # converts members of a string enumeration
     kind = next((k for k in (bool, int, float) if isinstance(value, k)), None)
-    return value if kind is None else kind(value)  # of an enumeration or numpy
+    return value if kind is None else kind(value)  # converts members of an enumeration and numpy scalars
 
 
 def text(key: str, value: Any) -> str:
-    """``value`` as TOML. Raises ConfigError, which names ``key``, for what TOML has no form for."""
+    """Returns ``value`` as TOML. Raises ConfigError, naming ``key``, for values that TOML cannot represent."""
     return _text(key, plain(key, value))
 
 
@@ -50,7 +50,7 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise ConfigError(f"{key} = {short(value)}: expected names of keys that are text, found {name!r}")
+                raise ConfigError(f"{key} = {short(value)}: expected text as names of keys, found {name!r}")
         entries = (f"{_string(key, k)} = {_text(f'{key}.{k}', v)}" for k, v in value.items())
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, list):
@@ -60,5 +60,5 @@ def _text(key: str, value: Any) -> str:
 
 
 def _string(key: str, value: str) -> str:
-    """A basic string: JSON's escapes are TOML's, but U+007F, which TOML wants escaped too."""
+    """Returns a TOML basic string: like a JSON string, but U+007F must be escaped too."""
     return json.dumps(utf8(key, value), ensure_ascii=False).replace("\x7f", "\\u007F")

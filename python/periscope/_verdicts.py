@@ -9,24 +9,23 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-# Variables that a verdict may have, and their names as columns of the table.
+# Table columns by the suffix of the dataset's variables.
 COLUMNS = {
     "reason": "reason", "worst_test": "worst_test", "worst_z": "worst_z", "worst_critical": "critical",
     "power_worst": "detectable", "power": "detectable", "worst": "worst_test",
 }  # fmt: skip
-SHOWN = 5  # columns without all=True
+SHOWN = 5  # number of columns without all=True
 
 
 def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
-    """Returns one row for every verdict of a result.
+    """Returns a table with one row per verdict of a result.
 
-    The first column is the ``verdict`` ("agrees", "disagrees", "inconclusive", …). Then come ``quantity``, the variable
-    that holds it, the coordinates that it is for, and, where the result has them, the worst cell, how many combined
-    standard errors it is off (``worst_z``), at how many it would be rejected (``critical``), and the error that would
-    have been found with 95 % probability (``detectable``).
+    Columns: the ``verdict`` ("agrees", "disagrees", "inconclusive", …); ``quantity``, the variable of the verdict; its
+    coordinates; and, if the result has them, the worst test, its deviation in combined standard errors (``worst_z``),
+    the deviation that rejects (``critical``), and the error detected with 95 % probability (``detectable``).
 
-    Only the first five are returned, without labels that are the same in all rows. ``all=True`` returns all columns,
-    with the ``reason`` of every verdict as the last.
+    By default returns the first five columns, without coordinates that are the same in all rows. ``all=True`` returns
+    all columns, the last one being the ``reason`` of the verdict.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Configurations: what is simulated, measured and predicted."""
+"""Configurations of studies."""
 
 import copy
 import json
@@ -16,7 +16,7 @@ ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
 
 
 def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """``{"model": {"width": 8}, "run.seeds": 4}`` as ``{"model.width": 8, "run.seeds": 4}``."""
+    """Flattens ``{"model": {"width": 8}, "run.seeds": 4}`` to ``{"model.width": 8, "run.seeds": 4}``."""
     found: dict[str, Any] = {}
     sections = {section["name"] for section in description()["sections"]}
     if not isinstance(keys, Mapping):
@@ -38,19 +38,19 @@ def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 
 def settings(keys: Mapping[str, Any]) -> list[str]:
-    """Flat keys as "key=TOML"."""
+    """Returns flat keys as "key=TOML"."""
     return [f"{key}={_toml.text(key, value)}" for key, value in keys.items()]
 
 
 class Config:
-    """A configuration, checked when it is made.
+    """A configuration, checked on construction.
 
-    ``Config({"model": {"width": 128, "heads": 4}, "run": {"seeds": 8}})``; keys may be written flat ("model.width"),
-    and a key of model, init or input may be a list: a run then goes through it. ``Config.read(path)`` takes a TOML
-    file. ``periscope.keys()`` lists every key with its default and meaning.
+    ``Config({"model": {"width": 128, "heads": 4}, "run": {"seeds": 8}})``. Keys may be written flat ("model.width"). A
+    list for a key of model, init or input makes a sweep. ``Config.read(path)`` reads a TOML file. ``periscope.keys()``
+    lists every key with its default and meaning.
 
-    Raises ConfigError, with ``key``, ``found`` and ``expected``, for what no study could take. What a study has no use
-    for is no error here, so that one configuration serves several of them.
+    Raises ConfigError, with ``key``, ``found`` and ``expected``, for keys and values that no study accepts. Keys that a
+    study ignores are allowed, so that several studies can share a configuration.
     """
 
     def __init__(self, keys: Mapping[str, Any] | None = None, *, file: "str | os.PathLike[str] | None" = None) -> None:
@@ -60,13 +60,13 @@ class Config:
 
     @classmethod
     def read(cls, path: "str | os.PathLike[str]") -> "Config":
-        """The configuration in a TOML file. A relative path in it is relative to the file."""
+        """Reads a TOML file. Relative paths in it are relative to the file."""
         return cls(file=path)
 
     @classmethod
     def of(cls, config: ConfigLike) -> "Config":
-        """A configuration from what a study takes for one: a Config, a dictionary, None, or the path of a TOML file,
-        which the study then reads."""
+        """Converts the ``config`` argument of a study: a Config, a dictionary, None, or the path of a TOML file, which
+        the study reads later."""
         if isinstance(config, Config):
             return config
         if config is None or isinstance(config, Mapping):
@@ -78,7 +78,7 @@ class Config:
         raise ConfigError(f"config: found {type(config).__name__}; expected a Config, a dictionary or a path")
 
     def replace(self, keys: Mapping[str, Any] | None = None, /, **sections: Mapping[str, Any]) -> "Config":
-        """A copy with other values: ``replace({"model.width": 256})`` or ``replace(model={"width": 256})``."""
+        """Returns a copy with other values: ``replace({"model.width": 256})`` or ``replace(model={"width": 256})``."""
         changed = Config.__new__(Config)
         changed._file = self._file
         changed._keys = {**self._keys, **flat(keys or {}), **flat(sections)}
@@ -90,21 +90,21 @@ class Config:
 
     @property
     def file(self) -> str:
-        """The path of the file that it was read from; "" for none."""
+        """Path of the TOML file, or ""."""
         return self._file
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The keys that were given besides the file's, flat: ``{"model.width": 256}``."""
+        """Keys set in addition to the file, flat: ``{"model.width": 256}``."""
         return copy.deepcopy(self._keys)
 
     def resolved(self) -> dict[str, Any]:
-        """Every key of every stack with its value, defaults too, as results state it."""
+        """Returns all keys of all stacks with their values, including defaults, in the form stored in results."""
         return dict(json.loads(self._resolve()))
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The parameters of the one stack that it describes, by name, with their shapes, as ``Model`` wants them: a
-        matrix is [out, in]. Raises ConfigError for several stacks."""
+        """Returns the shapes of the stack's parameters by name, as ``Model`` expects them; a matrix is [out, in].
+        Raises ConfigError for several stacks."""
         return {name: tuple(shape) for name, shape in _periscope.parameters(self._file, settings(self._keys))}
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Results as xarray datasets: from a run in this process, from files, into files."""
+"""Conversion of results between runs, xarray datasets and files."""
 
 import errno
 import json
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How files store the types of columns: whole numbers and flags have a value that stands for a missing one.
+# Encoding of column types in files. Integers and booleans have a fill value for missing values.
 _STORED: dict[str, dict[str, Any]] = {
     "int64": {"dtype": "int64", "_FillValue": np.iinfo(np.int64).min},
     "bool": {"dtype": "uint8", "_FillValue": 255}, "float64": {"_FillValue": None}, "str": {},
 }  # fmt: skip
-_BY_DTYPE = {"i": "int64", "u": "int64", "b": "bool", "O": "str", "U": "str"}  # of columns without schema
+_BY_DTYPE = {"i": "int64", "u": "int64", "b": "bool", "O": "str", "U": "str"}  # for columns that are not in the schema
 
 
 def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
-    """The dataset of a run: equal to ``open`` of the file that the program writes, circumstances apart. Its real
-    numbers are the run's own memory."""
+    """Returns the dataset of a run. Except for circumstances it equals ``open`` of the program's result file. Its
+    floating-point arrays share the memory of ``result``."""
     data: dict[str, xr.Variable] = {}
     coordinates: dict[str, xr.Variable] = {}
     for name, (kind, dimensions, shape, values, units, meaning, is_label) in result.variables().items():
@@ -47,24 +47,24 @@ def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
     return xr.Dataset(data, coordinates, json.loads(result.attributes(argv)))
 
 
-def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the name that libraries of datasets use
-    """The dataset in a result file of Periscope, whole in memory.
+def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # named as in other dataset libraries
+    """Reads a result file of Periscope into memory.
 
-    ``placement``, ``depth``, ``site``, ``layer`` and other dimensions are coordinates with values; every variable has
-    ``units`` and ``long_name``; measurement, theory and the standard error of a quantity are
-    ``<quantity>_measured``, ``_predicted`` and ``_stderr``. Raises InputError for what is no result.
+    Dimensions such as ``placement``, ``depth``, ``site`` and ``layer`` have coordinates; every variable has ``units``
+    and ``long_name``. Measurement, prediction and standard error of a quantity are ``<quantity>_measured``,
+    ``_predicted`` and ``_stderr``. Raises InputError for a file that is not a result.
     """
     try:
-        return _alone(lambda: reader.read(Path(os.fsdecode(path))))
+        return _in_netcdf_thread(lambda: reader.read(Path(os.fsdecode(path))))
     except reader.ResultError as error:
         raise InputError(str(error)) from None
 
 
 def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
-    """Writes a dataset as the NetCDF-4 file that the program would write: whole, or not at all.
+    """Writes a dataset atomically as a NetCDF-4 file in the program's format.
 
-    Numbers and flags that are floats because some are missing are whole numbers and bytes there again. Raises OSError
-    where that is impossible.
+    Integers and booleans that are floats in the dataset because of missing values are stored as integers and bytes.
+    Raises OSError if the file cannot be written.
     """
     target = _regular(path)
     schema = description()["results"].get(ds.attrs.get("result", ""), {"columns": []})
@@ -78,29 +78,29 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
         with whole_file(target) as temporary:
             try:
                 stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
-            except RuntimeError as error:  # of the library, where the disk is full
+            except RuntimeError as error:  # raised by netCDF4 if the disk is full
                 raise Error(f"cannot write {target}: {error}") from error
 
-    _alone(store)
+    _in_netcdf_thread(store)
 
 
 def _regular(path: "str | os.PathLike[str]") -> Path:
-    """The file that a path leads to, which may not be there yet. Raises Error for what is no regular file."""
+    """Returns the resolved path, which need not exist. Raises Error if it is not a regular file."""
     target = Path(os.path.realpath(utf8("path", path)))
     if target.exists() and not target.is_file():
-        raise Error(f"cannot write {target}: it is no regular file; expected one, or none")
-    if not target.parent.is_dir():  # the library says "permission denied"
+        raise Error(f"cannot write {target}: expected a regular file or a new file")
+    if not target.parent.is_dir():  # netCDF4 would report "permission denied"
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
     return target
 
 
-_LOCK = threading.Lock()  # HDF5, under NetCDF, is for one thread at a time
+_LOCK = threading.Lock()  # HDF5 is not thread-safe
 os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-def _alone(work: Callable[[], T]) -> T:
-    """Does what NetCDF is needed for, beside no other thread's, and to its end: an interrupt in its midst, which would
-    leave the library's own locks held, comes after it."""
+def _in_netcdf_thread(work: Callable[[], T]) -> T:
+    """Runs work that uses NetCDF in a separate thread, one at a time. An interrupt is raised after the work has
+    finished, because an interrupt inside the library would leave its locks locked."""
     answers: list[T] = []
     failures: list[BaseException] = []
     begun, done = threading.Event(), threading.Event()
@@ -118,11 +118,11 @@ def _alone(work: Callable[[], T]) -> T:
     interrupt: BaseException | None = None
     try:
         threading.Thread(target=run).start()
-    except BaseException as caught:  # KeyboardInterrupt, or what a handler of the caller raises
+    except BaseException as caught:  # KeyboardInterrupt, or an exception of a signal handler
         if not begun.wait(1.0):
             raise
         interrupt = caught
-    while not done.is_set():  # join and is_alive take an interrupted join for the thread's end
+    while not done.is_set():  # after an interrupted join, join and is_alive report the thread as finished
         try:
             done.wait()
         except BaseException as caught:
@@ -135,6 +135,6 @@ def _alone(work: Callable[[], T]) -> T:
 
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:
-    """Writes a text file, whole or not at all."""
+    """Writes a text file atomically."""
     with whole_file(_regular(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")

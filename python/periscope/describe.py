@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @cache
 def description() -> dict[str, Any]:
-    """The program's version and commit, studies, sections of keys, kinds of results, placements and recipes."""
+    """Returns the program's version and commit, studies, sections of keys, kinds of results, placements and recipes."""
     return dict(json.loads(_periscope.description()))
 
 
 def keys() -> "pd.DataFrame":
-    """Every key of a configuration, with its default, unit and meaning."""
+    """Returns all configuration keys with default, unit and meaning."""
     rows = [key for section in description()["sections"] for key in section["keys"]]
     return _table(rows, ["name", "default", "unit", "meaning"])
 
 
 def columns(kind: str) -> "pd.DataFrame":
-    """The columns of a kind of result (``ds.attrs["result"]``: "stack", "probe", …), with units and meaning."""
+    """Returns the columns of a kind of result (``ds.attrs["result"]``: "stack", "probe", …), with units and meaning."""
     results = description()["results"]
     if kind not in results:
         raise ConfigError(f"kind {kind!r}: expected one of {', '.join(results)}")
@@ -34,12 +34,12 @@ def columns(kind: str) -> "pd.DataFrame":
 
 
 def placements() -> "pd.DataFrame":
-    """Returns the named placements: their norms A, B, C, scales, final norm, and who uses them."""
+    """Returns the named placements with their norms A, B, C, scales, final norm, and the models that use them."""
     return _table(description()["placements"])
 
 
 def recipes() -> "pd.DataFrame":
-    """Returns the values that every ``model.recipe`` sets, and properties of its family without a key (``beyond``)."""
+    """Returns the keys that each ``model.recipe`` sets, and properties of its family without a key (``beyond``)."""
     rows = description()["recipes"]
     return _table([{"name": row["name"], **row["sets"], "beyond": "; ".join(row["beyond"])} for row in rows])
 
@@ -51,9 +51,9 @@ def _table(rows: list[dict[str, Any]], shown: list[str] | None = None) -> "pd.Da
 
 
 def cite(ds: "xr.Dataset | None" = None) -> str:
-    """Returns BibTeX of this version, or of the version that made a result, with the result's study and configuration,
-    and of the paper that Periscope examines. Raises InputError for a dataset that is not a result of Periscope."""
+    """Returns BibTeX entries of the Peri-LN paper and of this version, or of the version that made the result ``ds``,
+    with its study and configuration. Raises InputError for a dataset that is not a result of Periscope."""
     attributes = {} if ds is None else {str(k): v for k, v in ds.attrs.items() if isinstance(v, str)}
     if ds is not None and attributes.get("program") != "periscope":
-        raise InputError("result: its attribute 'program' is not 'periscope'; expected a result of Periscope")
+        raise InputError("result: the attribute 'program' is not 'periscope'; expected a result of Periscope")
     return _periscope.citation(attributes)

@@ -1,4 +1,4 @@
-"""Exceptions: what was wrong, and with which key."""
+"""Exceptions."""
 
 import os
 import re
@@ -9,29 +9,29 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """The base of all exceptions of Periscope. ``exit_code`` is the one that the program would end with."""
+    """Base class of Periscope's exceptions. ``exit_code`` is the exit code of the program for this error."""
 
     exit_code = 1
 
 
-class _Found(Error, ValueError):
+class _InvalidValue(Error, ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.key, self.found, self.expected = parts_of(message)
 
 
-class ConfigError(_Found):
-    """A setting that cannot be.
+class ConfigError(_InvalidValue):
+    """An invalid setting or argument.
 
     ``key`` is the setting ("model.width") or argument ("max_tokens"), ``found`` the text of its value and ``expected``
-    what it would have to be; each is None where the message has no such part.
+    the description of valid values; each is None if the message has no such part.
     """
 
     exit_code = 2
 
 
-class InputError(_Found):
-    """A file, checkpoint or array that cannot be used: the message names it, what was found, what was expected."""
+class InputError(_InvalidValue):
+    """An invalid file, checkpoint or array."""
 
     exit_code = 3
 
@@ -42,7 +42,7 @@ def short(value: Any) -> str:
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> int:
-    """Returns a whole number of Python, numpy or torch. Raises ConfigError, naming the argument, for other values."""
+    """Converts an integer of Python, numpy or torch. Raises ConfigError, naming the argument, for other values."""
     try:
         number = value.__index__()
     except AttributeError:
@@ -67,14 +67,14 @@ def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
 
 
 class Stopped(Error):
-    """A run that ended before its result was there."""
+    """A run that was stopped before it had a result."""
 
     exit_code = 75
 
 
 class CheckFailed(Error):
-    """With ``check=True``: theory was rejected, a bound was violated, or a requirement not met. ``dataset`` is the
-    result."""
+    """Raised with ``check=True`` if the theory is rejected, a bound is violated, or a requirement is not met.
+    ``dataset`` is the result."""
 
     exit_code = 4
 
@@ -87,7 +87,7 @@ class CheckFailed(Error):
 
 
 _KEY = r"(?P<key>\[?[A-Za-z_][\w.\-]*\]?)"
-_AT = r"^(?:\S+:\d+: )?" + _KEY  # behind the place in a file
+_AT = r"^(?:\S+:\d+: )?" + _KEY  # after an optional "FILE:LINE: "
 _PATTERNS = (
     # model.widht = 3: unknown key …, and "unknown key model.widht: expected …; nearest is model.width"
     re.compile(r"(?:^[\w.\-]+ ?= ?(?P<found>.*): )?unknown key " + _KEY + r": (?:expected )?(?P<expected>.*)$", re.S),
@@ -100,7 +100,7 @@ _PATTERNS = (
 
 
 def parts_of(message: str) -> tuple[str | None, str | None, str | None]:
-    """The key, what was found and what was expected, as a message says them."""
+    """Extracts the key, the found value and the expected values from an error message."""
     for pattern in _PATTERNS:
         match = pattern.search(message)
         if match:
@@ -112,14 +112,14 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 
 def in_python(message: str) -> str:
-    """A message of the program in the words of its Python functions: ``--max-tokens`` is ``max_tokens`` there, and what
-    ``--set`` gives is an argument by the section's name."""
+    """Translates a message of the program to Python: ``--max-tokens`` becomes ``max_tokens``, and ``--set`` is removed,
+    because sections are arguments."""
     message = re.sub(r"(?<![\w-])--set (?=\S)", "", message)
     return _FLAG.sub(lambda match: match[1].replace("-", "_"), message)
 
 
 def error_of(message: str, exit_code: int) -> Error:
-    """The exception for a failure of the compiled module, which calls this."""
+    """Returns the exception for an error of the compiled module, which calls this function."""
     kinds: dict[int, type[Error]] = {kind.exit_code: kind for kind in (ConfigError, InputError, Stopped)}
     error = kinds.get(exit_code, Error)(in_python(message))
     error.exit_code = exit_code

@@ -1,4 +1,4 @@
-"""Models in memory: weights from numpy, torch or whatever speaks DLPack, and live models of Hugging Face."""
+"""Models in memory: arrays of numpy, torch or DLPack, and Hugging Face models."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from .errors import ConfigError, InputError, utf8
 if TYPE_CHECKING:
     from . import _periscope
 
-# Names of types in safetensors files, by those of numpy, torch and ml_dtypes.
+# Type names of safetensors files by those of numpy, torch and ml_dtypes.
 TYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e5m2": "F8_E5M2",
     "float8_e4m3fn": "F8_E4M3", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
@@ -22,17 +22,17 @@ TYPES = {
 
 
 class Model:
-    """Weights in memory, which ``probe`` and ``certify`` take as they take a checkpoint's folder.
+    """Weights in memory, accepted by ``probe`` and ``certify`` in place of a checkpoint's folder.
 
-    ``Model(config, weights={…})`` is a stack of Periscope's own: ``config`` describes one stack, ``weights`` has its
-    parameters by name; ``Config.parameters()`` lists them with their shapes, a matrix being [out, in]. Arrays are
-    numpy's, torch's or any that speak DLPack, on the CPU, of any floating-point type, bfloat16 too.
+    ``Model(config, weights={…})`` is a stack of Periscope: ``config`` describes one stack, ``weights`` maps names to
+    parameters. ``Config.parameters()`` lists names and shapes; a matrix is [out, in]. Arrays may be of numpy, torch or
+    any library with DLPack, on the CPU, and of any floating-point type including bfloat16.
 
-    Arrays are copied, so that nothing that happens to them later changes a result; with ``copy=False`` they are only
-    referred to, which saves gigabytes, and must not change while a run reads them.
+    Arrays are copied by default. ``copy=False`` refers to the caller's memory, which saves gigabytes; the arrays must
+    then not change while a run reads them.
 
-    Raises ConfigError for a configuration of several stacks, InputError for an array that is no tensor; ``probe`` and
-    ``certify`` raise InputError for a parameter that is missing, unknown or of another shape.
+    Raises ConfigError for a configuration of several stacks, and InputError for an unsupported array. ``probe`` and
+    ``certify`` raise InputError for a missing or unknown parameter and for a wrong shape.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Model:
     ) -> None:
         stacks = Config.of(config).resolved()["stacks"]
         if len(stacks) != 1:
-            raise ConfigError(f"config: found {len(stacks)} stacks; expected one value of every key")
+            raise ConfigError(f"config: found {len(stacks)} stacks; expected one, so set every key to one value")
         described = {"model_type": "periscope", **stacks[0]}
         self._compiled = compiled(name, json.dumps(described), weights, copy)
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """Name of the model in results."""
         return self._compiled.name
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Model:
 def compiled(
     name: str, config: str, weights: Mapping[str, Any], copy: bool, ignore_keys: Sequence[str] = ()
 ) -> "_periscope.Model":
-    """The model of the compiled module: ``config`` is the text of a config.json, ``ignore_keys`` are keys of it."""
+    """Returns a model of the compiled module. ``config`` is the text of config.json; ``ignore_keys`` are keys of it."""
     from . import _periscope
 
     if isinstance(ignore_keys, str):
@@ -71,20 +71,20 @@ def compiled(
 
 
 def _tensor(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
-    """Type, shape and bytes of an array."""
+    """Returns the type, shape and bytes of an array."""
     if not isinstance(name, str):
         raise ConfigError(f"weights: found the name {name!r}; expected text")
     utf8("weights", name)
-    if hasattr(value, "detach") and hasattr(value, "data_ptr"):  # torch's
+    if hasattr(value, "detach") and hasattr(value, "data_ptr"):  # a torch tensor
         return _of_torch(name, value)
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         value = np.from_dlpack(value)
     array = np.asarray(value)
     kind = TYPES.get(array.dtype.name)
     if np.ma.is_masked(value):
-        raise InputError(f"weights: {name} has masked entries; expected numbers in all places")
+        raise InputError(f"weights: {name} has masked entries; expected numbers only")
     if kind is None or array.dtype.byteorder == ">":
-        raise InputError(f"weights: {name} is of type {array.dtype}; expected numbers of the machine's byte order")
+        raise InputError(f"weights: {name} has type {array.dtype}; expected numbers in native byte order")
     flat = np.ascontiguousarray(array).reshape(-1)
     return kind, list(array.shape), flat.view(np.uint8)
 
@@ -94,7 +94,7 @@ def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
 
     kind = TYPES.get(str(value.dtype).removeprefix("torch."))
     if kind is None:
-        raise InputError(f"weights: {name} is of type {value.dtype}; expected numbers")
+        raise InputError(f"weights: {name} has type {value.dtype}; expected numbers")
     if value.layout != torch.strided or value.is_nested or value.device.type == "meta":
         raise InputError(f"weights: {name} is sparse, nested or without values; expected a dense tensor in memory")
     if value.device.type != "cpu":
@@ -104,15 +104,13 @@ def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
 
 
 def from_torch(model: Any, *, copy: bool = True, name: str | None = None, ignore_keys: Sequence[str] = ()) -> Model:
-    """A live model of Hugging Face's transformers, of a family that Periscope reads, as ``probe`` and ``certify`` take
-    it: without a detour over files.
+    """Converts a Hugging Face transformers model of a supported family to a ``Model`` without writing files.
 
     ``ignore_keys`` are unknown keys of the model's configuration that do not change its function; results list them in
     ``attrs["ignored_keys"]``.
 
     ``copy=False`` refers to the model's memory, which must not change while a run reads it. Raises InputError for a
-    model that is sharded over processes or devices, quantized or compiled, by name, and for one without a
-    configuration.
+    model that is sharded over processes or devices, quantized or compiled, and for a model without a configuration.
     """
     require_plain(model)
     made = Model.__new__(Model)
@@ -128,8 +126,8 @@ def compiled_from_torch(
     copied_vectors: bool = False,
     ignore_keys: Sequence[str] = (),
 ) -> "_periscope.Model":
-    """Returns the compiled module's form of a model that ``require_plain`` accepts. Without ``copy`` its vectors can be
-    copied nevertheless."""
+    """Returns a model of the compiled module for a model that ``require_plain`` accepts. ``copied_vectors`` copies its
+    vectors even without ``copy``."""
     config = json.loads(model.config.to_json_string(use_diff=False))
     if not config.get("architectures"):
         config["architectures"] = [type(model).__name__]
@@ -140,21 +138,21 @@ def compiled_from_torch(
 
 
 def require_plain(model: Any) -> None:
-    """Raises InputError for what is no plain model of transformers in this process, and says what it is."""
+    """Raises InputError, with the reason, unless ``model`` is a plain transformers model in this process."""
     kind = type(model).__name__
     if kind in ("FullyShardedDataParallel", "FSDPModule", "DistributedDataParallel", "DeepSpeedEngine", "DataParallel"):
-        raise InputError(f"model: found {kind}, whose weights or inputs are spread; expected the plain module in it")
+        raise InputError(f"model: found {kind}, which distributes weights or inputs; expected the plain module in it")
     if kind == "OptimizedModule" or hasattr(model, "_orig_mod"):
         raise InputError("model: found a compiled model (torch.compile); expected the module that was compiled")
     if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
-        raise InputError("model: found one that is spread over devices (hf_device_map); expected it on one")
+        raise InputError("model: found weights on several devices (hf_device_map); expected a model on one device")
     if getattr(getattr(model, "config", None), "quantization_config", None) is not None:
-        raise InputError("model: found a quantized one (quantization_config); expected floating-point weights")
+        raise InputError("model: found a quantized model (quantization_config); expected floating-point weights")
     if any(type(part).__module__.startswith("peft.") for part in getattr(model, "modules", list)()):
-        raise InputError("model: found adapters of PEFT, as LoRA; expected the plain model that merge_and_unload() of "
-                         "the PeftModel returns")  # fmt: skip
+        raise InputError("model: found PEFT adapters, such as LoRA; expected the plain model returned by "
+                         "merge_and_unload() of the PeftModel")  # fmt: skip
     if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
-        raise InputError(f"model: found {kind}; expected a model of transformers, with its configuration")
+        raise InputError(f"model: found {kind}; expected a transformers model with a configuration")
     for key, value in model.state_dict().items():
         if (tensor := type(value).__name__) in ("DTensor", "ShardedTensor"):
             raise InputError(f"model: {key} is a {tensor}, sharded over processes; expected whole tensors")
@@ -163,10 +161,10 @@ def require_plain(model: Any) -> None:
 
 
 def model_name(checkpoint: Any) -> tuple["_periscope.Model | None", Any]:
-    """What a study's ``checkpoint`` is: a model in memory, and the name or folder."""
+    """Resolves a study's ``checkpoint`` argument to a model in memory, or None, and a name or folder."""
     if isinstance(checkpoint, Model):
         return checkpoint._compiled, checkpoint.name
-    if hasattr(checkpoint, "state_dict"):  # a live model
+    if hasattr(checkpoint, "state_dict"):  # a torch module
         return model_name(from_torch(checkpoint))
     if checkpoint is None or isinstance(checkpoint, (str, os.PathLike)):
         return None, checkpoint

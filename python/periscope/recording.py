@@ -39,8 +39,8 @@ class Recorder:
                 recorder.step()
         recorder.dataset.second_moment_measured.plot(x="depth", hue="step")
 
-    Records the steps 0, ``every``, 2·``every``, … or the given ``steps``; other steps have no hooks. A record covers the
-    first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys after RoPE and
+    Records the steps 0, ``every``, 2·``every``, … or the given ``steps``; other steps have no hooks. A record covers
+    the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys after RoPE and
     QK-norm, and with eager attention the scores. With ``gradients`` it also covers the gradients of the stream and of
     every matrix, for the loss of the ``backward`` call; passes without gradients, such as validation, are then ignored.
     Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
@@ -123,8 +123,8 @@ class Recorder:
 
     @property
     def dataset(self) -> "xr.Dataset":
-        """All records so far, along the dimension ``step``. Raises InputError if there are none, or if batches differ in
-        size; use ``datasets`` then."""
+        """All records so far, along the dimension ``step``. Raises InputError if there are none, or if batches differ
+        in size; use ``datasets`` then."""
         import xarray as xr
 
         if not self.datasets:

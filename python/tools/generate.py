@@ -87,7 +87,7 @@ COMMON = {
     "threads": ("int | None", "Number of threads; 0: OMP_NUM_THREADS, else all cores; does not change results."),
     "device": ("str | None", "cpu, reference, cuda or cuda-tf32."),
     "dtype": ("str | None", "f64 or f32; on cuda also bf16 or f16."),
-    "memory": ("float | str | None", 'Memory for signals and weights that are reused, in bytes or as text such as "8G".'),
+    "memory": ("float | str | None", 'Memory for signals and weights that are reused: bytes, or text such as "8G".'),
     "out": ("PathLike | None", "Folder for the result file; an interrupted run resumes from its cache."),
     "force": ("bool", "Overwrite an existing model; run although the memory estimate is too large."),
 }  # fmt: skip

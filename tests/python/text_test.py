@@ -64,11 +64,11 @@ class Text(unittest.TestCase):
         self.write_tokenizer()
         self.text.write_bytes(b"peri \xff")
         for call, kind, words in (
-            (lambda: ps.probe(self.folder, text=self.text), ps.InputError, "byte 5 is no UTF-8"),
+            (lambda: ps.probe(self.folder, text=self.text), ps.InputError, "byte 5 is not UTF-8"),
             (lambda: ps.probe(self.folder, text="no/such/file"), ps.InputError, "no/such/file"),
-            (lambda: ps.probe(self.folder, text=self.text, tokens=[1]), ps.ConfigError, "found tokens too"),
+            (lambda: ps.probe(self.folder, text=self.text, tokens=[1]), ps.ConfigError, "text or tokens, found both"),
             (lambda: ps.probe(self.folder, text="a\0"), ps.ConfigError, "U+0000"),
-            (lambda: ps.probe(self.folder, tokenizer=len), ps.ConfigError, "does nothing without text"),
+            (lambda: ps.probe(self.folder, tokenizer=len), ps.ConfigError, "no effect without text"),
             (lambda: ps.probe(self.folder, text=__file__, tokenizer=len), ps.ConfigError, "a list of token ids"),
             (lambda: ps.probe(self.folder, text=__file__, tokenizer=str.split), ps.ConfigError, "whole numbers"),
         ):
