@@ -13,13 +13,13 @@ const std::array<std::string, 14> families{"llama", "mistral", "qwen2", "qwen3",
 Placement placed(const char* name) { return *find_placement(name); }
 
 void set_sizes(verify::Draw& draw, ModelSpec& m) {
-  m.layers = draw.chance(0.6) ? 1 : draw.whole(2, 3);
+  m.layers = draw.chance(0.6) ? 1 : draw.integer(2, 3);
   m.width = draw.size(m.norm == NormKind::layer ? 2 : 1, 24);
-  m.heads = draw.whole(1, 4);
-  m.kv_heads = std::gcd(m.heads, draw.whole(1, 4));
+  m.heads = draw.integer(1, 4);
+  m.kv_heads = std::gcd(m.heads, draw.integer(1, 4));
   m.head_dim = m.rope ? 2 * draw.size(1, 4) : draw.size(1, 8);
   m.mlp_width = draw.size(1, 24);
-  m.vocab = draw.whole(2, 12);
+  m.vocab = draw.integer(2, 12);
 }
 
 void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double window_chance) {
@@ -27,7 +27,7 @@ void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double wind
     AttentionRule rule;
     if (draw.chance(0.4)) rule.scores.scale = draw.magnitude(-3.0, 2.0);
     if (draw.chance(cap_chance)) rule.scores.soft_cap = draw.magnitude(-1.0, 2.5);
-    if (m.causal && draw.chance(window_chance)) rule.scores.window = draw.whole(1, 4);
+    if (m.causal && draw.chance(window_chance)) rule.scores.window = draw.integer(1, 4);
     if (m.rope && draw.chance(0.3)) rule.rope_frequencies = rope_frequencies(m.head_dim, draw.magnitude(0.5, 6.0));
     m.attention.push_back(rule);
   }
@@ -35,7 +35,7 @@ void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double wind
 
 void set_positions(verify::Draw& draw, ModelSpec& m, int offset, int tokens) {
   m.embedding.position_offset = offset;
-  m.embedding.positions = offset + tokens + draw.whole(0, 2);
+  m.embedding.positions = offset + tokens + draw.integer(0, 2);
 }
 
 /// Llama, Mistral, Qwen: Pre-LN, RMSNorm, SwiGLU, RoPE.
@@ -59,13 +59,13 @@ void like_gemma(verify::Draw& draw, ModelSpec& m) {
   m.norm = NormKind::rms;
   m.mlp = MlpKind::geglu_tanh;
   m.rope = true;
-  m.embedding.scale = std::sqrt(draw.whole(1, 24));
+  m.embedding.scale = std::sqrt(draw.integer(1, 24));
 }
 
 void like_nothing(verify::Draw& draw, ModelSpec& m) {
   if (draw.chance(0.6)) {
     const auto table = placement_table();
-    m.placement = table[static_cast<std::size_t>(draw.whole(0, static_cast<int>(table.size()) - 1))];
+    m.placement = table[static_cast<std::size_t>(draw.integer(0, static_cast<int>(table.size()) - 1))];
   } else {
     m.placement = custom_placement({.norm_a = draw.chance(0.5),
                                     .norm_b = draw.chance(0.5),
@@ -75,7 +75,7 @@ void like_nothing(verify::Draw& draw, ModelSpec& m) {
   }
   m.norm = draw.of(
       {NormKind::rms, NormKind::rms, NormKind::layer, NormKind::layer, NormKind::dyt, NormKind::derf, NormKind::l2});
-  m.mlp = static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
+  m.mlp = static_cast<MlpKind>(draw.integer(0, static_cast<int>(mlp_kind_names.size()) - 1));
   m.rope = draw.chance(0.5);
   m.causal = draw.chance(0.7);
   m.qk_norm = draw.of({QkNorm::none, QkNorm::head, QkNorm::full});
@@ -92,9 +92,9 @@ std::span<const std::string> specimen_families() { return families; }
 
 void draw_model(verify::Draw& draw, Specimen& s) {
   ModelSpec& m = s.model;
-  s.family = families[static_cast<std::size_t>(draw.whole(0, static_cast<int>(families.size()) - 1))];
+  s.family = families[static_cast<std::size_t>(draw.integer(0, static_cast<int>(families.size()) - 1))];
   // Long inputs, where softmax denominators stagnate in narrow formats, are rare: they take long.
-  s.tokens = draw.chance(0.02) ? draw.whole(20, 150) : draw.whole(1, 6);
+  s.tokens = draw.chance(0.02) ? draw.integer(20, 150) : draw.integer(1, 6);
   const std::string& f = s.family;
   if (f == "llama" || f == "mistral" || f == "qwen2" || f == "qwen3") like_llama(m);
   if (f == "qwen3") m.qk_norm = QkNorm::head;
@@ -123,8 +123,8 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   if (f == "gemma2" || (f == "any" && draw.chance(0.3))) m.head.soft_cap = draw.magnitude(-1.0, 2.5);
   if (f == "gpt2" || f == "bert" || (f == "any" && draw.chance(0.3))) set_positions(draw, m, 0, s.tokens);
   if (f.starts_with("opt")) set_positions(draw, m, 2, s.tokens);
-  if (f == "bert") m.embedding.token_types = draw.whole(1, 2);
-  if (f == "opt-projected" || (f == "any" && draw.chance(0.2))) m.embedding.width = draw.whole(2, 12);
+  if (f == "bert") m.embedding.token_types = draw.integer(1, 2);
+  if (f == "opt-projected" || (f == "any" && draw.chance(0.2))) m.embedding.width = draw.integer(2, 12);
   if (f == "any" && draw.chance(0.2) && m.embedding_width() >= 2) m.head.transform = true;
   if (f == "any" && draw.chance(0.1)) m.unembedding = false;
   if (f != "any" || !draw.chance(0.4)) return;

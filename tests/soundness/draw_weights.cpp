@@ -48,7 +48,7 @@ Values aligned_rows(verify::Draw& draw, int rows, int cols, double scale) {
 
 Values one_per_row(verify::Draw& draw, int rows, int cols, double scale) {
   Values w(at(rows * cols), 0.0);
-  for (int i = 0; i < rows; ++i) w[at(i * cols + draw.whole(0, cols - 1))] = draw.chance(0.5) ? scale : -scale;
+  for (int i = 0; i < rows; ++i) w[at(i * cols + draw.integer(0, cols - 1))] = draw.chance(0.5) ? scale : -scale;
   return w;
 }
 
@@ -59,7 +59,7 @@ struct Shaped {
 
 Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& format) {
   const double scale = draw.chance(0.6) ? 1.0 / std::sqrt(cols) : draw.magnitude(-3.0, 3.0);
-  switch (draw.whole(0, 17)) {
+  switch (draw.integer(0, 17)) {
     case 0: return {draw.rank_one(rows, cols, scale), "rank one"};
     case 1: return {aligned_rows(draw, rows, cols, scale), "aligned rows"};
     case 2: return {constant_rows(draw, rows, cols, scale), "constant rows"};
@@ -67,15 +67,15 @@ Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& f
     case 4: return {signs(draw, rows * cols, scale), "signs"};
     case 5: return {one_per_row(draw, rows, cols, scale), "one entry per row"};
     case 6: return {Values(at(rows * cols), 0.0), "zero"};
-    case 7: return {signs(draw, rows * cols, format.smallest_subnormal() * draw.whole(1, 3)), "subnormal"};
+    case 7: return {signs(draw, rows * cols, format.smallest_subnormal() * draw.integer(1, 3)), "subnormal"};
     case 8: {
       Values w = draw.normals(rows * cols, scale);
-      w[at(draw.whole(0, rows * cols - 1))] = format.largest * draw.uniform(0.1, 1.0);
+      w[at(draw.integer(0, rows * cols - 1))] = format.largest * draw.uniform(0.1, 1.0);
       return {std::move(w), "an entry near the largest number"};
     }
     case 9: {
       Values w = draw.normals(rows * cols, scale);
-      const int row = draw.whole(0, rows - 1);
+      const int row = draw.integer(0, rows - 1);
       for (int j = 0; j < cols; ++j) w[at(row * cols + j)] *= 1e3;
       return {std::move(w), "a huge row"};
     }
@@ -92,13 +92,13 @@ Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& f
 Values draw_gain(verify::Draw& draw, int n, const NumberFormat& format) {
   const double scale = draw.chance(0.6) ? 1.0 : draw.magnitude(-3.0, 2.0);
   Values gain(at(n), scale);
-  switch (draw.whole(0, 7)) {
+  switch (draw.integer(0, 7)) {
     case 0:
     case 1: gain = draw.normals(n, scale); break;
-    case 2: gain[at(draw.whole(0, n - 1))] *= draw.magnitude(1.0, 3.0); break;
-    case 3: gain[at(draw.whole(0, n - 1))] = 0.0; break;
+    case 2: gain[at(draw.integer(0, n - 1))] *= draw.magnitude(1.0, 3.0); break;
+    case 3: gain[at(draw.integer(0, n - 1))] = 0.0; break;
     case 4: gain = signs(draw, n, scale); break;
-    case 5: gain[at(draw.whole(0, n - 1))] = format.smallest_subnormal(); break;
+    case 5: gain[at(draw.integer(0, n - 1))] = format.smallest_subnormal(); break;
     default: break;
   }
   return gain;

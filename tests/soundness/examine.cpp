@@ -213,7 +213,7 @@ SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
                     .longest = draw.chance(0.5) ? r.specimen.tokens : theory::default_longest,
                     .unrounded = draw.chance(0.5),
                     .kind = draw.chance(0.7) ? std::nullopt : std::optional(theory::SignalClass::stream)};
-  r.knob = static_cast<Knob>(draw.whole(0, static_cast<int>(knob_names.size()) - 1));
+  r.knob = static_cast<Knob>(draw.integer(0, static_cast<int>(knob_names.size()) - 1));
   r.factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, r.specimen, r.knob, claim);
   r.tightness.fill(std::numeric_limits<double>::quiet_NaN());
   auto rounded = turned(r.specimen, r.knob, r.factor, format);
@@ -225,11 +225,11 @@ SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   Trial trial(options, *ops, weights, certificate, r);
   if (r.claims == 0) return r;
   const StackContext exact{.ops = *ops, .model = r.specimen.model, .weights = weights};
-  int number = draw.whole(0, 100);
+  int number = draw.integer(0, 100);
   SpecimenInput best;
   double nearest = -1.0;
   // The signal that changes of the input are to make large.
-  const auto target = static_cast<std::size_t>(draw.whole(0, static_cast<int>(certificate.bounds.size()) - 1));
+  const auto target = static_cast<std::size_t>(draw.integer(0, static_cast<int>(certificate.bounds.size()) - 1));
   const auto attempt = [&](const SpecimenInput& input) {
     const double share = trial.run(draw_emulation(draw, arithmetic, number++), input, target);
     if (share <= nearest) return;

@@ -13,7 +13,7 @@ using Values = std::vector<double>;
 
 std::vector<int> random_ids(verify::Draw& draw, const Specimen& s) {
   std::vector<int> ids(static_cast<std::size_t>(s.tokens));
-  for (int& id : ids) id = draw.whole(0, s.model.vocab - 1);
+  for (int& id : ids) id = draw.integer(0, s.model.vocab - 1);
   return ids;
 }
 
@@ -49,7 +49,7 @@ std::vector<Values> real_values(verify::Draw& draw, const Specimen& s, const Num
   filled([&] { return draw.chance(1.0 / s.model.width) ? largest : 0.0; });
   filled([&] { return ordinary * draw.normal(); });
   filled([&] { return tiny * draw.normal(); });
-  filled([&] { return format.smallest_subnormal() * draw.whole(-2, 2); });
+  filled([&] { return format.smallest_subnormal() * draw.integer(-2, 2); });
   return all;
 }
 
@@ -94,7 +94,7 @@ SpecimenInput changed(verify::Draw& draw, const Specimen& s, const Backend& ops,
                       const NumberFormat& format) {
   if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
     std::vector<int> next = *ids;
-    next[static_cast<std::size_t>(draw.whole(0, s.tokens - 1))] = draw.whole(0, s.model.vocab - 1);
+    next[static_cast<std::size_t>(draw.integer(0, s.tokens - 1))] = draw.integer(0, s.model.vocab - 1);
     return next;
   }
   Values values = ops.to_host(std::get<Tensor>(input));

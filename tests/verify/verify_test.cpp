@@ -172,7 +172,7 @@ TEST_CASE("a planted wrong bound is caught") {
     if (growth.applies(c)) {
       verify::StatementOutcome o = growth.check(c, e);
       o.bound = HUGE_VAL;
-      for (const verify::TokenFacts& t : e.tokens) o.bound = std::min(o.bound, t.branch_rms);
+      for (const verify::TokenTerms& t : e.tokens) o.bound = std::min(o.bound, t.branch_rms);
       caught_growth += static_cast<int>(o.violates(1.0));
     }
   }

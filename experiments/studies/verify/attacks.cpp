@@ -11,8 +11,8 @@
 namespace periscope::verify {
 namespace {
 
-/// Logits after a norm are at most gain·√D, and p − y across the output needs p_y small where two logits are nearly
-/// equal: √2 is the limit of large gains.
+/// Logits after a norm are at most gain·√D. The ratio approaches √2 only for large gains: p − y orthogonal to the
+/// output needs a small p_y while two logits are nearly equal.
 constexpr double decisive_gain = 100.0;
 
 BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t start) {
@@ -44,21 +44,21 @@ double ratio_of(const Attack& attack, const BoundCase& c) {
   return statement(attack.statement).measure(c, evaluate(c), attack.factor).ratio();
 }
 
-/// log(ratio), −∞ where it is zero or undefined (no active unit).
-double height(const Attack& attack, const BoundCase& c) {
+/// Returns log(ratio), or −∞ if the ratio is zero or undefined (no active unit).
+double log_ratio(const Attack& attack, const BoundCase& c) {
   const double value = ratio_of(attack, c);
   return value > 0.0 && std::isfinite(value) ? std::log(value) : -HUGE_VAL;
 }
 
-std::vector<double> slope(const Attack& attack, BoundCase& c) {
+std::vector<double> gradient_of(const Attack& attack, BoundCase& c) {
   std::vector<double> gradient;
   for (double* v : free_numbers(c)) {
     const double at = *v;
     const double step = 1e-6 * (1.0 + std::abs(at));
     *v = at + step;
-    const double above = height(attack, c);
+    const double above = log_ratio(attack, c);
     *v = at - step;
-    const double below = height(attack, c);
+    const double below = log_ratio(attack, c);
     *v = at;
     const double derivative = (above - below) / (2.0 * step);
     gradient.push_back(std::isfinite(derivative) ? derivative : 0.0);
@@ -70,17 +70,17 @@ double norm_of(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Ascent along the gradient with momentum. The length of a step doubles after a success and halves after a failure.
-/// Stops when ten steps gain less than `worthwhile`.
+/// Ascends along the gradient with momentum. A step's length doubles after a success and halves after a failure. Stops
+/// when ten steps gain less than `least_gain`.
 void climb(const Attack& attack, BoundCase& c) {
   constexpr int most_steps = 400, stretch = 10;
-  constexpr double shortest = 1e-9, momentum = 0.6, worthwhile = 1e-6;
-  double best = height(attack, c), before = -HUGE_VAL;
+  constexpr double shortest = 1e-9, momentum = 0.6, least_gain = 1e-6;
+  double best = log_ratio(attack, c), before = -HUGE_VAL;
   double length = 0.1;
   std::vector<double> direction(free_numbers(c).size(), 0.0);
   for (int k = 0; k < most_steps && std::isfinite(best); ++k) {
-    if (k % stretch == 0 && best - std::exchange(before, best) < worthwhile) return;
-    const std::vector<double> gradient = slope(attack, c);
+    if (k % stretch == 0 && best - std::exchange(before, best) < least_gain) return;
+    const std::vector<double> gradient = gradient_of(attack, c);
     const double size = norm_of(gradient);
     if (!(size > 0.0)) continue;
     for (std::size_t i = 0; i < gradient.size(); ++i) direction[i] = momentum * direction[i] + gradient[i] / size;
@@ -90,14 +90,14 @@ void climb(const Attack& attack, BoundCase& c) {
       BoundCase candidate = c;
       const std::vector<double*> numbers = free_numbers(candidate);
       for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] += length * direction[i] / norm;
-      const double reached = height(attack, candidate);
+      const double reached = log_ratio(attack, candidate);
       higher = reached > best;
       if (!higher) continue;
       best = reached;
       c = std::move(candidate);
     }
     if (higher) continue;
-    std::ranges::fill(direction, 0.0);  // stuck: the next step goes along the gradient alone
+    std::ranges::fill(direction, 0.0);  // stuck: restart along the gradient alone
     length = 1e-3;
   }
 }
@@ -127,7 +127,7 @@ BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
   c.set("norm_b.gain", std::vector<double>(x.size(), gain));
   double start = 0.0, farthest = 1.0;
   for (int k = 0; k < sublayers; ++k) {
-    const TokenFacts token = evaluate(c).tokens.front();
+    const TokenTerms token = evaluate(c).tokens.front();
     if (k == 0) start = token.stream_rms;
     const double ratio = token.out_rms / (start + (k + 1) * gain);
     if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;

@@ -22,7 +22,7 @@ constexpr ParameterId norm_gain(Weight weight) { return gain_id(mlp_sublayer, we
 // clang-format off
 constexpr ParameterKind all_kinds[] = {
     {.name = "mlp", .plain = static_cast<double>(MlpKind::relu), .count = mlp_kind_names.size()},
-    {.name = "norm", .count = 2},  // T14 is about "rms" and "layer", the first of NormKind
+    {.name = "norm", .count = 2},  // T14 covers "rms" and "layer", the first of NormKind
     {.name = "norm_eps"},
     {.name = "alpha", .plain = 1.0},
     {.name = "beta", .plain = 1.0},
@@ -47,7 +47,7 @@ constexpr ParameterKind all_kinds[] = {
 // clang-format on
 constexpr int most_features = 4096;
 
-/// Returns what is expected of an invalid parameter; "" if it is valid.
+/// Returns the expectation that a parameter violates; "" if it is valid.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";
@@ -61,7 +61,7 @@ std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   for (const double v : p.values) {
     if (!std::isfinite(v)) return "finite numbers";
     if (count > 0 && (v != std::floor(v) || v < 0.0 || v >= static_cast<double>(count))) {
-      return fmt::format("whole numbers from 0 to {}", count - 1);
+      return fmt::format("integers from 0 to {}", count - 1);
     }
     if (kind.name == "norm_eps" && v < 0.0) return "a number of at least 0";
   }

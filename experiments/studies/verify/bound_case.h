@@ -22,32 +22,32 @@ struct Parameter {
   [[nodiscard]] std::size_t rows() const { return values.size() / cols; }
 };
 
-/// The sizes that parameters share: dropping a feature drops a column of x and a row of W2.
+/// The dimensions that parameters share: dropping a feature drops a column of x and a row of W2.
 enum class Dimension { one, token, feature, unit, word };
 
 inline constexpr int mlp_sublayer = 1;
 
-/// A row of the table of all parameters.
+/// The description of one parameter of a case.
 struct ParameterKind {
   std::string_view name;
   Dimension rows = Dimension::one, cols = Dimension::one;
-  double plain = 0.0;                      ///< the simplest value
+  double plain = 0.0;                      ///< simplest value
   bool optional = false;                   ///< a case without it has no such norm, bias, gate or unembedding
-  std::size_t count = 0;                   ///< of the whole numbers 0, 1, … that it may be; 0: any real number
-  std::string_view needs = {};             ///< this one exists only together with that one
-  std::optional<ParameterId> weight = {};  ///< of the stack in which `evaluate` puts it
+  std::size_t count = 0;                   ///< allowed values are the integers 0 … count − 1; 0: any real number
+  std::string_view needs = {};             ///< parameter that must exist if this one does
+  std::optional<ParameterId> weight = {};  ///< weight of the stack that `evaluate` sets
 
-  static constexpr std::size_t classes = SIZE_MAX;  ///< as `count`: the number of classes of the loss
+  static constexpr std::size_t classes = SIZE_MAX;  ///< a `count` equal to the loss's number of classes
 };
 std::span<const ParameterKind> parameter_kinds();
 
-/// One input of `verify`: an MLP sublayer with every number in it, and the loss. x⁺ = C(αx + βB(a)) with a = W2 h + b2,
-/// h the hidden activation of A(x); then the final norm and the unembedding U if they have parameters, then
-/// cross-entropy, mean over tokens.
+/// One case of `verify`: all numbers of an MLP sublayer, and the loss. x⁺ = C(αx + βB(a)) with a = W2 h + b2, h the
+/// hidden activation of A(x); then the final norm and the unembedding U if they have parameters, then cross-entropy,
+/// mean over tokens.
 struct BoundCase {
   std::map<std::string, Parameter, std::less<>> parameters;  ///< by ParameterKind::name
 
-  /// Empty for a missing parameter.
+  /// Returns an empty span for a missing parameter.
   [[nodiscard]] std::span<const double> values(std::string_view name) const;
   [[nodiscard]] double number(std::string_view name) const { return values(name)[0]; }
   [[nodiscard]] bool has(std::string_view name) const { return parameters.contains(name); }
@@ -59,21 +59,21 @@ struct BoundCase {
   [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
   [[nodiscard]] int units() const { return static_cast<int>(size(Dimension::unit)); }
   [[nodiscard]] int tokens() const { return static_cast<int>(size(Dimension::token)); }
-  /// Classes of the loss: the words of the unembedding, or the features without one.
+  /// Returns the dimension of the loss's classes: words of the unembedding, or features without one.
   [[nodiscard]] Dimension class_dimension() const { return has("unembedding") ? Dimension::word : Dimension::feature; }
   [[nodiscard]] int classes() const { return static_cast<int>(size(class_dimension())); }
   [[nodiscard]] std::vector<int> labels() const;
   [[nodiscard]] NormKind norm() const { return static_cast<NormKind>(number("norm")); }
   [[nodiscard]] MlpKind mlp() const { return static_cast<MlpKind>(number("mlp")); }
   [[nodiscard]] SublayerRule rule() const;
-  /// One layer, of which only the MLP is used, sublayer `mlp_sublayer`.
+  /// Returns a model of one layer, of which only the MLP (sublayer `mlp_sublayer`) is used.
   [[nodiscard]] ModelSpec model() const;
 };
 
-/// The placements that the bounds are about.
+/// The placements of the bounds.
 inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, post{.norm_c = true};
 
-/// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β of `rule`, label 0; without x, W1 and W2.
+/// Returns a ReLU sublayer with RMSNorms of ε = 0 and gain 1, α and β of `rule`, and label 0. x, W1 and W2 are missing.
 BoundCase plain_case(const SublayerRule& rule, int width);
 
 /// Returns why `c` is not a valid case: "KEY: expected …".
@@ -88,7 +88,7 @@ BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& 
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
 /// Requires `fails(c)`. Returns a simpler case that still fails: fewer parameters, tokens, units, words and features,
-/// plainer numbers. Calls `fails` at most `budget` times.
+/// simpler numbers. Calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

@@ -9,7 +9,7 @@ namespace {
 using dataset::Table;
 using dataset::Type;
 
-/// The histogram in the file's bins.
+/// Returns the histogram in the bins of result files.
 std::vector<std::uint64_t> coarse_histogram(const Tally& t) {
   const auto merged = static_cast<std::size_t>(t.per_decade / Tally::coarse);
   std::vector<std::uint64_t> bins(t.histogram.size() / merged);
@@ -31,16 +31,16 @@ Table<VerifyResult> result_table() {
   width.column({"width_cases", on_width, "1", "cases with a ratio, measured over bound, at this width"}, &Tally::ratios)
       .column({"width_ratio_median", on_width, "1", "median of these ratios"},
               [](const Tally& t) { return t.quantile(0.5); })
-      .column({"width_ratio_q99", on_width, "1", "quantile 0.99"}, [](const Tally& t) { return t.quantile(0.99); })
-      .column_if_any({"width_ratio_largest", on_width, "1", "the largest"}, largest_of);
+      .column({"width_ratio_q99", on_width, "1", "quantile 0.99 of these ratios"},
+              [](const Tally& t) { return t.quantile(0.99); })
+      .column_if_any({"width_ratio_largest", on_width, "1", "largest of these ratios"}, largest_of);
   Table<C> counterexample;
   counterexample
       .column({"counterexample_origin", on_statement, "", "where it was found: SEED:ID of a random case, or an attack"},
               &C::origin)
-      .column({"counterexample_measured", on_statement, "1", "what the statement measures of it, made simpler"},
-              &C::measured)
-      .column({"counterexample_bound", on_statement, "1", "the statement's bound for it"}, &C::bound)
-      .column({"counterexample_case", on_statement, "", "the case: a JSON text, which --replay reads from a file"},
+      .column({"counterexample_measured", on_statement, "1", "measured value of the shrunk case"}, &C::measured)
+      .column({"counterexample_bound", on_statement, "1", "bound of the shrunk case"}, &C::bound)
+      .column({"counterexample_case", on_statement, "", "shrunk case as JSON text, which --replay reads from a file"},
               [](const C& c) { return config::json_text(case_json(c.found)); });
   Table<S> statement;
   statement
@@ -49,12 +49,12 @@ Table<VerifyResult> result_table() {
       .column({"cases", on_statement, "1", "random cases to which the statement applies"}, &S::cases)
       .column({"trivial", on_statement, "1", "cases in which the bound is infinite, or zero and met"}, &S::trivial)
       .column({"violations", on_statement, "1", "cases that break the statement"}, &S::violations)
-      .column({"statement_verdict", on_statement, "", "what the cases say of it"}, &S::verdict)
+      .column({"statement_verdict", on_statement, "", "verdict of the random cases"}, &S::verdict)
       .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
-      .column_if_any({"ratio_largest", on_statement, "1", "largest of measured over bound"}, largest_of)
+      .column_if_any({"ratio_largest", on_statement, "1", "largest ratio of measured to bound"}, largest_of)
       .part(counterexample, &S::counterexample)
       .rows("width", width, &S::by_width)
-      .column({"width_ratio_limit", on_width, "1", "largest ratio that T14-T16 leave possible"}, [](const S& s) {
+      .column({"width_ratio_limit", on_width, "1", "largest ratio that T14-T16 allow"}, [](const S& s) {
         std::vector<double> limits;
         while (limits.size() < s.by_width.size())
           limits.push_back(s.statement->limit(static_cast<int>(limits.size()) + 1));
@@ -67,21 +67,24 @@ Table<VerifyResult> result_table() {
   massive.column({"massive_placement", on_curve, "", "normalization placement (T1)"}, &M::placement)
       .column({"massive_final_norm", on_curve, "1", "1: a final norm before the loss"}, &M::final_norm)
       .column({"massive_gradient", on_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks"}, &M::gradient)
-      .column({"massive_gradient_low", on_factor, "nat", "quantile 0.16 over the stacks"}, &M::low)
-      .column({"massive_gradient_high", on_factor, "nat", "quantile 0.84 over the stacks"}, &M::high)
+      .column({"massive_gradient_low", on_factor, "nat", "Frobenius norm of dL/dW2: quantile 0.16 over the stacks"},
+              &M::low)
+      .column({"massive_gradient_high", on_factor, "nat", "Frobenius norm of dL/dW2: quantile 0.84 over the stacks"},
+              &M::high)
       .column({"massive_bound", on_factor, "nat", "bound of T14: median over the stacks"}, &M::bound)
       .column({"massive_ceiling", on_curve, "nat", "bound for every factor at once: median over the stacks"},
               &M::ceiling);
   Table<R> result;
   result.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
-      .column({"verify_scale", "", "1", "on every bound that should hold"}, [](const R& r) { return r.config.scale; })
+      .column({"verify_scale", "", "1", "factor on every bound that should hold"},
+              [](const R& r) { return r.config.scale; })
       .column({"verify_verdict", "", "", "passed or failed"},
               [](const R& r) { return r.passed() ? "passed" : "failed"; })
       .rows("statement", statement, &R::statements)
       .rows("attack", attack, &R::attacks)
       .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
-      .column({"massive_width", "", "1", "their width"}, [](const R&) { return massive_width; })
-      .column({"massive_hidden", "", "1", "their hidden width"}, [](const R&) { return massive_hidden; })
+      .column({"massive_width", "", "1", "width of these stacks"}, [](const R&) { return massive_width; })
+      .column({"massive_hidden", "", "1", "hidden width of these stacks"}, [](const R&) { return massive_hidden; })
       .rows("massive_curve", massive, &R::massive);
   return result;
 }
@@ -90,10 +93,10 @@ Table<VerifyResult> result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema("verify", 8,
-                                      {{"statement", Type::text, "", "what is checked"},
+                                      {{"statement", Type::text, "", "id of the statement"},
                                        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
                                        {"width", Type::integer, "1", "D"},
-                                       {"attack", Type::text, "", "what was attacked"},
+                                       {"attack", Type::text, "", "name of the attack"},
                                        {"massive_curve"},
                                        {"massive_factor", Type::real, "1", "factor on the hidden activation"}},
                                       result_table().specs());

@@ -8,7 +8,7 @@
 
 namespace periscope::verify {
 
-/// Random choices for generated cases, fixed by a seed and the case's number, the same on every machine.
+/// Random choices for generated cases. They depend only on a seed and the case's number.
 class Draw {
  public:
   explicit Draw(StreamKey key) : engine_(key) {}
@@ -17,15 +17,15 @@ class Draw {
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   double normal() { return normal_(engine_); }
   bool chance(double p) { return uniform() < p; }
-  int whole(int low, int high) { return low + static_cast<int>(uniform() * (high - low + 1)); }
-  /// 10^u, u uniform.
+  int integer(int low, int high) { return low + static_cast<int>(uniform() * (high - low + 1)); }
+  /// Returns 10^u with u uniform.
   double magnitude(double low, double high) { return std::pow(10.0, uniform(low, high)); }
-  /// low … high, small ones often.
+  /// Returns an integer from low to high; small ones are more likely.
   int size(int low, int high) { return low + static_cast<int>(std::pow(uniform(), 3.0) * (high - low + 1)); }
-  /// One of the values.
+  /// Returns one of the values.
   template <class T>
   T of(std::initializer_list<T> values) {
-    return values.begin()[whole(0, static_cast<int>(values.size()) - 1)];
+    return values.begin()[integer(0, static_cast<int>(values.size()) - 1)];
   }
 
   std::vector<double> normals(int count, double scale) {
@@ -33,7 +33,7 @@ class Draw {
     for (double& v : values) v = scale * normal();
     return values;
   }
-  /// A matrix of full rank or, now and then, of rank one.
+  /// Returns a matrix of full rank or, with probability 0.15, of rank one.
   std::vector<double> matrix(int rows, int cols, double scale) {
     if (!chance(0.15)) return normals(rows * cols, scale);
     return rank_one(rows, cols, scale);

@@ -27,7 +27,7 @@ class DownGradient final : public GradientRecorder {
   Tensor gradient;
 };
 
-/// The parameters of the MLP, the final norm and the head.
+/// Returns the weights of the MLP, the final norm and the head.
 ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   ResidentWeights::Parameters all;
   for (const ParameterKind& kind : parameter_kinds()) {
@@ -40,7 +40,7 @@ ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   return {model, std::move(all)};
 }
 
-/// ‖x‖, also where squares underflow or overflow.
+/// Returns ‖x‖ without underflow or overflow of squares.
 double length(std::span<const double> x) {
   const double largest = largest_magnitude(x);
   if (!(largest > 0.0) || std::isinf(largest)) return largest;
@@ -49,8 +49,8 @@ double length(std::span<const double> x) {
   return largest * std::sqrt(sum);
 }
 
-/// A norm with the input x, the features of one token. Adds its condition to `conditions`: LayerNorm's |mean| over what
-/// it divides by, infinite where squares underflow.
+/// Returns a norm with the input x, the features of one token. Adds its condition number to `conditions`: LayerNorm's
+/// |mean| over its divisor, infinite if squares underflow.
 theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::span<const double> x,
                          double& conditions) {
   constexpr double smallest_square = 1e-290;  // below this a mean square has lost digits to underflow
@@ -66,13 +66,13 @@ theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::
   return {m.norm, m.width, largest_magnitude(gain), square, m.norm_eps};
 }
 
-/// Error analysis of the backward pass, first order in u, for the gradient of a relative to path_norm.
-/// p − y: each p_j has a relative error of at most (classes + 6)u, as |Δ|e^−|Δ| < 1 bounds what the rounding of a
-/// logit difference Δ does; p_y − 1 adds u: together (2·classes + 16)u, not relative to wrong_probability. Then come,
-/// relative to √2·wrong_probability: U (a sum of `classes` terms, Σ|U||v| ≤ √min(D, V)·‖U‖₂‖v‖); every norm, three
-/// terms of magnitude ‖g‖/s with D + 8 roundings each, eightfold (tests/support/gradient_tolerances.h), and LayerNorm's
-/// mean, whose error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units that follow.
-double rounding_of(const BoundCase& c, const TokenFacts& token, double conditions) {
+/// Returns the rounding bound of the gradient of a, relative to path_norm, to first order in u. p − y: each p_j has a
+/// relative error of at most (classes + 6)u, as |Δ|e^−|Δ| < 1 bounds the effect of rounding a logit difference Δ; p_y −
+/// 1 adds u: together (2·classes + 16)u, not relative to wrong_probability. The other terms are relative to
+/// √2·wrong_probability: U (a sum of `classes` terms, Σ|U||v| ≤ √min(D, V)·‖U‖₂‖v‖); every norm, three terms of
+/// magnitude ‖g‖/s with D + 8 roundings each, eightfold (tests/support/gradient_tolerances.h); LayerNorm's mean, whose
+/// error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units.
+double rounding_of(const BoundCase& c, const TokenTerms& token, double conditions) {
   const double d = c.width();
   const double classes = c.classes();
   double roundings = 32.0 + c.tokens() + c.units();
@@ -82,8 +82,8 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.path.wrong_probability * roundings);
 }
 
-/// 1 − p_y and p − y of one token, from its logits.
-void fill_probabilities(std::span<const double> logits, std::size_t label, TokenFacts& token, Evaluation& e) {
+/// Computes 1 − p_y and p − y of one token from its logits.
+void fill_probabilities(std::span<const double> logits, std::size_t label, TokenTerms& token, Evaluation& e) {
   const double largest = *std::ranges::max_element(logits);
   double wrong = 0.0;
   for (std::size_t j = 0; j < logits.size(); ++j) {
@@ -96,7 +96,7 @@ void fill_probabilities(std::span<const double> logits, std::size_t label, Token
   }
 }
 
-/// Fills the facts of every token from the signals of the forward pass.
+/// Fills the terms of every token from the signals of the forward pass.
 void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalStore& signals, std::span<const double> logits,
                  Evaluation& e) {
   const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
@@ -105,7 +105,7 @@ void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalStore& 
   const double scale = 1.0 / std::sqrt(static_cast<double>(model.width));
   const std::vector<int> labels = c.labels();
   for (std::size_t t = 0; t < labels.size(); ++t) {
-    TokenFacts& token = e.tokens[t];
+    TokenTerms& token = e.tokens[t];
     const auto part = [&](std::span<const double> all) {
       const std::size_t size = all.size() / labels.size();
       return all.subspan(t * size, size);

@@ -31,7 +31,7 @@ void make_massive(Draw& draw, BoundCase& c) {
   const int d = c.width();
   const double factor = draw.magnitude(0.0, 6.0);
   const bool is_feature = draw.chance(0.5);
-  const int index = draw.whole(0, (is_feature ? d : c.units()) - 1);
+  const int index = draw.integer(0, (is_feature ? d : c.units()) - 1);
   std::vector<double>& values = c.parameters.at(is_feature ? "x" : "up").values;
   for (int k = 0; k < static_cast<int>(values.size()); ++k) {
     if ((is_feature ? k % d : k / d) == index) values[static_cast<std::size_t>(k)] *= factor;
@@ -49,7 +49,7 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   const double u = draw.uniform();
   const double eps = u < 0.4 ? 0.0 : u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
   const int mlp =
-      draw.chance(0.4) ? static_cast<int>(MlpKind::relu) : draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1);
+      draw.chance(0.4) ? static_cast<int>(MlpKind::relu) : draw.integer(0, static_cast<int>(mlp_kind_names.size()) - 1);
   const bool final_norm = draw.chance(0.3);
   const bool unembedding = draw.chance(0.2);
   const int words = unembedding ? draw.size(2, 64) : width;
@@ -58,8 +58,8 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   c.set("norm_eps", {eps});
   c.set("mlp", {static_cast<double>(mlp)});
 
-  const int tokens = draw.chance(0.6) ? 1 : draw.whole(2, 4);
-  // Half of the cases have moderate magnitudes, so that softmax is neither flat nor saturated in all of them.
+  const int tokens = draw.chance(0.6) ? 1 : draw.integer(2, 4);
+  // Half of the cases have moderate magnitudes, so that softmax is not always flat or saturated.
   const double largest = draw.chance(0.5) ? 6.0 : 0.5;
   const auto scale = [&] { return draw.magnitude(-largest, largest); };
   c.set("x", draw.normals(tokens * width, scale()), width);
@@ -72,7 +72,7 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   if (rule.norm_c) draw_norm(draw, c, "norm_c");
   if (final_norm) draw_norm(draw, c, "final_norm");
   std::vector<double> labels;
-  for (int t = 0; t < tokens; ++t) labels.push_back(draw.whole(0, words - 1));
+  for (int t = 0; t < tokens; ++t) labels.push_back(draw.integer(0, words - 1));
   c.set("labels", std::move(labels));
   if (draw.chance(0.3)) make_massive(draw, c);
   if (draw.chance(0.3)) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int points_per_decade = 2, decades = 6;
 
-/// Stack `number` under one setting. Weights and input are the same for all settings.
+/// Returns stack `number` for one placement. All placements have the same weights and input.
 BoundCase massive_stack(const SublayerRule& rule, bool final_norm, std::uint64_t seed, std::uint32_t number) {
   constexpr int width = massive_width, hidden = massive_hidden;
   Draw draw({seed, number, Stream::verify_massive});

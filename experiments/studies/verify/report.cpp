@@ -20,7 +20,7 @@ std::string coloured(std::string_view word, bool good) {
   return fmt::format(fmt::fg(good ? fmt::terminal_color::green : fmt::terminal_color::red), "{}", word);
 }
 
-/// dataset::number, but "inf" for an infinite ratio: its bound is 0.
+/// Returns dataset::number, but "inf" for an infinite ratio, whose bound is 0.
 std::string ratio_text(double ratio, const char* format = "{:.4g}") {
   return std::isinf(ratio) ? "inf" : dataset::number(ratio, format);
 }
@@ -40,10 +40,10 @@ std::string statement_rows(const VerifyResult& r) {
 }
 
 std::string attack_rows(const VerifyResult& r) {
-  dataset::TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
+  dataset::TextTable table({"attack", ">reached", ">limit", ">share", "", "ratio"});
   for (const BoundAttackResult& a : r.attacks) {
     const bool good = a.passed(r.config.scale);
-    const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
+    const char* word = good ? "reached" : a.close_enough() ? "EXCEEDED" : "NOT REACHED";
     table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
                fmt::format("{:.5f}", a.share()), coloured(word, good), std::string(a.about)});
   }
@@ -56,7 +56,7 @@ std::string massive_rows(const VerifyResult& r) {
     table.add({m.placement, m.final_norm ? "yes" : "no",
                fmt::format("{:.4f} ... {:.4f}", m.lowest_exponent, m.highest_exponent),
                std::isnan(m.ceiling) ? "" : fmt::format("{:.3f}", m.largest_to_ceiling),
-               coloured(m.passed() ? "as stated" : "NOT AS STATED", m.passed())});
+               coloured(m.passed() ? "as predicted" : "NOT AS PREDICTED", m.passed())});
   }
   return fmt::format("\n{}gradient over |h| times 1 ... {:g}, {} stacks; ceiling: bound for every factor (T14d)\n",
                      table.text(), massive_factors().back(), massive_stacks);
@@ -67,7 +67,7 @@ std::string summary(const VerifyResult& r) {
   const auto untested =
       std::ranges::count_if(r.statements, [](const StatementResult& s) { return s.verdict() == "no case"; });
   if (untested == 0) return "every bound holds, every false claim is refuted";
-  return fmt::format("no bound is violated, but {} of {} statements met no case; every false claim is refuted",
+  return fmt::format("no bound is violated, but {} of {} statements apply to no case; every false claim is refuted",
                      untested, r.statements.size());
 }
 
@@ -91,17 +91,17 @@ std::string describe(const BoundCase& c) {
 std::string describe(const StatementResult& of, double scale) {
   const Counterexample& c = *of.counterexample;
   const bool is_scaled = of.statement->kind == StatementKind::bound && scale != 1.0;
-  return fmt::format("  {} {} [{}], found as {}, made simpler:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
+  return fmt::format("  {} {} [{}], found as {}, shrunk:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
                      coloured(of.is_violated() ? "violated" : "refuted", !of.is_violated()), of.statement->id,
                      of.statement->text, c.origin, describe(c.found), c.measured, c.bound,
                      is_scaled ? fmt::format(" times {:g}", scale) : "", c.ratio());
 }
 
-/// True if everything measured of a case is finite.
+/// Returns whether every measured value of a case is finite.
 bool in_range(const Evaluation& e, const std::vector<StatementOutcome>& outcomes) {
   std::vector<double> all{e.gradient_norm};
   for (const auto* values : {&e.hidden, &e.module, &e.wrong}) all.insert(all.end(), values->begin(), values->end());
-  for (const TokenFacts& t : e.tokens) all.insert(all.end(), {t.hidden, t.stream_rms, t.branch_rms, t.out_rms});
+  for (const TokenTerms& t : e.tokens) all.insert(all.end(), {t.hidden, t.stream_rms, t.branch_rms, t.out_rms});
   for (const StatementOutcome& o : outcomes) all.push_back(o.measured);
   return std::ranges::all_of(all, [](double v) { return std::isfinite(v); });
 }
@@ -120,7 +120,7 @@ std::string table(const VerifyResult& r) {
     counterexamples += describe(s, scale);
     if (r.config.out.empty() || !s.is_violated()) continue;
     counterexamples +=
-        fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(r.config, *s.statement)),
+        fmt::format("    to reproduce: periscope verify --replay {}{}\n", printable(case_file(r.config, *s.statement)),
                     scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
   }
   std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
@@ -153,9 +153,9 @@ study::Outcome replay(const VerifyConfig& config) {
     const Statement& s = *o.statement;
     const bool is_broken = o.is_broken(config.scale);
     const char* broken = s.should_hold() ? "VIOLATED" : "broken: claim is false";
-    const char* held = o.is_trivial() || o.is_resolved() ? "holds" : "holds; rounding is as large as the bound";
+    const char* holds = o.is_trivial() || o.is_resolved() ? "holds" : "holds; rounding is as large as the bound";
     table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
-               ratio_text(o.ratio(), "{:.8g}"), is_broken ? broken : held});
+               ratio_text(o.ratio(), "{:.8g}"), is_broken ? broken : holds});
     outcome.document["statements"].push_back({{"id", s.id},
                                               {"measured", o.measured},
                                               {"bound", o.bound},

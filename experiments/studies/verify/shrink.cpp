@@ -17,7 +17,7 @@ void tidy(BoundCase& c) {
 
 /// Removes index i of a dimension from every parameter that has it.
 void drop(BoundCase& c, Dimension dimension, std::size_t i) {
-  const bool is_class = dimension == c.class_dimension();  // before x or U lose it
+  const bool is_class = dimension == c.class_dimension();  // before x or U lose an index
   for (const ParameterKind& kind : parameter_kinds()) {
     const auto it = c.parameters.find(kind.name);
     if (it == c.parameters.end() || (kind.rows != dimension && kind.cols != dimension)) continue;
@@ -31,12 +31,12 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
   }
   if (!is_class) return;
   for (double& label : c.parameters.at("labels").values) {
-    if (label == static_cast<double>(i)) label = -1.0;  // not a valid case
+    if (label == static_cast<double>(i)) label = -1.0;  // makes the case invalid
     if (label > static_cast<double>(i)) label -= 1.0;
   }
 }
 
-/// v to `digits` significant decimal digits.
+/// Returns v rounded to `digits` significant decimal digits.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
 }  // namespace

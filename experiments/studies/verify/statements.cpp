@@ -14,17 +14,17 @@ namespace {
 
 using Factor = Statement::Factor;
 
-/// The logits are the output itself, as in the paper's propositions, and exactly these of the norms B and C exist.
+/// Returns whether the logits are the output itself, as in the paper's propositions, with the given norms B and C.
 template <bool norm_b, bool norm_c>
 bool is_bare(const BoundCase& c) {
   return !c.has("final_norm.gain") && !c.has("unembedding") && c.rule().norm_b == norm_b && c.rule().norm_c == norm_c;
 }
 constexpr auto is_pre = is_bare<false, false>, is_peri = is_bare<true, false>, is_post = is_bare<false, true>;
-bool is_longer(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_post(c); }
+bool has_longer_path(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_post(c); }
 bool is_any(const BoundCase& /*c*/) { return true; }
 bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 
-/// Measured over bound, less rounding; infinite if it is NaN.
+/// Returns (measured − rounding) / bound; infinite for NaN.
 double rank_of(const StatementOutcome& o) {
   if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? HUGE_VAL : -HUGE_VAL;
   const double excess = o.measured - o.rounding;
@@ -36,21 +36,21 @@ StatementOutcome worst_of(const std::vector<StatementOutcome>& all) {
   return *std::ranges::max_element(all, {}, rank_of);
 }
 
-/// The product; 0 wins over infinity: without activation there is no gradient.
+/// Returns the product, with 0·∞ = 0: without activation there is no gradient.
 double times(double a, double b) { return a == 0.0 || b == 0.0 ? 0.0 : a * b; }
 
-/// Bound on rounding per unit of activation: with γ/√(v+ε) of every norm, also where D is so small that the Jacobian
-/// is smaller.
-double rounding_factor(const TokenFacts& token) {
+/// Returns the rounding bound per unit of activation. Uses γ/√(v+ε) of every norm, even if the Jacobian is smaller
+/// because D is small.
+double rounding_factor(const TokenTerms& token) {
   double product = std::abs(token.path.beta) * token.path.unembedding.value_or(1.0) * token.rounding;
   for (const theory::NormPass& norm : token.path.norms) product = times(product, theory::gain_over_rms(norm));
   return product;
 }
 
-/// `measured` and the mean over tokens of factor · amount_t.
+/// Returns the outcome of `measured` and the mean over tokens of factor · amount_t.
 template <class Amount>
 StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
-  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // of underflow
+  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // for underflow
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     o.bound += times(factor(e.tokens[t].path), amount(t)) / count;
@@ -59,17 +59,17 @@ StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Am
   return o;
 }
 
-/// The Frobenius norm of the gradient and a bound with ‖h‖.
+/// Compares the gradient's Frobenius norm with a bound in ‖h‖.
 StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
   return outcome(e, e.gradient_norm, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
-/// The largest entry and a bound with ‖h‖, as in the paper.
+/// Compares the gradient's largest entry with a bound in ‖h‖, as in the paper.
 StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
   return outcome(e, largest_magnitude(e.gradient), factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
-/// Every entry i, j and a bound with |h_i|: the unit that comes closest.
+/// Compares every entry i, j with a bound in |h_i|. Returns the outcome of the unit closest to its bound.
 StatementOutcome entrywise(const BoundCase& c, const Evaluation& e, Factor factor) {
   const auto units = static_cast<std::size_t>(c.units());
   std::vector<StatementOutcome> all;
@@ -81,7 +81,7 @@ StatementOutcome entrywise(const BoundCase& c, const Evaluation& e, Factor facto
   return worst_of(all);
 }
 
-/// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry.
+/// Checks T14a, ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). Returns the worst entry.
 StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   const auto units = static_cast<std::size_t>(c.units());
   const auto d = static_cast<std::size_t>(c.width());
@@ -101,25 +101,25 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*
   return worst_of(all);
 }
 
-/// Roundings of sums of D squares and products, and of the sum that they describe.
+/// Returns the relative rounding bound of sums of D squares and products, and of their sum.
 double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp64.unit_roundoff(); }
 
-/// T15: the worst token.
+/// Checks T15. Returns the worst token.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
-  return worst_of(mapped(e.tokens, [&](const TokenFacts& t) -> StatementOutcome {
+  return worst_of(mapped(e.tokens, [&](const TokenTerms& t) -> StatementOutcome {
     const double formula = theory::grown_second_moment(t.stream_rms, t.branch_rms, t.cosine);
     const double whole = t.stream_rms + t.branch_rms;
     return {.measured = std::abs(t.out_rms * t.out_rms - formula), .bound = growth_rounding(c) * whole * whole};
   }));
 }
 
-/// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
+/// Checks T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)). Returns the worst token.
 StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   double bias = 0.0;
   for (const double b : c.values("norm_b.bias")) bias += b * b / c.width();
   const double branch = std::abs(c.number("beta")) *
                         theory::normed_rms_bound(largest_magnitude(c.values("norm_b.gain")), std::sqrt(bias));
-  return worst_of(mapped(e.tokens, [&](const TokenFacts& t) -> StatementOutcome {
+  return worst_of(mapped(e.tokens, [&](const TokenTerms& t) -> StatementOutcome {
     const double bound = t.stream_rms + branch;
     const double rounding = t.rounding == HUGE_VAL ? HUGE_VAL : growth_rounding(c) * bound;
     return {.measured = t.out_rms, .bound = bound, .rounding = rounding};
@@ -129,7 +129,7 @@ StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e, Factor /*
 using enum StatementKind;
 using theory::paper_factor, theory::review_factor, theory::sharp_entry_factor, theory::sharp_factor;
 
-// gamma: max|γ|. |a|, |x+a|: of the norm's input (LayerNorm: centred). Means over tokens.
+// gamma: max|γ|. |a|, |x+a|: size of the norm's input (LayerNorm: centred). Bounds are means over tokens.
 // clang-format off
 constexpr Statement all_statements[] = {
     {"C.1", identity, "Pre, no final norm: gradient = h (p-y)^T", is_pre, pre_equality},
@@ -143,8 +143,8 @@ constexpr Statement all_statements[] = {
     {"T14b-entry", bound, "Peri: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_peri, entrywise, sharp_entry_factor},
     {"T14c", bound, "Post: <= sqrt2 (1-p_y) gamma |h|/sqrt(|x+a|^2/D+eps)", is_post, frobenius, sharp_factor},
     {"T14c-entry", bound, "Post: entry i,j <= (1+sqrt2)/2 (1-p_y) gamma |h_i|/sqrt(..)", is_post, entrywise, sharp_entry_factor},
-    {"T14d", bound, "final norm, unembedding: <= sqrt2 (1-p_y) |U| |h| prod gamma/sqrt(..)", is_longer, frobenius, sharp_factor},
-    {"T14d-entry", bound, "final norm, unembedding: entry i,j, with |h_i|", is_longer, entrywise, sharp_entry_factor},
+    {"T14d", bound, "final norm, unembedding: <= sqrt2 (1-p_y) |U| |h| prod gamma/sqrt(..)", has_longer_path, frobenius, sharp_factor},
+    {"T14d-entry", bound, "final norm, unembedding: entry i,j, with |h_i|", has_longer_path, entrywise, sharp_entry_factor},
     {"T15", identity, "q+ = q + s^2 + 2 s sqrt(q) cos", is_any, growth_identity},
     {"T16", bound, "norm B: sqrt(q+) <= sqrt(q) + max gamma + rms(bias)", has_norm_b, growth_bound},
     {"G4", refutable, "Peri: entry <= 4 gamma sqrt(1/D) |h|/|a|", is_peri, largest_entry, review_factor, entry_constant / 4.0, true},

@@ -12,12 +12,12 @@
 
 namespace periscope::verify {
 
-/// The numbers of one token that bounds are made of.
-struct TokenFacts {
-  theory::GradientPath path;  ///< from the loss to a; 1 − p_y is summed over the wrong labels: no cancellation
+/// The terms of the bounds for one token.
+struct TokenTerms {
+  theory::GradientPath path;  ///< from the loss to a; 1 − p_y is a sum over wrong labels, without cancellation
   double hidden = 0.0;        ///< ‖h‖
-  /// Bound on the rounding of the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if the
-  /// squares inside a norm underflow: such a token decides nothing.
+  /// Rounding bound of the gradient of a, in units of the bounds' factors (evaluate.cpp). Infinite if the squares
+  /// inside a norm underflow: such a token is not judged.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< of αx, β·branch, and their sum
   double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0
@@ -25,9 +25,9 @@ struct TokenFacts {
 
 /// The gradient of a case, measured by the reference backend in f64, and the terms of the bounds.
 struct Evaluation {
-  std::vector<TokenFacts> tokens;
+  std::vector<TokenTerms> tokens;
   std::vector<double> hidden;    ///< h [T, units]
-  std::vector<double> wrong;     ///< p − y [T, classes], its label's entry as −(1 − p_y)
+  std::vector<double> wrong;     ///< p − y [T, classes]; the label's entry is −(1 − p_y)
   std::vector<double> module;    ///< a [T, D]
   std::vector<double> gradient;  ///< ∂loss/∂W2 [D, units]
   double gradient_norm = 0.0;    ///< Frobenius
@@ -40,31 +40,31 @@ double largest_magnitude(std::span<const double> x);
 enum class StatementKind {
   bound,      ///< measured ≤ bound, for every input
   identity,   ///< measured = formula, to rounding
-  refutable,  ///< claimed as a bound, but false: inputs that break it must be found
+  refutable,  ///< claimed as a bound, but false: inputs that violate it must be found
 };
 
-/// A case compared with a statement. For an identity `measured` is the deviation and `bound` the rounding.
+/// A case compared with a statement. For an identity, `measured` is the deviation and `bound` the rounding bound.
 struct StatementOutcome {
   double measured = 0.0;
   double bound = 0.0;
   double rounding = 0.0;  ///< largest absolute error of `measured`
   const struct Statement* statement = nullptr;
 
-  /// `scale` multiplies the bound. NaN is a violation, hence the negation.
+  /// Multiplies the bound by `scale`. Negated, so that NaN is a violation.
   [[nodiscard]] bool violates(double scale) const { return !(measured <= scale * bound + rounding); }
-  /// The bound says nothing: it is infinite (a norm of zero), or zero and met.
+  /// Returns whether the bound is infinite (a norm of zero), or zero and met.
   [[nodiscard]] bool is_trivial() const { return !(bound > 0.0 && bound < HUGE_VAL) && !violates(1.0); }
-  /// Rounding is small enough relative to the bound for the ratio to mean something.
+  /// Returns whether rounding is small enough relative to the bound for a meaningful ratio.
   [[nodiscard]] bool is_resolved() const { return rounding <= resolved_share * bound; }
   [[nodiscard]] double ratio() const { return measured / bound; }
-  /// The statement does not hold where bounds that should hold are multiplied by `scale`.
+  /// Returns whether the case violates the statement. `scale` multiplies bounds that should hold.
   [[nodiscard]] bool is_broken(double scale) const;
 };
 
 /// The best constants of T14: for the whole gradient, and for an entry.
 inline constexpr double whole_constant = std::numbers::sqrt2, entry_constant = 0.5 * (1.0 + std::numbers::sqrt2);
 
-/// A row of the table of everything that `verify` checks.
+/// A statement that `verify` checks.
 struct Statement {
   using Factor = double (*)(const theory::GradientPath&);
   std::string_view id;
@@ -72,9 +72,9 @@ struct Statement {
   std::string_view text;
   bool (*applies)(const BoundCase&);
   StatementOutcome (*measure)(const BoundCase&, const Evaluation&, Factor);
-  Factor factor = nullptr;        ///< the bound per token and activation
-  double largest_ratio = 1.0;     ///< of measured to bound that T14–T16 leave possible
-  bool grows_with_width = false;  ///< `largest_ratio` is to be multiplied by D
+  Factor factor = nullptr;        ///< bound per token and unit of activation
+  double largest_ratio = 1.0;     ///< largest ratio of measured to bound that T14–T16 allow
+  bool grows_with_width = false;  ///< multiply `largest_ratio` by D
 
   [[nodiscard]] StatementOutcome check(const BoundCase& c, const Evaluation& e) const;
   [[nodiscard]] double limit(int width) const { return largest_ratio * (grows_with_width ? width : 1); }
@@ -86,7 +86,7 @@ std::span<const Statement> statements();
 /// Throws std::logic_error for an unknown id.
 const Statement& statement(std::string_view id);
 
-/// The outcomes of all statements that apply to a case.
+/// Returns the outcomes of all statements that apply to a case.
 std::vector<StatementOutcome> check_statements(const BoundCase& c, const Evaluation& e);
 
 }  // namespace periscope::verify

@@ -13,18 +13,19 @@
 namespace periscope::verify {
 namespace {
 
-/// A false claim is refuted only by a clear violation: rounding and near misses are no counterexamples.
+/// A false claim is refuted only by a clear violation, not by rounding or a near miss.
 constexpr double clear = 1.05;
 
-std::optional<StatementOutcome> breach(const Statement& s, const BoundCase& c, double scale) {
+std::optional<StatementOutcome> violation_of(const Statement& s, const BoundCase& c, double scale) {
   if (!s.applies(c)) return std::nullopt;
   const StatementOutcome o = s.check(c, evaluate(c));
   const bool broken = s.should_hold() ? o.is_broken(scale) : o.bound > 0.0 && o.is_resolved() && o.violates(clear);
   return broken ? std::optional(o) : std::nullopt;
 }
 
-/// Finds a case that breaks a statement and shrinks it: the first random case that does; if it refutes a false claim
-/// too narrowly, the one of the largest ratio; else the end of an attack. A ratio above rounding stays above it.
+/// Finds a case that violates a statement and shrinks it. Candidates, in this order: the first violating random case;
+/// the random case with the largest ratio, for narrowly refuted claims; the ends of the attacks. Resolved violations
+/// stay resolved.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
   const Statement& s = *of.statement;
   std::vector<std::pair<std::string, BoundCase>> candidates;  // origin, case
@@ -35,10 +36,10 @@ std::optional<Counterexample> find_counterexample(const VerifyResult& r, const S
   }
   for (const BoundAttackResult& a : r.attacks) candidates.emplace_back(fmt::format("attack: {}", a.name), a.best);
   for (const auto& [origin, found] : candidates) {
-    const auto first = breach(s, found, r.config.scale);
+    const auto first = violation_of(s, found, r.config.scale);
     if (!first) continue;
     const BoundCase simple = shrink(found, [&](const BoundCase& simpler) {
-      const auto o = breach(s, simpler, r.config.scale);
+      const auto o = violation_of(s, simpler, r.config.scale);
       return o && (o->is_resolved() || !first->is_resolved());
     });
     return Counterexample{s.check(simple, evaluate(simple)), origin, simple};
@@ -57,7 +58,7 @@ std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Pr
     progress.throw_if_stop_requested();
     const auto first = static_cast<std::uint32_t>(begin);
     const auto count = static_cast<std::uint32_t>(std::min(chunk, config.cases - begin));
-    std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // width and outcomes
+    std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // width, outcomes
     parallel_for(count, [&](std::uint32_t i) {
       const BoundCase c = generate_case(config.seed, first + i);
       cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};
@@ -86,7 +87,7 @@ void Tally::add(std::uint64_t id, const StatementOutcome& o, bool is_broken) {
     return;
   }
   if (!o.is_resolved()) return;
-  const double ratio = o.violates(1.0) ? o.ratio() : std::min(o.ratio(), 1.0);  // rounding is no excess
+  const double ratio = o.violates(1.0) ? o.ratio() : std::min(o.ratio(), 1.0);  // an excess within rounding counts as 1
   const double last = static_cast<double>(histogram.size()) - 1.0;
   const double bin = ratio > 0.0 ? std::ceil((std::log10(ratio) - lowest) * per_decade) - 1.0 : 0.0;
   ++histogram[static_cast<std::size_t>(std::clamp(std::isnan(bin) ? last : bin, 0.0, last))];

@@ -16,27 +16,27 @@ namespace periscope::verify {
 struct VerifyConfig {
   std::uint64_t seed = 0;
   int cases = 20000;
-  double scale = 1.0;       ///< on every bound that should hold
-  int starts = 8;           ///< of every attack
-  std::string replay = {};  ///< a file with one case, to be checked alone
-  std::string out = {};     ///< folder into which the cases of violations are written; "": none
+  double scale = 1.0;       ///< factor on every bound that should hold
+  int starts = 8;           ///< number of starts per attack
+  std::string replay = {};  ///< file with the only case to check
+  std::string out = {};     ///< folder for the cases of violations; "": none
 };
 
-/// The outcomes of a statement, over all cases or those of one width. Quantiles are accurate to one bin.
+/// The outcomes of a statement over all cases, or over the cases of one width. Quantiles are accurate to one bin.
 struct Tally {
   static constexpr int lowest = -12, highest = 4;  ///< exponents of ten at the ends of the histogram
-  static constexpr int coarse = 30;                ///< bins per decade: of one width, and in result files
+  static constexpr int coarse = 30;                ///< bins per decade for one width, and in result files
   explicit Tally(int bins_per_decade = 600)
       : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * per_decade)) {}
 
   std::uint64_t cases = 0;
-  std::uint64_t trivial = 0;  ///< the bound was infinite, or zero and met
+  std::uint64_t trivial = 0;  ///< bound infinite, or zero and met
   std::uint64_t violations = 0;
   double largest = 0.0;  ///< ratio
   std::optional<std::uint64_t> first_violation = {}, largest_case = {};
   int per_decade;
-  /// Counts of log10(ratio) where rounding is small enough for a ratio, upper ends included; the first and last bin
-  /// also count values outside.
+  /// Counts of log10(ratio) of cases with is_resolved(). Bins include their upper ends; the first and the last bin also
+  /// count values outside the range.
   std::vector<std::uint64_t> histogram;
 
   /// Adds a case. Requires ascending ids.
@@ -46,9 +46,9 @@ struct Tally {
   [[nodiscard]] double quantile(double q) const;
 };
 
-/// The simplest case found that breaks a statement.
+/// The simplest case found that violates a statement.
 struct Counterexample : StatementOutcome {
-  std::string origin;  ///< "SEED:ID" of the random case, or the name of the attack, that was made simpler
+  std::string origin;  ///< "SEED:ID" of the random case, or the name of the attack, that was shrunk
   BoundCase found;
 };
 
@@ -65,12 +65,12 @@ struct StatementResult : Tally {
   [[nodiscard]] bool passed() const;
 };
 
-/// A search for the input that comes closest to a bound: ascent of the ratio of a statement, for one token.
+/// A search for the input closest to a bound: ascent of a statement's ratio for one token.
 struct Attack {
   std::string_view name;
   std::string_view about;              ///< description of the ratio
   std::string_view statement = {};     ///< id
-  Statement::Factor factor = nullptr;  ///< instead of the statement's: without its loss factor √2 (1 − p_y)
+  Statement::Factor factor = nullptr;  ///< replaces the statement's factor: without the loss factor √2 (1 − p_y)
   double limit = 1.0;                  ///< largest ratio in theory
   SublayerRule rule = {};
   NormKind norm = NormKind::rms;
@@ -86,18 +86,19 @@ struct BoundAttackResult : Attack {
 
   [[nodiscard]] double share() const { return reached / limit; }
   [[nodiscard]] bool close_enough() const { return share() >= required; }
-  /// As close as required, and not above the limit, which `scale` multiplies, by more than rounding.
+  /// Returns whether the required share is reached, and `scale` times the limit is not exceeded beyond rounding.
   [[nodiscard]] bool passed(double scale) const { return close_enough() && reached <= scale * limit * attained_limit; }
 };
 
-/// Ascends log(ratio) over every number of x, W1, W2 and U from config.starts random cases; and grow_aligned.
+/// Runs all attacks: ascent of log(ratio) over every number of x, W1, W2 and U from config.starts random cases, and
+/// grow_aligned.
 std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::Progress& progress);
 
 /// Attacks T16 by construction: Peri sublayers whose every branch points along the stream. The ratio is rms over
 /// bound, at the depth where it is farthest from 1.
 BoundAttackResult grow_aligned(int sublayers, int width, double gain);
 
-/// Gradients of W2 over factors on ‖h‖, under one placement. Statistics are over the stacks.
+/// Gradient of W2 as a function of a factor on ‖h‖, for one placement. Statistics are over the stacks.
 struct MassiveCurve {
   std::string placement;  ///< pre, peri, post
   bool final_norm = false;
@@ -108,11 +109,11 @@ struct MassiveCurve {
   double largest_to_ceiling = 0.0;                            ///< gradient over its own stack's ceiling
   double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< of ‖h‖ in the gradient, over the last decade
 
-  /// In every stack the gradient grows like ‖h‖.
+  /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
-  /// No stack passes its ceiling, and none still grows.
+  /// Returns whether no stack exceeds its ceiling, and no gradient still grows.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
-  /// True if the gradient is within its bound, does not grow where a ceiling exists, and grows like ‖h‖ elsewhere.
+  /// Returns whether the gradient is within its bound, does not grow if a ceiling exists, and grows like ‖h‖ otherwise.
   [[nodiscard]] bool passed() const {
     return largest_ratio <= attained_limit && (std::isnan(ceiling) ? grows() : is_bounded());
   }
@@ -120,8 +121,8 @@ struct MassiveCurve {
 
 inline constexpr int massive_stacks = 32, massive_width = 64, massive_hidden = 256;
 std::vector<double> massive_factors();  ///< 1 … 1e6
-/// Multiplies W1, and so h, of random ReLU stacks by each factor. The label is the class that a speaks most against, so
-/// that 1 − p_y does not vanish. Pre-LN without and with a final norm, Peri-LN and Post-LN.
+/// Multiplies W1, and thus h, of random ReLU stacks by each factor. The label is the class with the smallest entry of
+/// a, so that 1 − p_y does not vanish. Placements: Pre-LN without and with a final norm, Peri-LN, Post-LN.
 std::vector<MassiveCurve> sweep_massive(std::uint64_t seed);
 
 struct VerifyResult {
@@ -133,16 +134,16 @@ struct VerifyResult {
   [[nodiscard]] bool passed() const;
 };
 
-/// Random cases, attacks, the massive-activation sweep and counterexamples; see docs/experiments.md.
+/// Runs random cases, attacks, the massive-activation sweep and the search for counterexamples (docs/experiments.md).
 VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 
 /// Checks every statement that applies to the case in config.replay. Throws ConfigError for a missing file, InputError
-/// for one without a valid case.
+/// for a file without a valid case.
 study::Outcome replay(const VerifyConfig& config);
 
 std::string table(const VerifyResult& result);
 
-/// The file for the case that violates a statement.
+/// Returns the path of the file for the case that violates a statement.
 std::string case_file(const VerifyConfig& config, const Statement& statement);
 
 const dataset::Schema& schema();
