@@ -8,7 +8,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// gelu_tanh is x·σ(u(x)) with u an odd polynomial: 2√(2/π)(x + 0.044715x³).
+/// gelu_tanh is x·σ(u(x)) with u(x) = 2√(2/π)(x + 0.044715x³).
 template <class C>
 PERISCOPE_HOST_DEVICE C tanh_argument(C x) {
   constexpr C linear = static_cast<C>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
@@ -27,7 +27,7 @@ template <class C>
 PERISCOPE_HOST_DEVICE C activation(Activation kind, C x) {
   constexpr C half_root = static_cast<C>(1.0 / std::numbers::sqrt2);
   switch (kind) {
-    case Activation::relu: return x < C(0) ? C(0) : x;  // keeps NaN
+    case Activation::relu: return x < C(0) ? C(0) : x;  // propagates NaN
     case Activation::gelu: return C(0.5) * x * std::erfc(-x * half_root);
     case Activation::silu: return x / (C(1) + std::exp(-x));
     case Activation::sigmoid: return C(1) / (C(1) + std::exp(-x));
@@ -46,7 +46,7 @@ PERISCOPE_HOST_DEVICE C activation_derivative(Activation kind, C x) {
     case Activation::silu:
       return (C(1) + x / (C(1) + std::exp(x))) / (C(1) + std::exp(-x));  // 1 − σ(x) = σ(−x), without cancellation
     case Activation::sigmoid:
-      return C(1) / (C(1) + std::exp(-x)) / (C(1) + std::exp(x));  // σ(x)σ(−x): 1 − σ(x) would cancel
+      return C(1) / (C(1) + std::exp(-x)) / (C(1) + std::exp(x));  // σ(x)σ(−x), since 1 − σ(x) suffers cancellation
     case Activation::gelu_tanh: {
       const C u = tanh_argument(x);
       const C left = C(1) / (C(1) + std::exp(-u));
@@ -65,7 +65,7 @@ struct Activate {
   }
 };
 
-struct Derive {
+struct ActivateBackward {
   Activation kind;
   template <class C>
   PERISCOPE_HOST_DEVICE C operator()(C x, C dy) const {
@@ -73,7 +73,7 @@ struct Derive {
   }
 };
 
-/// φ(gate) ∘ up with φ(gate) rounded as it would be stored, so that the op is the product of the two others.
+/// φ(gate) ∘ up. φ(gate) is rounded to T, so that the result equals that of the separate ops.
 template <class T>
 struct Gate {
   Activation kind;
@@ -120,7 +120,9 @@ struct SoftCapBackward {
 
 void CudaBackend::run(const op::Activate& o) const { unary(execution_, o.x, o.y, Activate{o.kind}); }
 
-void CudaBackend::run(const op::ActivateBackward& o) const { binary(execution_, o.x, o.dy, o.dx, Derive{o.kind}); }
+void CudaBackend::run(const op::ActivateBackward& o) const {
+  binary(execution_, o.x, o.dy, o.dx, ActivateBackward{o.kind});
+}
 
 void CudaBackend::run(const op::Gated& o) const {
   with_type(o.gate.dtype(), [&]<class T>(T) {

@@ -55,18 +55,18 @@ struct Gather {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = table[ids[i / cols] * cols + i % cols]; }
 };
 
-/// Row v of the sums: the rows places[starts[v]] … places[starts[v+1] − 1] of dy, in this order.
+/// Row v of `sums` is the sum of rows rows[starts[v]] … rows[starts[v+1] − 1] of dy, in this order.
 template <class T>
 struct ScatterAdd {
   const T* dy;
   const int* starts;
-  const int* places;
+  const int* rows;
   T* sums;
   Index cols;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Index id = i / cols;
     Computed<T> sum(0);
-    for (int p = starts[id]; p < starts[id + 1]; ++p) sum += widen(dy[places[p] * cols + i % cols]);
+    for (int p = starts[id]; p < starts[id + 1]; ++p) sum += widen(dy[rows[p] * cols + i % cols]);
     sums[i] = narrow<T>(sum);
   }
 };
@@ -103,7 +103,7 @@ void CudaBackend::run(const op::LinearBackwardWeight& o) const {
   matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, o.dw);
 }
 
-// The gradient stays in the type in which it is computed: in f16 its entries would underflow.
+// The gradient is stored in the compute dtype, since its entries would underflow in f16.
 void CudaBackend::run(const op::LinearWeightSquare& o) const {
   const Index rows = o.dy.cols();
   const Index cols = o.x.cols();
@@ -137,9 +137,9 @@ void CudaBackend::run(const op::ColumnSums& o) const {
 }
 
 void CudaBackend::run(const op::Gather& o) const {
-  const std::shared_ptr<int> there = execution_.uploaded(o.ids);
+  const std::shared_ptr<int> device_ids = execution_.uploaded(o.ids);
   with_type(o.table.dtype(), [&]<class T>(T) {
-    for_each(execution_, o.y.size(), Gather<T>{data<T>(o.table), there.get(), data<T>(o.y), o.table.cols()});
+    for_each(execution_, o.y.size(), Gather<T>{data<T>(o.table), device_ids.get(), data<T>(o.y), o.table.cols()});
   });
 }
 
@@ -150,21 +150,21 @@ void CudaBackend::run(const op::ReplaceRows& o) const {
   });
 }
 
-// The ids are sorted on the host, where they are: each sum is then added up by one thread, in the order of the tokens.
+// Sorts the ids on the host, so that one thread computes each sum, in the order of tokens.
 void CudaBackend::run(const op::ScatterAdd& o) const {
   std::vector<int> starts(static_cast<std::size_t>(o.sums.rows()) + 1, 0);
   for (const int id : o.ids) ++starts[static_cast<std::size_t>(id) + 1];
   for (std::size_t v = 1; v < starts.size(); ++v) starts[v] += starts[v - 1];
   std::vector<int> next(starts.begin(), starts.end() - 1);
-  std::vector<int> places(o.ids.size());
+  std::vector<int> rows(o.ids.size());
   for (std::size_t t = 0; t < o.ids.size(); ++t) {
-    places[static_cast<std::size_t>(next[static_cast<std::size_t>(o.ids[t])]++)] = static_cast<int>(t);
+    rows[static_cast<std::size_t>(next[static_cast<std::size_t>(o.ids[t])]++)] = static_cast<int>(t);
   }
   const std::shared_ptr<int> device_starts = execution_.uploaded(std::span<const int>(starts));
-  const std::shared_ptr<int> device_places = execution_.uploaded(std::span<const int>(places));
+  const std::shared_ptr<int> device_rows = execution_.uploaded(std::span<const int>(rows));
   with_type(o.dy.dtype(), [&]<class T>(T) {
     for_each(execution_, o.sums.size(),
-             ScatterAdd<T>{data<T>(o.dy), device_starts.get(), device_places.get(), data<T>(o.sums), o.dy.cols()});
+             ScatterAdd<T>{data<T>(o.dy), device_starts.get(), device_rows.get(), data<T>(o.sums), o.dy.cols()});
   });
 }
 

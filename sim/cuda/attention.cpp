@@ -8,9 +8,9 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Attention in tiles of queries, of which only one tile's scores are in memory: a product for the scores, a kernel for
-/// the pattern, a product with the values. A tile has one query head of every key/value head, so that products are
-/// batches.
+/// Operands of tiled attention. Only the scores of one tile of queries are in memory: a product computes the scores, a
+/// kernel the softmax, a second product the result. A tile has one query head per key/value head, so that products are
+/// batched.
 template <class T>
 struct AttentionOperands {
   using C = Computed<T>;
@@ -18,8 +18,8 @@ struct AttentionOperands {
   const T* k;
   const T* v;
   AttentionShape shape;
-  Index tokens;    ///< queries of a sequence
-  Index all_keys;  ///< and keys
+  Index tokens;    ///< queries per sequence
+  Index all_keys;  ///< keys per sequence
 
   [[nodiscard]] Index e() const { return shape.head_dim; }
   [[nodiscard]] Index group() const { return shape.heads / shape.kv_heads; }
@@ -28,18 +28,18 @@ struct AttentionOperands {
   [[nodiscard]] Score<C> score() const {
     return {static_cast<C>(shape.scale()), static_cast<C>(shape.scores.soft_cap)};
   }
-  /// Returns the address of the tile's queries in a tensor like q; the next is the same member of the next group.
+  /// Returns the tile's queries in a tensor with the shape of q, batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto queries(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * tokens + tile.first_query) * query_width() + tile.member * e(),
                                          query_width(), group() * e()};
   }
-  /// Returns the address of the tile's keys in a tensor like k.
+  /// Returns the tile's keys in a tensor with the shape of k, batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto keys(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * all_keys + tile.first_key) * key_width(), key_width(), e()};
   }
-  /// A tile's numbers, one for each query and key.
+  /// Returns the tile's matrices [queries, keys], batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto scores(Pointer x, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x, tile.keys, tile.queries * tile.keys};
@@ -50,7 +50,7 @@ struct AttentionOperands {
   static void* erased(void* pointer) { return pointer; }
 };
 
-/// Queries of a tile: as many as have about `scores_at_once` scores, a function of the shapes alone.
+/// Returns the number of queries per tile with about `scores_at_once` scores; depends only on the shapes.
 Index queries_at_once(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
   const Index keys = shape.scores.window > 0 ? std::min<Index>(all_keys, 2 * Index{shape.scores.window}) : all_keys;
   return std::clamp<Index>(scores_at_once / std::max<Index>(1, shape.kv_heads * keys), 1, std::max<Index>(1, tokens));
@@ -77,7 +77,7 @@ void for_tiles(const AttentionShape& shape, Index tokens, Index all_keys, Index 
   }
 }
 
-/// Returns the number of scores that the largest tile needs.
+/// Returns the number of scores of the largest tile.
 Index max_tile_scores(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
   Index most = 0;
   for_tiles(shape, tokens, all_keys, scores_at_once,
@@ -85,24 +85,24 @@ Index max_tile_scores(const AttentionShape& shape, Index tokens, Index all_keys,
   return most;
 }
 
-/// Products of a tile, all in batches over the key/value heads.
+/// Matrix products of a tile, batched over key/value heads.
 template <class T>
 class TileProducts {
  public:
   TileProducts(const Execution& execution, Index heads, Index head_dim)
       : execution_(execution), heads_(heads), e_(head_dim) {}
 
-  /// dots = x yᵀ: of queries and keys.
+  /// dots = x yᵀ [queries, keys].
   void dots(const MatrixAt<const void*>& x, const MatrixAt<const void*>& y, const MatrixAt<void*>& dots,
             const ScoreTile& tile) const {
     run(false, true, tile.queries, tile.keys, e_, x, y, dots, dtype_of<Computed<T>>, 0.0);
   }
-  /// out = weights·values: for every query a sum over keys.
+  /// out = weights·values, summed over keys.
   void over_keys(const MatrixAt<const void*>& weights, const MatrixAt<const void*>& values, const MatrixAt<void*>& out,
                  const ScoreTile& tile) const {
     run(false, false, tile.queries, e_, tile.keys, weights, values, out, dtype_of<T>, 0.0);
   }
-  /// sums += weightsᵀ·values: for every key a sum over queries.
+  /// sums += weightsᵀ·values, summed over queries.
   void over_queries(const MatrixAt<const void*>& weights, const MatrixAt<const void*>& values,
                     const MatrixAt<void*>& sums, const ScoreTile& tile) const {
     run(true, false, tile.keys, e_, tile.queries, weights, values, sums, dtype_of<Computed<T>>, 1.0);
@@ -130,7 +130,7 @@ class TileProducts {
 };
 
 template <class T>
-void attend(const Execution& execution, const AttentionOperands<T>& in, T* mixed, T* scores) {
+void run_attention(const Execution& execution, const AttentionOperands<T>& in, T* mixed, T* scores) {
   using C = Computed<T>;
   const Index at_once = execution.options().scores_at_once;
   const Index size = max_tile_scores(in.shape, in.tokens, in.all_keys, at_once);
@@ -147,10 +147,10 @@ void attend(const Execution& execution, const AttentionOperands<T>& in, T* mixed
   });
 }
 
-/// dk and dv are sums over tiles, which stay in the type in which they are computed until the end.
+/// dk and dv are summed over tiles in the compute dtype and rounded at the end.
 template <class T>
-void attend_backward(const Execution& execution, const AttentionOperands<T>& in, const T* dy, Index rows, T* dq, T* dk,
-                     T* dv) {
+void run_attention_backward(const Execution& execution, const AttentionOperands<T>& in, const T* dy, Index rows, T* dq,
+                            T* dk, T* dv) {
   using C = Computed<T>;
   const Index at_once = execution.options().scores_at_once;
   const Index size = max_tile_scores(in.shape, in.tokens, in.all_keys, at_once);
@@ -190,14 +190,14 @@ AttentionOperands<T> operands(const Tensor& q, const Tensor& k, const Tensor& v,
 
 void CudaBackend::run(const op::Attention& o) const {
   with_type(o.q.dtype(), [&]<class T>(T) {
-    attend(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.a.mixed), data<T>(o.a.scores));
+    run_attention(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.a.mixed), data<T>(o.a.scores));
   });
 }
 
 void CudaBackend::run(const op::AttentionBackward& o) const {
   with_type(o.q.dtype(), [&]<class T>(T) {
-    attend_backward(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.dy), o.q.rows(), data<T>(o.g.dq),
-                    data<T>(o.g.dk), data<T>(o.g.dv));
+    run_attention_backward(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.dy), o.q.rows(), data<T>(o.g.dq),
+                           data<T>(o.g.dk), data<T>(o.g.dv));
   });
 }
 

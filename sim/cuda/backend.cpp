@@ -14,7 +14,7 @@ struct Fill {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = value; }
 };
 
-/// Values as elements, in device memory from `to` on.
+/// Rounds values to T and copies them to device memory at `to`.
 template <class T>
 void upload_rounded(const Execution& execution, std::span<const double> values, T* to) {
   std::vector<T> elements(values.size());
@@ -45,7 +45,7 @@ void CudaBackend::run(const op::FromHost& o) const {
 }
 
 void CudaBackend::run(const op::FromRows& o) const {
-  constexpr Index piece = Index{1} << 18;  // elements
+  constexpr Index piece = Index{1} << 18;  // elements per call of `fill`
   const Index cols = o.y.cols();
   const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
   const auto pieces = [&]<class Values>(const FillRows::Function<Values>& source, const auto& upload) {

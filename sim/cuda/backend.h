@@ -7,9 +7,8 @@
 
 namespace periscope {
 
-/// The ops on the first NVIDIA GPU, in f64, f32, bf16 and f16. Throws Error with the exit code of a run-time failure if
-/// there is no driver, device or library. Where the program is built without CUDA (sim/no_cuda/), it throws
-/// ConfigError.
+/// Returns the backend for the first NVIDIA GPU; supports f64, f32, bf16 and f16. Throws Error (run-time failure) if a
+/// driver, device or library is missing. Throws ConfigError if the program was built without CUDA (sim/no_cuda/).
 std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& options = {});
 
 }  // namespace periscope

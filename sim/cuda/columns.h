@@ -2,11 +2,11 @@
 
 #include "sim/cuda/launch.h"
 
-/// Reductions over the rows of a matrix, every column by itself, in double.
+/// Column-wise reductions over the rows of a matrix, in double.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Term of a sum over the rows of x.
+/// The term x_ij of a sum over the rows of x.
 template <class T>
 struct ElementInDouble {
   const T* x;
@@ -23,10 +23,10 @@ struct Max {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
 };
 
-/// Rows that one thread combines, of one column.
+/// Number of rows of one column that one thread combines.
 inline constexpr Index piece_rows = 64;
 
-/// partial[piece, j] over the rows of a piece, from 0.
+/// partial[piece, j] combines the terms of a piece of column j, starting from 0.
 template <class Term, class Combine>
 struct ReducePieces {
   Term term;
@@ -56,7 +56,7 @@ struct CombinePieces {
   }
 };
 
-/// out_j = term(0, j) ∘ … ∘ term(rows−1, j), where ∘ is `combine`, starting from 0. The order depends on `rows` alone.
+/// out_j = 0 ∘ term(0, j) ∘ … ∘ term(rows−1, j), where ∘ is `combine`. The order depends only on `rows`.
 template <class T, class Term, class Combine>
 void reduce_columns(const Execution& execution, Index rows, Index cols, const Term& term, const Combine& combine,
                     T* out) {

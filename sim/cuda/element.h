@@ -9,7 +9,7 @@
 #include "sim/cuda/host_device.h"
 #include "sim/numerics/stored_bits.h"
 
-/// The four kinds of element, and how one is read and stored.
+/// The four element types and their conversions.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
@@ -27,7 +27,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-/// The type in which ops on elements of type T compute.
+/// The type in which ops on elements of type T compute (compute_dtype).
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -36,14 +36,14 @@ PERISCOPE_HOST_DEVICE inline float widen(float x) { return x; }
 PERISCOPE_HOST_DEVICE inline float widen(Bfloat16 x) { return Bf16::decode(x.bits); }
 PERISCOPE_HOST_DEVICE inline float widen(Half x) { return F16::decode(x.bits); }
 
-/// The nearest bfloat16, ties to even; a NaN stays one.
+/// Rounds to the nearest bfloat16, ties to even. NaN becomes NaN.
 PERISCOPE_HOST_DEVICE inline Bfloat16 nearest_bfloat16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (std::isnan(x)) return {static_cast<std::uint16_t>((bits >> 16U) | 0x40U)};
   return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U)};
 }
 
-/// The nearest binary16, ties to even; beyond the largest finite number infinity; a NaN stays one.
+/// Rounds to the nearest binary16, ties to even. Overflow becomes infinity, NaN becomes NaN.
 PERISCOPE_HOST_DEVICE inline Half nearest_half(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits >> 16U) & 0x8000U;
@@ -54,16 +54,16 @@ PERISCOPE_HOST_DEVICE inline Half nearest_half(float x) {
     return {static_cast<std::uint16_t>(sign | (std::isnan(x) ? 0x7e00U : 0x7c00U))};
   }
   if (magnitude < smallest_normal) {
-    // The floats from 1/2 to 1 are as far apart as the subnormal numbers of binary16, so that the sum rounds.
+    // Floats in [1/2, 1) have the spacing of binary16 subnormals, so the sum rounds correctly.
     const float sum = std::bit_cast<float>(magnitude) + 0.5F;
     return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000U))};
   }
-  constexpr std::uint32_t other_bias = (127U - 15U) << 23U;
-  const std::uint32_t rounded = magnitude - other_bias + 0xfffU + ((magnitude >> 13U) & 1U);
+  constexpr std::uint32_t bias_difference = (127U - 15U) << 23U;
+  const std::uint32_t rounded = magnitude - bias_difference + 0xfffU + ((magnitude >> 13U) & 1U);
   return {static_cast<std::uint16_t>(sign | (rounded >> 13U))};
 }
 
-/// A computed number as it is stored: rounded to nearest.
+/// Rounds a computed number to the element type, to nearest.
 template <class T>
 PERISCOPE_HOST_DEVICE T narrow(Computed<T> x) {
   if constexpr (std::is_same_v<T, Bfloat16>) {
@@ -75,8 +75,8 @@ PERISCOPE_HOST_DEVICE T narrow(Computed<T> x) {
   }
 }
 
-/// The float next to x that holds what rounding to fewer bits needs to know: x itself, or of its two neighbours the
-/// one with an odd last bit (Boldo and Melquiond 2008). Rounding it again rounds x correctly.
+/// Rounds to odd: returns x if it is a float, else the neighbouring float with an odd last bit (Boldo and Melquiond
+/// 2008). Rounding the result to fewer bits rounds x correctly.
 PERISCOPE_HOST_DEVICE inline float rounded_to_odd(double x) {
   const auto f = static_cast<float>(x);
   if (std::isnan(x) || static_cast<double>(f) == x) return f;
@@ -85,7 +85,7 @@ PERISCOPE_HOST_DEVICE inline float rounded_to_odd(double x) {
   return std::bit_cast<float>(bits | 1U);
 }
 
-/// A double rounded once to T.
+/// Converts a double to T with a single rounding.
 template <class T>
 PERISCOPE_HOST_DEVICE T from_double(double x) {
   if constexpr (std::is_same_v<T, double>) {
@@ -97,7 +97,7 @@ PERISCOPE_HOST_DEVICE T from_double(double x) {
   }
 }
 
-/// Calls body with a value of the element type, so that a generic lambda can name it.
+/// Calls body(T{}) for the element type T of the dtype.
 template <class Body>
 void with_type(DType dtype, const Body& body) {
   switch (dtype) {

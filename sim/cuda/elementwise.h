@@ -6,7 +6,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// y_i = f(x_i), computed wide and rounded once. f(Computed<T>) is host-and-device.
+/// y_i = f(x_i), computed in Computed<T> and rounded once. f must be a host-device function.
 template <class T, class F>
 struct Unary {
   const T* x;
@@ -37,7 +37,7 @@ void binary(const Execution& execution, const Tensor& x, const Tensor& y, Tensor
   });
 }
 
-/// Converts between element types, rounded once.
+/// Converts between element types with a single rounding.
 template <class From, class To>
 struct Convert {
   const From* x;

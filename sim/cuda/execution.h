@@ -11,7 +11,8 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A row-major matrix in device memory with rows `stride` elements apart; in a batch the next is `step` elements later.
+/// A row-major matrix in device memory with rows `stride` elements apart; matrices of a batch are `step` elements
+/// apart.
 template <class Pointer>
 struct MatrixAt {
   Pointer data;
@@ -19,9 +20,9 @@ struct MatrixAt {
   Index step = 0;
 };
 
-/// c = alpha·op(a)·op(b) + beta·c, `count` times; op(a) [m, k], op(b) [k, n]; transposed operands are stored as [k, m]
-/// and [n, k]. a and b have the dtype `operands`, c that dtype or the type in which it computes, which is the type of
-/// sums.
+/// A batch of `count` products c = alpha·op(a)·op(b) + beta·c; op(a) [m, k], op(b) [k, n]. Transposed operands are
+/// stored as [k, m] and [n, k]. a and b have the dtype `operands`; c has that dtype or compute_dtype(operands), the
+/// dtype of sums.
 struct Product {
   DType operands;
   DType result;
@@ -33,18 +34,18 @@ struct Product {
   MatrixAt<void*> c;
   Index count = 1;
   double alpha = 1.0;
-  double beta = 0.0;  ///< 0: c is not read; or 1
+  double beta = 0.0;  ///< 0 (c is not read) or 1
 };
 
-/// A part of device memory to be read.
+/// A range of device memory to read.
 struct DevicePart {
   const void* data;
   std::size_t bytes;
 };
 
-/// Runs kernels (launch.h), transfers and matrix products, in the order of the calls; only `download` waits.
-/// Implemented by on_device/ with CUDA and on_host/ without. Safe for threads. Failures of CUDA are std::runtime_error
-/// with a remedy.
+/// Executes kernels (launch.h), transfers and matrix products in the order of the calls; only `download` waits for
+/// them. Implemented in on_device/ with CUDA and in on_host/ without. Thread-safe. CUDA failures throw Error with a
+/// remedy.
 class Execution {
  public:
   explicit Execution(const Options& options);
@@ -54,30 +55,30 @@ class Execution {
 
   [[nodiscard]] Device device() const;
   [[nodiscard]] const Options& options() const { return options_; }
-  /// At least `bytes` bytes, contents undefined, which later calls may reuse once the last owner drops them.
+  /// Returns at least `bytes` bytes with undefined contents. Later calls reuse them after the last owner releases them.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes) const;
   template <class T>
   [[nodiscard]] std::shared_ptr<T> take_array(Index count) const {
     return std::static_pointer_cast<T>(take(static_cast<std::size_t>(count) * sizeof(T)));
   }
-  /// Copies from host memory, which may change as soon as this returns.
+  /// Copies from host memory, which may be modified once this returns.
   void upload(const void* from, void* to, std::size_t bytes) const;
   template <class T>
   [[nodiscard]] std::shared_ptr<T> uploaded(std::span<const T> values) const {
-    std::shared_ptr<T> there = take_array<T>(static_cast<Index>(values.size()));
-    upload(values.data(), there.get(), values.size_bytes());
-    return there;
+    std::shared_ptr<T> copy = take_array<T>(static_cast<Index>(values.size()));
+    upload(values.data(), copy.get(), values.size_bytes());
+    return copy;
   }
-  /// Copies the parts to host memory, one after the other, and waits until they are there.
+  /// Copies the concatenated parts to host memory and waits for completion.
   [[nodiscard]] std::vector<std::byte> download(std::span<const DevicePart> parts) const;
   void fill_zero(void* to, std::size_t bytes) const;
   void product(const Product& p) const;
-  /// Replaces the lower half of the symmetric `gram` [n, n] by its Cholesky factor; the upper half becomes undefined.
-  /// `info` is 0, or the row from 1 at which the matrix is not positive.
+  /// Replaces the lower triangle of the symmetric `gram` [n, n] by its Cholesky factor; the upper becomes undefined.
+  /// Sets `info` to 0 on success, else to a positive number.
   void cholesky(double* gram, Index n, int* info) const;
-  /// x [n, cols] becomes lower⁻¹ x; the upper half of `lower` [n, n] is not read.
+  /// Replaces x [n, cols] by lower⁻¹ x; the upper triangle of `lower` [n, n] is not read.
   void solve_lower(const double* lower, Index n, double* x, Index cols) const;
-  /// CUDA's stream; null on the host.
+  /// Returns the CUDA stream; null on the host.
   [[nodiscard]] void* stream() const;
 
  private:

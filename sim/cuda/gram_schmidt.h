@@ -8,11 +8,11 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Stands for the exponent of a row that is not finite.
+/// Marks the exponent of a row that contains NaN or inf.
 inline constexpr int not_finite = 1 << 30;
 
-/// scaled = x in double, each row times a power of two that brings its largest magnitude to between 1 and 2, so that no
-/// square leaves the range of double; `exponents` has these powers. A row that is not finite becomes zero.
+/// scaled = x in double, with row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no square
+/// overflows or underflows. A row with a NaN or inf becomes zero.
 template <class T>
 struct ScaleRow {
   using Shared = SumShared;
@@ -26,18 +26,18 @@ struct ScaleRow {
     const double largest = block.reduce(
         shared.sums, n, 0.0, [&](double& a, Index j) { larger(a, std::abs(static_cast<double>(widen(in[j])))); },
         larger);
-    const bool finite = std::isfinite(largest);
-    const int exponent = finite && largest > 0.0 ? std::ilogb(largest) : 0;
+    const bool is_finite = std::isfinite(largest);
+    const int exponent = is_finite && largest > 0.0 ? std::ilogb(largest) : 0;
     block.threads([&](int t) {
-      if (t == 0) exponents[row] = finite ? exponent : not_finite;
+      if (t == 0) exponents[row] = is_finite ? exponent : not_finite;
       for (Index j = t; j < n; j += Block::size) {
-        scaled[row * n + j] = finite ? std::ldexp(static_cast<double>(widen(in[j])), -exponent) : 0.0;
+        scaled[row * n + j] = is_finite ? std::ldexp(static_cast<double>(widen(in[j])), -exponent) : 0.0;
       }
     });
   }
 };
 
-/// The length of every row of x [·, n].
+/// Computes the length of every row of x [·, n].
 struct RowLength {
   using Shared = SumShared;
   const double* x;
@@ -52,29 +52,29 @@ struct RowLength {
   }
 };
 
-/// lower(first + i, j) += along(i, j) for j < first.
+/// lower(first + i, j) += coefficients(i, j) for j < first.
 struct AddCoefficients {
-  const double* along;
+  const double* coefficients;
   double* lower;
   Index rows, first;
   PERISCOPE_HOST_DEVICE void operator()(Index index) const {
-    lower[(first + index / first) * rows + index % first] += along[index];
+    lower[(first + index / first) * rows + index % first] += coefficients[index];
   }
 };
 
-/// Orthonormalizes rows first … first + count − 1, already orthogonal to all rows before them, in one block; a row
-/// becomes zero if less than `share` of its length in `lengths` is left.
+/// Orthonormalises rows first … first + count − 1, which are already orthogonal to all earlier rows, in one block. A
+/// row becomes zero if at most the fraction `tolerance` of its length in `lengths` remains.
 struct FinishPanel {
   static constexpr int rows_at_once = 32;
   static constexpr int threads_per_row = Block::size / rows_at_once;
   struct Shared {
     double sums[Block::size];
-    double along[rows_at_once];
+    double coefficients[rows_at_once];
   };
   double* basis;
   double* lower;
   const double* lengths;
-  double share;
+  double tolerance;
   Index rows, n, first, count;
 
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
@@ -87,15 +87,15 @@ struct FinishPanel {
     return std::sqrt(block.sum(shared.sums, n, [row](Index j) { return row[j] * row[j]; }));
   }
 
-  /// Takes the part along rows begin … end − 1 from row t.
-  PERISCOPE_HOST_DEVICE void take_out(const Block& block, Shared& shared, Index t, Index begin, Index end) const {
+  /// Subtracts from row t its projections onto rows begin … end − 1.
+  PERISCOPE_HOST_DEVICE void project_out(const Block& block, Shared& shared, Index t, Index begin, Index end) const {
     double* row = basis + t * n;
     for (Index i = begin; i < end; i += rows_at_once) {
-      const Index some = end - i < rows_at_once ? end - i : rows_at_once;
+      const Index others = end - i < rows_at_once ? end - i : rows_at_once;
       block.threads([&](int thread) {
         const Index other = thread / threads_per_row;
         double sum = 0.0;
-        if (other < some) {
+        if (other < others) {
           for (Index j = thread % threads_per_row; j < n; j += threads_per_row) {
             sum += row[j] * basis[(i + other) * n + j];
           }
@@ -103,16 +103,17 @@ struct FinishPanel {
         shared.sums[thread] = sum;
       });
       block.threads([&](int thread) {
-        if (thread >= some) return;
+        if (thread >= others) return;
         double sum = 0.0;
         for (int part = 0; part < threads_per_row; ++part) sum += shared.sums[thread * threads_per_row + part];
-        shared.along[thread] = sum;
+        shared.coefficients[thread] = sum;
         lower[t * rows + i + thread] += sum;
       });
       block.threads([&](int thread) {
         for (Index j = thread; j < n; j += Block::size) {
           double value = row[j];
-          for (Index other = 0; other < some; ++other) value -= shared.along[other] * basis[(i + other) * n + j];
+          for (Index other = 0; other < others; ++other)
+            value -= shared.coefficients[other] * basis[(i + other) * n + j];
           row[j] = value;
         }
       });
@@ -120,26 +121,26 @@ struct FinishPanel {
   }
 
   PERISCOPE_HOST_DEVICE void finish(const Block& block, Shared& shared, Index t) const {
-    const double entered = length(block, shared, t);
-    for (int twice = 0; twice < 2; ++twice) take_out(block, shared, t, first, t);
-    // What rounding left along the rows before the panel was small beside the row as it entered. Where little of that
-    // is left, it has to go once more.
-    constexpr double little = 0.1;
-    if (length(block, shared, t) < little * entered) {
-      for (int twice = 0; twice < 2; ++twice) take_out(block, shared, t, 0, t);
+    const double initial = length(block, shared, t);
+    for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, first, t);
+    // The rounding error along the rows before the panel was small relative to the initial row. If little of the row
+    // remains, the error must be projected out again.
+    constexpr double small_fraction = 0.1;
+    if (length(block, shared, t) < small_fraction * initial) {
+      for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, 0, t);
     }
-    const double left = length(block, shared, t);
-    const bool independent = left > share * lengths[t];
+    const double remaining = length(block, shared, t);
+    const bool independent = remaining > tolerance * lengths[t];
     double* row = basis + t * n;
     block.threads([&](int thread) {
-      if (thread == 0) lower[t * rows + t] = independent ? left : 0.0;
-      for (Index j = thread; j < n; j += Block::size) row[j] = independent ? row[j] / left : 0.0;
+      if (thread == 0) lower[t * rows + t] = independent ? remaining : 0.0;
+      for (Index j = thread; j < n; j += Block::size) row[j] = independent ? row[j] / remaining : 0.0;
     });
   }
 };
 
-/// Judges whether Cholesky's factor of the Gram matrix of rows will do: it exists, and of every row's square at least
-/// `least_square` is outside the span of the rows before it.
+/// Sets `usable` to 1 if the Cholesky factor exists and every row has at least the fraction `min_square` of its squared
+/// norm outside the span of the rows before it, else to 0.
 struct CheckFactor {
   struct Shared {
     int failures[Block::size];
@@ -147,24 +148,24 @@ struct CheckFactor {
   const double* factor;
   const double* lengths;
   const int* info;
-  double least_square;
+  double min_square;
   Index rows;
-  int* verdict;
+  int* usable;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
     const int failures = block.reduce(
         shared.failures, rows, 0,
         [&](int& bad, Index t) {
-          const double left = factor[t * rows + t];
-          if (!(left * left > least_square * lengths[t] * lengths[t])) ++bad;
+          const double remaining = factor[t * rows + t];
+          if (!(remaining * remaining > min_square * lengths[t] * lengths[t])) ++bad;
         },
         [](int& a, int b) { a += b; });
     block.threads([&](int t) {
-      if (t == 0) *verdict = failures == 0 && *info == 0 ? 1 : 0;
+      if (t == 0) *usable = failures == 0 && *info == 0 ? 1 : 0;
     });
   }
 };
 
-/// The lower half, back at the lengths of the rows.
+/// Writes the lower triangle, with row t multiplied by 2^exponents[t] again, or NaN for rows that are not finite.
 template <class T>
 struct WriteLower {
   const double* factor;

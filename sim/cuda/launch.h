@@ -8,17 +8,17 @@
 #include <cuda_runtime.h>
 #endif
 
-/// Kernels are written and started here. A kernel is a struct with its arguments and a call operator that is
-/// PERISCOPE_HOST_DEVICE; it is copied to the device.
+/// Kernel launches. A kernel is a struct with its arguments and a PERISCOPE_HOST_DEVICE call operator; it is copied to
+/// the device.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// The threads of one block, which work together. Code between calls of `threads` is run by every thread of a GPU's
-/// block, and once on the host: it must not write to memory.
+/// The cooperating threads of one block. Code between calls of `threads` runs on every thread of a GPU block, but only
+/// once on the host, so it must not write to memory.
 struct Block {
   static constexpr int size = 256;
 
-  /// Calls f(t) for t = 0 … size−1, each on its thread. All have returned before anything after it begins.
+  /// Calls f(t) for t = 0 … size−1, each on its own thread, and synchronises the threads.
   template <class F>
   PERISCOPE_HOST_DEVICE void threads(const F& f) const {
 #ifdef __CUDA_ARCH__
@@ -29,9 +29,9 @@ struct Block {
 #endif
   }
 
-  /// The combination of all items 0 … n−1: thread t starts with `empty` and adds t, t + size, … by add(value, i); then
-  /// the threads' values are combined in pairs by combine(value, other). The order depends on n alone. `shared` has
-  /// `size` values.
+  /// Reduces items 0 … n−1: thread t starts with `empty` and adds items t, t + size, … by add(value, i); then
+  /// combine(value, other) combines the threads' values pairwise. The order depends only on n. `shared` has `size`
+  /// values.
   template <class Value, class Add, class Combine>
   PERISCOPE_HOST_DEVICE Value reduce(Value* shared, Index n, Value empty, const Add& add,
                                      const Combine& combine) const {
@@ -46,7 +46,7 @@ struct Block {
       });
     }
     const Value all = shared[0];
-    threads([](int) {});  // shared may be written to again once every thread has read it
+    threads([](int) {});  // all threads must read the result before `shared` is reused
     return all;
   }
 
@@ -58,14 +58,14 @@ struct Block {
   }
 };
 
-/// What a block shares to add up doubles.
+/// Shared memory of a block for sums of doubles.
 struct SumShared {
   double sums[Block::size];
 };
 
 #ifdef __CUDACC__
 
-/// Throws std::runtime_error if a launch failed.
+/// Throws Error if the last kernel launch failed.
 void check_launch();
 
 template <class Body>
@@ -80,7 +80,7 @@ __global__ void block_kernel(Body body) {
   body(Block{}, shared, static_cast<Index>(blockIdx.x));
 }
 
-/// Calls body(i) for i = 0 … count−1, one thread each.
+/// Calls body(i) for i = 0 … count−1, one thread per i.
 template <class Body>
 void for_each(const Execution& execution, Index count, const Body& body) {
   if (count == 0) return;
@@ -89,7 +89,7 @@ void for_each(const Execution& execution, Index count, const Body& body) {
   check_launch();
 }
 
-/// Calls body(block, shared, b) for b = 0 … blocks−1, one block of threads each, with a Body::Shared of their own.
+/// Calls body(block, shared, b) for b = 0 … blocks−1, one block of threads and one Body::Shared per b.
 template <class Body>
 void for_blocks(const Execution& execution, Index blocks, const Body& body) {
   if (blocks == 0) return;

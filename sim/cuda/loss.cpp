@@ -10,7 +10,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// The maximum and the sum that the softmax of a row needs, in double.
+/// The maximum of a row and Σ exp(x − maximum), in double.
 struct RowSoftmax {
   double largest;
   double total;
@@ -26,14 +26,14 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
   return {largest, total};
 }
 
-// Computed in double for every element type: the gradient of a confident token is p − 1 for a probability p near one,
-// of which float would keep few digits.
+// Computed in double for every element type: the gradient of a confident token is p − 1 with p near 1, which would lose
+// most digits in float.
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;
   const T* logits;
   const int* labels;
-  double labelled;  ///< how many rows have a label
+  double labelled;  ///< number of labelled rows
   double* losses;
   T* dlogits;
   Index classes;

@@ -5,11 +5,11 @@
 #include "sim/core/statistics.h"
 #include "sim/cuda/launch.h"
 
-/// Statistics of rows, one block of threads each, in double.
+/// Row statistics in double, with one block of threads per row.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// |x|; NaN counts as infinite, so that it is reported first.
+/// Returns |x|; NaN counts as infinite, so that it is reported first.
 PERISCOPE_HOST_DEVICE inline double ordered_magnitude(double x) { return std::isnan(x) ? HUGE_VAL : std::abs(x); }
 
 /// Sums over a row.
@@ -17,20 +17,21 @@ struct RowSums {
   double sum;
   double squares;
   double dots;
-  double largest;  ///< NaN if an element is
+  double largest;  ///< NaN if an element is NaN
 };
 
-/// The sums of a row's centred second and fourth powers.
+/// Σ (x − mean)² and Σ (x − mean)⁴ of a row.
 struct CentredSums {
   double second;
   double fourth;
 };
 
-/// The position among row_statistics.
+/// The position of a statistic in row_statistics.
 template <Statistic statistic>
 inline constexpr Index place_of = static_cast<Index>(row_statistic(statistic));
 
-/// The places are those of StatisticsLayout, by row; null for what nobody asked for.
+/// Measures one row. `moments`, `squares` and `dots` are output arrays in the layout of StatisticsLayout; each is null
+/// if not requested.
 template <class T>
 struct MeasureRow {
   struct Shared {
@@ -92,7 +93,7 @@ struct MeasureRow {
   }
 };
 
-/// Element (t, j) of a sequence over the length of its row.
+/// Element (row, j) divided by the length of its row.
 template <class T>
 struct UnitRowTerm {
   const T* x;
@@ -112,7 +113,7 @@ struct MagnitudeTerm {
   }
 };
 
-/// Computes the mean cosine of two rows of a sequence from the sums of every sequence's unit rows [sequences, n].
+/// Computes the mean cosine from the sums of the unit rows of each sequence, unit_sums [sequences, n].
 struct MeanCosine {
   using Shared = SumShared;
   const double* unit_sums;
@@ -129,7 +130,7 @@ struct MeanCosine {
   }
 };
 
-/// The sum of `count` numbers.
+/// Sums `count` numbers in one block.
 struct Sum {
   using Shared = SumShared;
   const double* values;

@@ -8,7 +8,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// What a part loses (its mean, or 0) and 1/s, eps included (0 for a part that is all zero).
+/// The subtracted mean (or 0) and 1/s of a part, where s includes eps (0 instead of 1/s if s = 0).
 struct PartMoments {
   double mean;
   double inverse;
@@ -30,7 +30,7 @@ PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* share
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
 
-/// One block normalises one part of n features; bias may be null.
+/// Normalises one part of n features per block; bias may be null.
 template <class T>
 struct Norm {
   using Shared = SumShared;
@@ -85,7 +85,7 @@ struct NormBackward {
   }
 };
 
-/// dy∘x̂, whose sums over the parts are dgain.
+/// dy∘x̂; its sum over parts is dgain.
 template <class T>
 struct GainTerm {
   const T* x;

@@ -7,7 +7,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Numbers 4i … 4i+3 of a stream.
+/// Generates numbers 4i … 4i+3 of a stream.
 template <class T>
 struct DrawFour {
   StreamKey key;

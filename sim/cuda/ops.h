@@ -11,7 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// The elements of a tensor, in device memory.
+/// Returns the elements of a tensor in device memory.
 template <class T>
 [[nodiscard]] const T* data(const Tensor& x) {
   return static_cast<const T*>(TensorMemory::address(x, dtype_of<T>));
@@ -21,8 +21,8 @@ template <class T>
   return static_cast<T*>(TensorMemory::address(x, dtype_of<T>));
 }
 
-/// The ops, in files by kind: kernels in an anonymous namespace, then the functions that start them. Narrow elements
-/// are computed in float and rounded when they are stored; statistics and norms accumulate in double.
+/// Implements the ops with CUDA kernels. Ops on elements narrower than float compute in float and round when storing;
+/// statistics and norms accumulate in double.
 class CudaBackend final : public ComposedBackend {
  public:
   explicit CudaBackend(const Options& options) : execution_(options) {}
@@ -71,7 +71,7 @@ class CudaBackend final : public ComposedBackend {
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
 
  private:
-  /// Rope's frequencies in device memory, cached for the next call.
+  /// Returns a copy of the rope frequencies in device memory, cached for the next call.
   [[nodiscard]] std::shared_ptr<double> frequencies_on_device(std::span<const double> frequencies) const;
 
   Execution execution_;

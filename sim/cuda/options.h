@@ -4,11 +4,11 @@
 
 namespace periscope::cuda {
 
-/// Options of how the CUDA backend computes.
+/// Options of the CUDA backend.
 struct Options {
-  /// Matrix products of f32 tensors in TF32: operands rounded to 11 significant bits, sums in f32.
+  /// Computes matrix products of f32 tensors in TF32: operands rounded to 11 significant bits, sums in f32.
   bool tf32 = false;
-  /// Attention keeps the scores of as many queries at a time as have about this many scores together.
+  /// Approximate number of attention scores in memory at a time.
   Tensor::Index scores_at_once = Tensor::Index{1} << 24;
 };
 

@@ -3,11 +3,11 @@
 #include "sim/core/norm_formula.h"
 #include "sim/cuda/columns.h"
 
-/// Norms of which every entry is a function of one entry (formulas: Backend::norm).
+/// Pointwise norms: every entry of the result depends on one entry of the input (formulas: Backend::norm).
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Entry i of a signal whose parts have n features; alpha null: 1.
+/// Computes entry i of a signal whose parts have n features; a null alpha means α = 1.
 template <class T>
 struct PointwiseNorm {
   NormFormula::Phi phi;
@@ -25,7 +25,7 @@ struct PointwiseNorm {
   }
 };
 
-/// The gradients' terms in double: g·φ' of an entry with g = gain·dy, and dy·φ.
+/// Terms of the gradients in double: g·φ'(αx) with g = gain·dy, and dy·φ(αx).
 template <class T>
 struct PointwiseTerms {
   NormFormula::Phi phi;
@@ -58,14 +58,14 @@ struct PointwiseNormBackward {
   }
 };
 
-/// dy∘φ(αx), whose sums over the parts are dgain.
+/// dy∘φ(αx); its sum over parts is dgain.
 template <class T>
 struct PointwiseGainTerm {
   PointwiseTerms<T> terms;
   PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const { return terms.phi_times_dy(part * terms.n + i); }
 };
 
-/// x∘g∘φ'(αx), of which dalpha is the sum over everything.
+/// x∘g∘φ'(αx); its sum over all entries is dalpha.
 template <class T>
 struct AlphaTerm {
   PointwiseTerms<T> terms;
@@ -75,12 +75,12 @@ struct AlphaTerm {
   }
 };
 
-/// The sums over features of the sums over parts, in an order that depends on their numbers alone.
+/// Computes dalpha: sums over parts, then over features. The order depends only on the shape.
 template <class T>
 void alpha_gradient(const Execution& execution, const PointwiseTerms<T>& terms, Index parts, T* dalpha) {
-  const std::shared_ptr<double> of_features = execution.take_array<double>(terms.n);
-  reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, Add{}, of_features.get());
-  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{of_features.get(), 1}, Add{}, dalpha);
+  const std::shared_ptr<double> feature_sums = execution.take_array<double>(terms.n);
+  reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, Add{}, feature_sums.get());
+  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{feature_sums.get(), 1}, Add{}, dalpha);
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

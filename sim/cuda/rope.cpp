@@ -7,7 +7,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// One pair of every head of a row. The angle is computed in double: positions are large, frequencies small.
+/// Rotates one pair of every head of a row. The angle is computed in double, since positions may be large.
 template <class T>
 struct Rope {
   const T* x;
@@ -33,8 +33,8 @@ struct Rope {
 };
 
 template <class T>
-void turn(const Execution& execution, const Tensor& x, int heads, int sequences, const double* frequencies,
-          Index offset, double direction, Tensor& y) {
+void rotate(const Execution& execution, const Tensor& x, int heads, int sequences, const double* frequencies,
+            Index offset, double direction, Tensor& y) {
   const Index half = x.cols() / heads / 2;
   for_each(execution, x.rows() * half,
            Rope<T>{data<T>(x), data<T>(y), frequencies, direction, offset, x.rows() / sequences, heads, half});
@@ -52,15 +52,16 @@ std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const doubl
 }
 
 void CudaBackend::run(const op::Rope& o) const {
-  const std::shared_ptr<double> there = frequencies_on_device(o.frequencies);
-  with_type(o.x.dtype(),
-            [&]<class T>(T) { turn<T>(execution_, o.x, o.heads, o.sequences, there.get(), o.offset, 1.0, o.y); });
+  const std::shared_ptr<double> frequencies = frequencies_on_device(o.frequencies);
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    rotate<T>(execution_, o.x, o.heads, o.sequences, frequencies.get(), o.offset, 1.0, o.y);
+  });
 }
 
 void CudaBackend::run(const op::RopeBackward& o) const {
-  const std::shared_ptr<double> there = frequencies_on_device(o.frequencies);
+  const std::shared_ptr<double> frequencies = frequencies_on_device(o.frequencies);
   with_type(o.dy.dtype(),
-            [&]<class T>(T) { turn<T>(execution_, o.dy, o.heads, o.sequences, there.get(), 0, -1.0, o.dx); });
+            [&]<class T>(T) { rotate<T>(execution_, o.dy, o.heads, o.sequences, frequencies.get(), 0, -1.0, o.dx); });
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -4,12 +4,12 @@
 
 #include "sim/cuda/moments.h"
 
-/// The k largest magnitudes of a tensor: the k-th is found digit by digit, in four or eight counting passes; then those
-/// above it are collected. Counts are integers, so that the order of threads does not matter.
+/// Selects the k largest magnitudes of a tensor by radix selection: four or eight counting passes find the k-th largest
+/// digit by digit, then larger ones are collected. Counts are integers, so the order of threads does not matter.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// |x| as a whole number in the same order, in the bits of what T is computed in. NaN counts as infinite.
+/// The bits of |x| in Computed<T> as an unsigned integer, which has the same order as |x|. NaN counts as infinite.
 template <class T>
 using OrderedBits = std::conditional_t<std::is_same_v<T, double>, std::uint64_t, std::uint32_t>;
 
@@ -19,16 +19,16 @@ PERISCOPE_HOST_DEVICE OrderedBits<T> ordered_bits(T x) {
   return std::bit_cast<OrderedBits<T>>(magnitude);
 }
 
-/// Elements that one block counts or collects.
+/// Number of elements that one block processes.
 inline constexpr Index chunk_elements = 8192;
 inline constexpr int digit_bits = 8;
 inline constexpr int digits = 1 << digit_bits;
 
-/// The state of the search for the k-th largest.
+/// The state of the search for the k-th largest magnitude.
 template <class Bits>
 struct Search {
-  Bits prefix;      ///< the digits found, the others 0
-  Index remaining;  ///< the number is the remaining-th largest (from 1) of those with this prefix
+  Bits prefix;      ///< the digits found so far; lower digits are 0
+  Index remaining;  ///< rank (from 1) of the wanted magnitude among those with this prefix
 };
 
 PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
@@ -39,7 +39,7 @@ PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
 #endif
 }
 
-/// counts[chunk, digit] of the elements with the prefix, `shift` bits above the last digit.
+/// counts[chunk, digit] = number of elements of a chunk with the prefix and this digit, at bits shift … shift + 7.
 template <class T>
 struct CountDigits {
   struct Shared {
@@ -71,7 +71,7 @@ struct CountDigits {
   }
 };
 
-/// Adds up the chunks' counts and finds the digit.
+/// Sums the counts of all chunks and determines the next digit.
 template <class Bits>
 struct FindDigit {
   struct Shared {
@@ -105,8 +105,8 @@ struct BeginSearch {
   PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const { *search = {Bits(0), rank}; }
 };
 
-/// The rank-th largest magnitude of x (from 1): in device memory, `prefix` its bits, `remaining` how many of those that
-/// are equal to it are among the `rank` largest.
+/// Finds the rank-th largest magnitude of x (from 1). Returns, in device memory, its bits as `prefix`, and as
+/// `remaining` the number of elements equal to it among the `rank` largest.
 template <class T>
 [[nodiscard]] std::shared_ptr<Search<OrderedBits<T>>> find_largest(const Execution& execution, const T* x, Index size,
                                                                    Index rank) {
@@ -122,7 +122,7 @@ template <class T>
   return search;
 }
 
-/// Counts the elements of a chunk that are larger than the one that was found, and those that equal it.
+/// Number of elements of a chunk that are larger than the k-th largest, and that equal it.
 struct ChunkCount {
   Index larger;
   Index equal;
@@ -157,7 +157,7 @@ struct CountLargest {
   }
 };
 
-/// Turns the counts into numbers of elements in the chunks before.
+/// Replaces the counts by the sums over all earlier chunks (exclusive prefix sum).
 struct CountBefore {
   ChunkCount* counts;
   Index chunks;
@@ -171,8 +171,8 @@ struct CountBefore {
   }
 };
 
-/// The places of the k largest, in the order of places: the larger ones first, then those that equal the k-th. One
-/// thread goes through a chunk, and only if the chunk has any: they are few.
+/// Writes the indices of the k largest: first those larger than the k-th, then those equal to it, each in index order.
+/// One thread scans a chunk, but only if the chunk has such elements; few chunks do.
 template <class T>
 struct Collect {
   const T* x;
@@ -180,7 +180,7 @@ struct Collect {
   const Search<OrderedBits<T>>* search;
   const ChunkCount* before;
   Index chunks;
-  Index* places;
+  Index* indices;
   PERISCOPE_HOST_DEVICE void operator()(Index chunk) const {
     const Index larger = k - search->remaining;  // of all chunks
     ChunkCount next = before[chunk];
@@ -192,41 +192,42 @@ struct Collect {
     const Index end = first + chunk_elements < size ? first + chunk_elements : size;
     for (Index i = first; i < end; ++i) {
       const OrderedBits<T> bits = ordered_bits(x[i]);
-      if (bits > search->prefix) places[next.larger++] = i;
-      if (bits == search->prefix && next.equal < search->remaining) places[larger + next.equal++] = i;
+      if (bits > search->prefix) indices[next.larger++] = i;
+      if (bits == search->prefix && next.equal < search->remaining) indices[larger + next.equal++] = i;
     }
   }
 };
 
-/// Writes the k elements in descending order of magnitude, equal ones in the order of places: each counts how many come
-/// before it. Of the first `magnitude_count` the magnitude, of the first `entry_count` row, column and value.
+/// Writes the k largest elements in descending order of magnitude, ties by index: the magnitudes of the first
+/// `magnitude_count`, and row, column and value of the first `entry_count`. Each thread computes the rank of one
+/// element.
 template <class T>
 struct WriteLargest {
   const T* x;
-  const Index* places;
+  const Index* indices;
   Index k, cols;
   Index magnitude_count;
   double* magnitudes;
   Index entry_count;
   double* entries;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const Index place = places[i];
-    const OrderedBits<T> own = ordered_bits(x[place]);
+    const Index index = indices[i];
+    const OrderedBits<T> own = ordered_bits(x[index]);
     Index rank = 0;
     for (Index other = 0; other < k; ++other) {
-      const OrderedBits<T> bits = ordered_bits(x[places[other]]);
-      if (bits > own || (bits == own && places[other] < place)) ++rank;
+      const OrderedBits<T> bits = ordered_bits(x[indices[other]]);
+      if (bits > own || (bits == own && indices[other] < index)) ++rank;
     }
-    const double value = static_cast<double>(widen(x[place]));
+    const double value = static_cast<double>(widen(x[index]));
     if (rank < magnitude_count) magnitudes[rank] = ordered_magnitude(value);
     if (rank >= entry_count) return;
-    entries[3 * rank] = static_cast<double>(place / cols);
-    entries[3 * rank + 1] = static_cast<double>(place % cols);
+    entries[3 * rank] = static_cast<double>(index / cols);
+    entries[3 * rank + 1] = static_cast<double>(index % cols);
     entries[3 * rank + 2] = value;
   }
 };
 
-/// The mean of the two magnitudes in the middle.
+/// Writes the mean of the two middle magnitudes.
 template <class T>
 struct WriteMedian {
   const Search<OrderedBits<T>>* upper;

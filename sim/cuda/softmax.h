@@ -5,23 +5,23 @@
 #include "sim/core/backend.h"
 #include "sim/cuda/launch.h"
 
-/// The rows of attention's scores, one block of threads each.
+/// Softmax kernels for rows of attention scores, with one block of threads per row.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Queries from first_query on against keys from first_key on, for one query head of every key/value head. Scores are
-/// [kv_heads, queries, keys].
+/// A tile of scores [kv_heads, queries, keys]: queries from first_query and keys from first_key, for one query head per
+/// key/value head.
 struct ScoreTile {
   AttentionShape shape;
-  Index all_keys;  ///< of the sequence
-  Index member;    ///< which of the query heads that share a key/value head
+  Index all_keys;  ///< keys per sequence
+  Index member;    ///< index of the query head among those that share a key/value head
   Index first_query, queries;
   Index first_key, keys;
 
-  /// Row of the scores: which query and which head.
+  /// The query and the query head of a row of scores.
   PERISCOPE_HOST_DEVICE Index query(Index row) const { return first_query + row % queries; }
   PERISCOPE_HOST_DEVICE Index head(Index row) const { return row / queries * (shape.heads / shape.kv_heads) + member; }
-  /// Columns that the query sees: seen_begin … seen_end − 1.
+  /// The query of a row sees columns seen_begin … seen_end − 1.
   PERISCOPE_HOST_DEVICE Index seen_begin(Index row) const {
     const Index t = shape.offset + query(row);
     const Index first = shape.scores.window > 0 && t - shape.scores.window + 1 > 0 ? t - shape.scores.window + 1 : 0;
@@ -36,7 +36,7 @@ struct ScoreTile {
 template <class C>
 struct Score {
   C scale;
-  C cap;  ///< 0: none
+  C cap;  ///< 0 for no soft cap
   PERISCOPE_HOST_DEVICE C operator()(C dot) const {
     const C z = scale * dot;
     return cap > C(0) ? cap * std::tanh(z / cap) : z;
@@ -48,7 +48,7 @@ struct Score {
   }
 };
 
-/// The largest score of a row, and the largest magnitude, which is NaN if a score is.
+/// The largest score of a row, and the largest magnitude, which is NaN if a score is NaN.
 template <class C>
 struct ScoreMaxima {
   C largest;
@@ -77,7 +77,7 @@ PERISCOPE_HOST_DEVICE ScoreMaxima<C> score_maxima(const Block& block, SoftmaxSha
       join);
 }
 
-/// Row by row: pattern = softmax(score(dots)) of what is seen and 0 elsewhere; the largest |z| to `scores`, which is
+/// For each row: pattern = softmax(score(dots)) over the visible keys and 0 elsewhere. Writes max |z| to `scores`
 /// [tokens, heads] of the sequence.
 template <class T>
 struct Softmax {
@@ -107,7 +107,7 @@ struct Softmax {
   }
 };
 
-/// Row by row, from dots and dA = dy vᵀ: the pattern A again, and dz = A∘(dA − Σ A∘dA)·∂z/∂dot.
+/// For each row, from dots and dA = dy vᵀ: recomputes the pattern A, and ddots = A∘(dA − Σ A∘dA)·∂z/∂dot.
 template <class T>
 struct SoftmaxBackward {
   using C = Computed<T>;

@@ -8,7 +8,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// squares by row.
+/// Writes the token cosine, given the squared length of every row.
 template <class T>
 void write_cosine(const Execution& execution, const T* x, const double* squares, Index rows, Index cols,
                   Index sequences, double* out) {
@@ -30,12 +30,12 @@ void write_largest(const Execution& execution, const T* x, Index size, const Sta
   const auto search = find_largest(execution, x, size, k);
   const Index chunks = (size + chunk_elements - 1) / chunk_elements;
   const std::shared_ptr<ChunkCount> counts = execution.take_array<ChunkCount>(chunks);
-  const std::shared_ptr<Index> places = execution.take_array<Index>(k);
+  const std::shared_ptr<Index> indices = execution.take_array<Index>(k);
   for_blocks(execution, chunks, CountLargest<T>{x, size, search.get(), counts.get()});
   for_each(execution, 1, CountBefore{counts.get(), chunks});
-  for_each(execution, chunks, Collect<T>{x, size, k, search.get(), counts.get(), chunks, places.get()});
+  for_each(execution, chunks, Collect<T>{x, size, k, search.get(), counts.get(), chunks, indices.get()});
   for_each(execution, k,
-           WriteLargest<T>{x, places.get(), k, layout.cols, magnitudes, out + std::max<Index>(0, layout.magnitudes),
+           WriteLargest<T>{x, indices.get(), k, layout.cols, magnitudes, out + std::max<Index>(0, layout.magnitudes),
                            entries, out + std::max<Index>(0, layout.entries)});
 }
 
@@ -43,12 +43,12 @@ void write_largest(const Execution& execution, const T* x, Index size, const Sta
 
 void CudaBackend::run(const op::Measure& o) const {
   double* const out = data<double>(o.numbers);
-  const auto place = [out](Index at) { return at < 0 ? nullptr : out + at; };
-  std::shared_ptr<double> kept;
-  double* squares = place(o.layout.squares);
+  const auto address = [out](Index at) { return at < 0 ? nullptr : out + at; };
+  std::shared_ptr<double> buffer;
+  double* squares = address(o.layout.squares);
   if (o.layout.cosine >= 0 && squares == nullptr) {
-    kept = execution_.take_array<double>(o.x.rows());
-    squares = kept.get();
+    buffer = execution_.take_array<double>(o.x.rows());
+    squares = buffer.get();
   }
   with_type(o.x.dtype(), [&]<class T>(T) {
     const T* in = data<T>(o.x);
@@ -56,7 +56,7 @@ void CudaBackend::run(const op::Measure& o) const {
     if (o.layout.moments >= 0 || squares != nullptr || o.layout.dots >= 0) {
       for_blocks(
           execution_, o.x.rows(),
-          MeasureRow<T>{in, other, o.x.rows(), o.x.cols(), place(o.layout.moments), squares, place(o.layout.dots)});
+          MeasureRow<T>{in, other, o.x.rows(), o.x.cols(), address(o.layout.moments), squares, address(o.layout.dots)});
     }
     if (o.layout.cosine >= 0) {
       write_cosine(execution_, in, squares, o.x.rows(), o.x.cols(), o.request.cosine_of_sequences,

@@ -7,7 +7,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// AdamW on one element; the weights of a step are made on the host, in double.
+/// AdamW step of one element; the host computes the coefficients in double.
 template <class T>
 struct AdamStep {
   T* parameter;

@@ -10,7 +10,7 @@ inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
 void check_solver(cusolverStatus_t status, const char* what) {
-  if (status != CUSOLVER_STATUS_SUCCESS) fail(std::string(what) + ": cuSOLVER's status " + std::to_string(status));
+  if (status != CUSOLVER_STATUS_SUCCESS) fail(std::string(what) + " failed: cuSOLVER status " + std::to_string(status));
 }
 
 }  // namespace
@@ -27,10 +27,10 @@ CholeskySolver::CholeskySolver(cudaStream_t stream)
   solver_.find(set_solver_stream_, "cusolverDnSetStream");
   solver_.find(factor_size_, "cusolverDnDpotrf_bufferSize");
   solver_.find(factor_, "cusolverDnDpotrf");
-  check(create_blas_(&blas_handle_), "cuBLAS's start");
-  check(set_blas_stream_(blas_handle_, stream), "cuBLAS's start");
-  check_solver(create_solver_(&solver_handle_), "cuSOLVER's start");
-  check_solver(set_solver_stream_(solver_handle_, stream), "cuSOLVER's start");
+  check(create_blas_(&blas_handle_), "cuBLAS initialization");
+  check(set_blas_stream_(blas_handle_, stream), "cuBLAS initialization");
+  check_solver(create_solver_(&solver_handle_), "cuSOLVER initialization");
+  check_solver(set_solver_stream_(solver_handle_, stream), "cuSOLVER initialization");
 }
 
 CholeskySolver::~CholeskySolver() {
@@ -38,13 +38,13 @@ CholeskySolver::~CholeskySolver() {
   (void)destroy_blas_(blas_handle_);
 }
 
-// Both libraries count by columns: what is the lower half by rows is the upper one to them.
+// Both libraries are column-major: the lower triangle of a row-major matrix is their upper triangle.
 int CholeskySolver::work_size(double* gram, Index n) {
   const std::scoped_lock lock(mutex_);
   int size = 0;
   check_solver(
       factor_size_(solver_handle_, CUBLAS_FILL_MODE_UPPER, static_cast<int>(n), gram, static_cast<int>(n), &size),
-      "the memory of a factorisation");
+      "Cholesky workspace query");
   return size;
 }
 
@@ -52,17 +52,17 @@ void CholeskySolver::cholesky(double* gram, Index n, double* work, int size, int
   const std::scoped_lock lock(mutex_);
   check_solver(
       factor_(solver_handle_, CUBLAS_FILL_MODE_UPPER, static_cast<int>(n), gram, static_cast<int>(n), work, size, info),
-      "a factorisation");
+      "Cholesky factorisation");
 }
 
-// lower·y = x by rows is, by columns, yᵀ·lowerᵀ = xᵀ with lowerᵀ an upper triangle: [cols, n] from the right.
+// Row-major lower·y = x is column-major yᵀ·lowerᵀ = xᵀ: xᵀ [cols, n] is solved with the upper triangle on the right.
 void CholeskySolver::solve_lower(const double* lower, Index n, double* x, Index cols) {
   const std::scoped_lock lock(mutex_);
   const double one = 1.0;
   check(
       solve_(blas_handle_, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT,
              static_cast<int>(cols), static_cast<int>(n), &one, lower, static_cast<int>(n), x, static_cast<int>(cols)),
-      "a triangular system");
+      "triangular solve");
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

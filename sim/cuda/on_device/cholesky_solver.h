@@ -12,7 +12,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Cholesky's factor by cuSOLVER, and triangular systems by cuBLAS, in double.
+/// Cholesky factorisation by cuSOLVER and triangular solves by cuBLAS, in double.
 class CholeskySolver {
  public:
   explicit CholeskySolver(cudaStream_t stream);
@@ -20,7 +20,7 @@ class CholeskySolver {
   CholeskySolver& operator=(const CholeskySolver&) = delete;
   ~CholeskySolver();
 
-  /// Returns the number of doubles of working memory that `cholesky` needs.
+  /// Returns the size of the workspace of `cholesky`, in doubles.
   [[nodiscard]] int work_size(double* gram, Index n);
   void cholesky(double* gram, Index n, double* work, int size, int* info);
   void solve_lower(const double* lower, Index n, double* x, Index cols);

@@ -15,18 +15,18 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// The stream of one execution. Buffers hold it too, since they may live longer.
+/// The CUDA stream of one Execution. Buffers share ownership of it, since they may outlive the Execution.
 class Stream {
  public:
   Stream() {
     int devices = 0;
-    check(cudaGetDeviceCount(&devices), "the search for GPUs");
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "the GPU's start");
-    // Memory that is given back stays with the process: tensors come and go with every op.
+    check(cudaGetDeviceCount(&devices), "GPU detection");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a CUDA stream");
+    // The pool never returns freed memory to the system, since every op allocates and frees tensors.
     cudaMemPool_t pool = nullptr;
-    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
-    check(cudaDeviceGetDefaultMemPool(&pool, 0), "the GPU's memory pool");
-    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "the GPU's memory pool");
+    std::uint64_t threshold = std::numeric_limits<std::uint64_t>::max();
+    check(cudaDeviceGetDefaultMemPool(&pool, 0), "GPU memory pool");
+    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold), "GPU memory pool");
   }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -37,23 +37,24 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Host memory that the GPU reads and writes by itself. Copies go through it in pieces.
+/// Page-locked host memory, which the GPU accesses directly. Copies are staged through it in pieces.
 class PinnedMemory {
  public:
   static constexpr std::size_t size = std::size_t{16} << 20U;
 
-  PinnedMemory() { check(cudaMallocHost(&memory_, size), "memory for transfers"); }
+  PinnedMemory() { check(cudaMallocHost(&memory_, size), "allocating pinned memory"); }
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory() { (void)cudaFreeHost(memory_); }
 
   [[nodiscard]] std::byte* begin() const { return static_cast<std::byte*>(memory_); }
-  /// A part of at least one byte, at most `bytes`; waits for the stream where all parts are in use.
+  /// Returns a part of at most `bytes` bytes and sets `bytes` to its size. Waits for the stream if all parts are in
+  /// use.
   [[nodiscard]] std::byte* take(std::size_t& bytes, cudaStream_t stream) {
     constexpr std::size_t piece = size / 4;
     bytes = std::min(bytes, piece);
     if (used_ + bytes > size) {
-      check(cudaStreamSynchronize(stream), "a transfer");
+      check(cudaStreamSynchronize(stream), "copy to the GPU");
       used_ = 0;
     }
     std::byte* const part = static_cast<std::byte*>(memory_) + used_;
@@ -73,10 +74,10 @@ struct Execution::State {
 
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
   Products products;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   PinnedMemory to_device;
   PinnedMemory to_host;
-  std::unique_ptr<CholeskySolver> solver;  // made when it is needed: its libraries take a while
+  std::unique_ptr<CholeskySolver> solver;  // created on first use, since loading its libraries is slow
 
   CholeskySolver& cholesky_solver() {
     const std::scoped_lock lock(mutex);
@@ -96,15 +97,15 @@ std::shared_ptr<void> Execution::take(std::size_t bytes) const {
   const std::size_t size = std::max<std::size_t>(1, bytes);
   const cudaStream_t stream = state_->stream->get();
   cudaError_t status = cudaMallocAsync(&memory, size, stream);
-  if (status == cudaErrorMemoryAllocation) {  // what the pool keeps in pieces may do in one
+  if (status == cudaErrorMemoryAllocation) {  // retry after returning fragmented pool memory
     (void)cudaGetLastError();
     cudaMemPool_t pool = nullptr;
-    check(cudaStreamSynchronize(stream), "work on the GPU");
-    check(cudaDeviceGetDefaultMemPool(&pool, 0), "the GPU's memory pool");
-    check(cudaMemPoolTrimTo(pool, 0), "the GPU's memory pool");
+    check(cudaStreamSynchronize(stream), "GPU synchronization");
+    check(cudaDeviceGetDefaultMemPool(&pool, 0), "GPU memory pool");
+    check(cudaMemPoolTrimTo(pool, 0), "GPU memory pool");
     status = cudaMallocAsync(&memory, size, stream);
   }
-  check(status, "a tensor's memory");
+  check(status, "allocating a tensor");
   return {memory, [owner = state_->stream](void* p) { (void)cudaFreeAsync(p, owner->get()); }};
 }
 
@@ -116,7 +117,7 @@ void Execution::upload(const void* from, void* to, std::size_t bytes) const {
     std::byte* const part = state_->to_device.take(piece, stream);
     std::memcpy(part, static_cast<const std::byte*>(from) + done, piece);
     check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, part, piece, cudaMemcpyHostToDevice, stream),
-          "a copy to the GPU");
+          "copy to the GPU");
     done += piece;
   }
 }
@@ -132,10 +133,10 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     std::byte* to;
     std::size_t size;
   };
-  std::vector<Piece> pending;  // copied to pinned memory, not yet to their place
+  std::vector<Piece> pending;  // copied to pinned memory, but not yet to `bytes`
   std::size_t used = 0;
   const auto finish = [&] {
-    check(cudaStreamSynchronize(stream), "a copy from the GPU");
+    check(cudaStreamSynchronize(stream), "copy from the GPU");
     for (const Piece& piece : pending) std::memcpy(piece.to, piece.from, piece.size);
     pending.clear();
     used = 0;
@@ -148,7 +149,7 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
       const std::size_t piece = std::min(part.bytes - done, PinnedMemory::size - used);
       check(cudaMemcpyAsync(pinned + used, static_cast<const std::byte*>(part.data) + done, piece,
                             cudaMemcpyDeviceToHost, stream),
-            "a copy from the GPU");
+            "copy from the GPU");
       pending.push_back({pinned + used, to, piece});
       used += piece;
       done += piece;
@@ -160,7 +161,7 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
 }
 
 void Execution::fill_zero(void* to, std::size_t bytes) const {
-  check(cudaMemsetAsync(to, 0, bytes, state_->stream->get()), "filling memory");
+  check(cudaMemsetAsync(to, 0, bytes, state_->stream->get()), "filling GPU memory");
 }
 
 void Execution::product(const Product& p) const {

@@ -7,14 +7,14 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A shared library that is opened when it is needed, so that the program starts at once, and on machines that do not
-/// have it. It stays open until the process ends.
+/// A shared library loaded on demand, so that the program starts quickly and runs on machines without the library. It
+/// is never unloaded.
 class Library {
  public:
-  /// Looked for where the system does, then in the toolkit with which this program was built. Throws Error (run-time
-  /// failure) if it is not found.
+  /// Searches the system's library path, then the toolkit that this program was built with. Throws Error (run-time
+  /// failure) if the library cannot be loaded.
   explicit Library(const std::string& name);
-  /// Throws Error if the library does not have it.
+  /// Sets `function` to the function `name` of the library. Throws Error if there is none.
   template <class Function>
   void find(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(address(name));

@@ -13,7 +13,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;  // what cuBLAS's manual advises for Hopper
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;  // recommended by the cuBLAS manual for Hopper
 
 cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {
@@ -30,7 +30,7 @@ cublasComputeType_t compute_type(DType operands, bool tf32) {
   return tf32 && operands == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/// The largest power of two, up to 256, of which an address is a multiple.
+/// Returns the largest power of two, at most 256, that divides an address.
 std::uint32_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, address & (~address + 1)));
@@ -38,13 +38,13 @@ std::uint32_t alignment_of(const void* data) {
 
 }  // namespace
 
-// cuBLASLt counts by columns: a row-major matrix is to it the transpose. So it is asked for cᵀ = op(b)ᵀ op(a)ᵀ, whose
-// first factor is b, and what is to be transposed is so in both views.
-struct Products::Described {
-  explicit Described(const Products& from) : products(from) {}
-  Described(const Described&) = delete;
-  Described& operator=(const Described&) = delete;
-  ~Described() {
+// cuBLASLt is column-major, so it sees row-major matrices as their transposes. It therefore computes
+// cᵀ = op(b)ᵀ op(a)ᵀ: the first factor is b, and the transposition flags are unchanged.
+struct Products::Descriptors {
+  explicit Descriptors(const Products& from) : products(from) {}
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  ~Descriptors() {
     if (description != nullptr) (void)products.destroy_description_(description);
     for (cublasLtMatrixLayout_t layout : {first, second, result}) {
       if (layout != nullptr) (void)products.destroy_layout_(layout);
@@ -73,8 +73,8 @@ Products::Products(cudaStream_t stream, bool tf32)
   library_.find(set_preference_, "cublasLtMatmulPreferenceSetAttribute");
   library_.find(heuristic_, "cublasLtMatmulAlgoGetHeuristic");
   library_.find(multiply_, "cublasLtMatmul");
-  check(create_(&handle_), "cuBLASLt's start");
-  check(cudaMalloc(&workspace_, workspace_bytes), "the memory of matrix products");
+  check(create_(&handle_), "cuBLASLt initialization");
+  check(cudaMalloc(&workspace_, workspace_bytes), "allocating the cuBLASLt workspace");
 }
 
 Products::~Products() {
@@ -82,33 +82,33 @@ Products::~Products() {
   (void)destroy_(handle_);
 }
 
-void Products::describe(const Product& p, Described& d) const {
+void Products::create_descriptors(const Product& p, Descriptors& d) const {
   const cudaDataType_t operand = cuda_type(p.operands);
   const cudaDataType_t result = cuda_type(p.result);
   const bool in_double = p.operands == DType::f64;
   check(create_description_(&d.description, compute_type(p.operands, tf32_), in_double ? CUDA_R_64F : CUDA_R_32F),
-        "a product's description");
+        "matmul descriptor");
   const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
     const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(set_description_(d.description, which, &operation, sizeof operation), "a product's description");
+    check(set_description_(d.description, which, &operation, sizeof operation), "matmul descriptor");
   };
   transpose(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
   transpose(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
-  // `rows` and `cols` as the matrix is stored, row-major
+  // `rows` and `cols` describe the row-major matrix in memory.
   const auto layout = [&](cublasLtMatrixLayout_t& made, cudaDataType_t type, Index rows, Index cols, Index stride,
                           Index step) {
     check(create_layout_(&made, type, static_cast<std::uint64_t>(cols), static_cast<std::uint64_t>(rows), stride),
-          "a matrix's description");
+          "matrix layout");
     const auto count = static_cast<std::int32_t>(p.count);
-    check(set_layout_(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "a matrix's description");
-    check(set_layout_(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "a matrix's description");
+    check(set_layout_(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "matrix layout");
+    check(set_layout_(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step), "matrix layout");
   };
   layout(d.first, operand, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b.stride, p.b.step);
   layout(d.second, operand, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.a.stride, p.a.step);
   layout(d.result, result, p.m, p.n, p.c.stride, p.c.step);
 }
 
-cublasLtMatmulAlgo_t Products::algorithm(const Product& p, const Described& d) {
+cublasLtMatmulAlgo_t Products::algorithm(const Product& p, const Descriptors& d) {
   const std::uint32_t first = alignment_of(p.b.data);
   const std::uint32_t second = alignment_of(p.a.data);
   const std::uint32_t result = alignment_of(p.c.data);
@@ -133,16 +133,16 @@ cublasLtMatmulAlgo_t Products::algorithm(const Product& p, const Described& d) {
   const auto known = algorithms_.find(key);
   if (known != algorithms_.end()) return known->second;
   cublasLtMatmulPreference_t preference = nullptr;
-  check(create_preference_(&preference), "the choice of a product's algorithm");
+  check(create_preference_(&preference), "matmul algorithm selection");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
-    check(set_preference_(preference, which, &value, sizeof value), "the choice of a product's algorithm");
+    check(set_preference_(preference, which, &value, sizeof value), "matmul algorithm selection");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result);
-  // Where a sum runs in several parts, these are added in the type of the sum and in a fixed order.
+  // Split sums are reduced in the compute type and in a fixed order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   cublasLtMatmulHeuristicResult_t choice{};
@@ -151,26 +151,25 @@ cublasLtMatmulAlgo_t Products::algorithm(const Product& p, const Described& d) {
       heuristic_(handle_, d.description, d.first, d.second, d.result, d.result, preference, 1, &choice, &found);
   (void)destroy_preference_(preference);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    fail("cuBLASLt has no algorithm for a product of [" + std::to_string(p.m) + ", " + std::to_string(p.k) + "] and [" +
-         std::to_string(p.k) + ", " + std::to_string(p.n) + "] in " + std::string(name_of(p.operands)));
+    fail("cuBLASLt found no algorithm for a product of [" + std::to_string(p.m) + ", " + std::to_string(p.k) +
+         "] and [" + std::to_string(p.k) + ", " + std::to_string(p.n) + "] in " + std::string(name_of(p.operands)));
   }
   return algorithms_.emplace(key, choice.algo).first->second;
 }
 
 void Products::run(const Product& p) {
   const std::scoped_lock lock(mutex_);
-  Described described(*this);
-  describe(p, described);
-  const cublasLtMatmulAlgo_t chosen = algorithm(p, described);
+  Descriptors d(*this);
+  create_descriptors(p, d);
+  const cublasLtMatmulAlgo_t chosen = algorithm(p, d);
   const float alpha_in_float = static_cast<float>(p.alpha);
   const float beta_in_float = static_cast<float>(p.beta);
   const bool in_double = p.operands == DType::f64;
   const void* alpha = in_double ? static_cast<const void*>(&p.alpha) : &alpha_in_float;
   const void* beta = in_double ? static_cast<const void*>(&p.beta) : &beta_in_float;
-  check(
-      multiply_(handle_, described.description, alpha, p.b.data, described.first, p.a.data, described.second, beta,
-                p.c.data, described.result, p.c.data, described.result, &chosen, workspace_, workspace_bytes, stream_),
-      "a matrix product");
+  check(multiply_(handle_, d.description, alpha, p.b.data, d.first, p.a.data, d.second, beta, p.c.data, d.result,
+                  p.c.data, d.result, &chosen, workspace_, workspace_bytes, stream_),
+        "matrix product");
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

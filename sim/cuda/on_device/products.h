@@ -13,10 +13,10 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Matrix products by cuBLASLt.
+/// Matrix products with cuBLASLt.
 class Products {
  public:
-  /// Products go to `stream`. Sums of f32 are in f32 of f32 operands, unless `tf32`.
+  /// Runs products on `stream`. `tf32` selects TF32 for products of f32 matrices.
   Products(cudaStream_t stream, bool tf32);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
@@ -26,9 +26,9 @@ class Products {
 
  private:
   using Key = std::array<Index, 18>;
-  struct Described;
-  [[nodiscard]] cublasLtMatmulAlgo_t algorithm(const Product& p, const Described& described);
-  void describe(const Product& p, Described& described) const;
+  struct Descriptors;
+  [[nodiscard]] cublasLtMatmulAlgo_t algorithm(const Product& p, const Descriptors& descriptors);
+  void create_descriptors(const Product& p, Descriptors& descriptors) const;
 
   Library library_;
   decltype(&cublasLtCreate) create_;
@@ -50,7 +50,7 @@ class Products {
   std::mutex mutex_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;  // a choice takes longer than a small product
+  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;  // cached, since the choice takes longer than a small product
 };
 
 }  // namespace PERISCOPE_CUDA_TARGET

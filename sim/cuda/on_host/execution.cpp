@@ -16,10 +16,10 @@ namespace {
 template <class C>
 using Matrix = Eigen::Matrix<C, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// The format to which TF32 rounds a float.
+/// The operand format of TF32 products.
 constexpr NumberFormat tf32{"tf32", 0x1.ffcp127, 11, -126};
 
-/// The stored matrix [rows, cols], widened.
+/// Reads a matrix [rows, cols] of the batch, widened to Computed<T> and rounded to TF32 if `in_tf32`.
 template <class T>
 Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index place, Index rows, Index cols, bool in_tf32) {
   const Rounding round(tf32);
@@ -69,7 +69,7 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
   return bytes;
 }
 
-// One matrix on one thread, and Eigen on one thread: the order of a sum is a function of the shapes alone.
+// Each matrix is computed on one thread with single-threaded Eigen, so summation orders depend only on the shapes.
 void Execution::product(const Product& p) const {
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
