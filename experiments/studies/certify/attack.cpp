@@ -86,7 +86,7 @@ double norm_of(const Backend& ops, const Tensor& x) {
   return std::sqrt(sum);
 }
 
-/// Climbs from a random start along the normalized gradient. The step grows after a success and halves after a failure.
+/// Ascends from a random start along the normalized gradient. The step grows after a success, halves after a failure.
 AttackResult climb(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
                    std::uint32_t restart) {
   const double spread = std::isinf(largest) ? 1.0 : largest;
@@ -216,7 +216,7 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
 // sublayer are in memory.
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
-  constexpr long most_entries = 1L << 20U;  // of a matrix
+  constexpr long most_entries = 1L << 20U;  // matrix entries of a small stack
   std::vector<AttackResult> found(static_cast<std::size_t>(options.restarts));
   const auto attempt = [&](std::size_t i) {
     const auto restart = static_cast<std::uint32_t>(i);

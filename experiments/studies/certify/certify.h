@@ -42,8 +42,8 @@ struct ScaledRun {
   StackScale scale;
   int tokens = 0;
   double difference = 0.0;         ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;        ///< the same with ε = 0 in both: rounding alone
-  double gains_alone = 0.0;        ///< the same as `difference` if only gains and the embedding are scaled
+  double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks: rounding alone
+  double gains_alone = 0.0;        ///< `difference` if only gains and the embedding are scaled
   ModelSpec model;                 ///< of the scaled stack
   Certificates certificates = {};  ///< of the scaled stack
 };
@@ -64,7 +64,7 @@ std::string why_unscalable(const ModelSpec& model);
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the original stack.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Returns the headroom in `formats`, by usually one to three, at most about ten, `certify_at` calls each.
+/// Returns the headroom in `formats`. Calls `certify_at` usually one to three, at most about ten times per format.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
@@ -73,8 +73,7 @@ Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, s
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 
-/// Scales the stack, runs the original and the scaled one on `ids`, and certifies the scaled one in each arithmetic of
-/// `certificates`.
+/// Scales the stack, runs both stacks on `ids`, and certifies the scaled one in each arithmetic of `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates, const CertifyScaled& certify_at);
 
@@ -103,8 +102,8 @@ struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the r
 };
 
 struct CertifyResult {
-  std::string model;   ///< its name
-  std::string family;  ///< of a checkpoint; "" for a random stack
+  std::string model;
+  std::string family;  ///< family of the checkpoint; "" for a random stack
   StackSpec spec;
   theory::InputDomain domain;
   CertifyConfig config = {};
@@ -112,7 +111,7 @@ struct CertifyResult {
   /// For this program's own arithmetic (pure f64 or f32); compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<study::NamedHash> weights = {};
-  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
+  std::vector<std::string> ignored_keys = {};  ///< keys of config.json that were ignored
   std::optional<SignalMaxima> measured = {};
   std::vector<AttackResult> attacks = {};
   BoundsCheck check = {};  ///< of all runs; an exceeded bound is a bug of this program
@@ -151,8 +150,8 @@ dataset::Dataset dataset_of(const CertifyResult& result);
 void require_model(const CertifyConfig& config);
 
 /// Bounds every signal for every input from the weights alone (T17, T24), and compares measurements and attacks with
-/// the bounds. Requires a config accepted by require_model. Throws ConfigError if --headroom cannot be met, InputError
-/// for an invalid checkpoint.
+/// the bounds. Requires require_model(config). Throws ConfigError if --headroom cannot be met, InputError for an
+/// invalid checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

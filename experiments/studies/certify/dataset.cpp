@@ -13,8 +13,7 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-/// Returns the bound, or the largest measured value, of every signal at every place, row-major; NaN where there is
-/// none.
+/// Returns the bound, or the largest measured value, of every signal at every place, row-major; NaN if missing.
 std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const SignalMaxima* measured = nullptr) {
   const auto places = static_cast<std::size_t>(model.sublayers()) + 2;
   std::vector<double> all(theory::certified_signals.size() * places, std::nan(""));

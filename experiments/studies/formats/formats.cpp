@@ -212,7 +212,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
 }
 
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options) {
-  std::deque<judge::Measurement> measured;  // referred to by `comparisons`
+  std::deque<judge::Measurement> measured;  // a deque: `comparisons` refers to its elements
   std::vector<judge::Comparison> comparisons;
   for (const FormatsStack& stack : stacks) {
     for (const FormatResult& format : stack.formats) {

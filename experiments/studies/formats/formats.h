@@ -41,8 +41,8 @@ struct FormatsConfig : config::Config {
   int massive_features = 1;  ///< number of massive features
   bool certificates = true;
 
-  /// Returns the configuration of the prediction, which is of the forward pass only: noise follows from measured
-  /// gradients (T27).
+  /// Returns the configuration of the prediction: no backward pass, because noise follows from measured gradients
+  /// (T27).
   [[nodiscard]] config::Config without_gradients() const;
 };
 

@@ -60,7 +60,7 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
     SublayerPass pass(c, {}, l, Pass::forward, Save::for_backward);
     const auto through_c = [&](const Tensor& dx) {
       if (!rule.norm_c) return dx;
-      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // for one backward pass, which uses it up
+      (void)pass.norm(Weight::norm_c, signals.at(l, Signal::sum));  // each backward pass consumes a forward pass
       return pass.norm_backward(Weight::norm_c, dx);
     };
     const Tensor branch = branch_gradient(c, l, stream(i), through_c(gradient(i + 1)));

@@ -79,7 +79,7 @@ Table<PowerResult> result_table() {
   return table;
 }
 
-/// "rejected", or the verdict on a theory that is not rejected.
+/// Returns "rejected", or the verdict on a theory that is not rejected.
 std::string outcome(const PowerRow& row) {
   if (row.rejected()) return row.is_true ? "REJECTED" : "rejected";
   const std::string_view words = judge::name_of(row.clearest().verdict);

@@ -24,7 +24,7 @@ config::Config with_one_stack(const config::Config& config, std::size_t index) {
   return one;
 }
 
-/// `nearest`: the test nearest to rejection, or null.
+/// `nearest` is the test nearest to rejection, or null.
 ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, const std::string& reason,
                              const judge::Test* nearest) {
   ComparedStack stack{.placement = config::placement_label(spec),

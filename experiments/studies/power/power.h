@@ -50,8 +50,8 @@ struct ComparedStack {
   judge::Verdict verdict = judge::Verdict::not_checked;
   std::string reason = {};
   std::string nearest = {};  ///< the test nearest to rejection; "" without tests
-  double excess = 0.0;       ///< of that test
-  double critical = 0.0;     ///< excess at which it is rejected
+  double excess = 0.0;       ///< excess of `nearest`
+  double critical = 0.0;     ///< excess above which `nearest` is rejected
 
   /// Returns excess over critical excess: above 1 the theory is rejected.
   [[nodiscard]] double margin() const { return critical > 0.0 ? excess / critical : 0.0; }

@@ -15,7 +15,7 @@ void require(config::TomlReader& reader, std::string_view key, std::string& targ
   if (!reader.read(key, target)) reader.fail(key, "a string");
 }
 
-/// Reads a list without its configurations.
+/// Reads a list without loading its configurations.
 PowerList read_power_list(const std::string& file) {
   const config::Tree tree = config::read_tree(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
@@ -64,7 +64,7 @@ PowerList read_power_list(const std::string& file) {
   return list;
 }
 
-/// Loads a configuration of the list with the settings of the request on top, and overrides of the theory.
+/// Loads a listed configuration with the settings of the request and overrides of the theory.
 stacks::LadderConfig load(study::Request request, const PowerConfig& listed,
                           const std::vector<std::string>& overrides) {
   request.file = listed.file;

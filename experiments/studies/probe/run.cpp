@@ -165,7 +165,7 @@ config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Checkpoint> opened = config.open();
   const Checkpoint& checkpoint = *opened;
-  const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the long run, in which files may change
+  const nlohmann::ordered_json files = hashes_of(checkpoint);  // hash first: files may change during the run
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};

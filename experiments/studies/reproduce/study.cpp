@@ -66,7 +66,7 @@ study::Job resolve(const study::Request& request) {
                                            ? "figures only; no claim can be tested with fewer than 2 seeds"
                                            : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
             }
-            // Figures share runs, so their states are in a folder of their common cache.
+            // Figures share runs: their states are in one folder of the cache.
             const training::SavedStates states{.folder = options.out.empty() ? "" : options.out + "/cache/runs",
                                                .identity = training::identity_of_runs(*config, all)};
             const ReproduceResult result = reproduce::run(*config, *corpus, states, progress);

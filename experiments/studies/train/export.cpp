@@ -50,7 +50,7 @@ std::string export_model(const std::string& folder, const Backend& ops, const tr
   }
   ResidentWeights weights(trained.task.spec.model, trained.parameters);
   Tensor& table = weights.parameters().at(matrix_id(0, Weight::embedding));
-  table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // the family multiplies it by this
+  table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // undoes the family's scale
   write_checkpoint(folder, layout->second, ops, weights, written_type(trained.task.dtype), overwrite);
   return layout->first;
 }

@@ -70,7 +70,7 @@ struct BoundCase {
   [[nodiscard]] ModelSpec model() const;
 };
 
-/// The placements of the bounds.
+/// Placements for which the bounds are stated.
 inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, post{.norm_c = true};
 
 /// Returns a ReLU sublayer with RMSNorms of ε = 0 and gain 1, α and β of `rule`, and label 0. x, W1 and W2 are missing.

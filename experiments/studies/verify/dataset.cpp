@@ -48,7 +48,7 @@ Table<VerifyResult> result_table() {
               [](const S& s) { return s.statement->text; })
       .column({"cases", on_statement, "1", "random cases to which the statement applies"}, &S::cases)
       .column({"trivial", on_statement, "1", "cases in which the bound is infinite, or zero and met"}, &S::trivial)
-      .column({"violations", on_statement, "1", "cases that break the statement"}, &S::violations)
+      .column({"violations", on_statement, "1", "cases that violate the statement"}, &S::violations)
       .column({"statement_verdict", on_statement, "", "verdict of the random cases"}, &S::verdict)
       .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
       .column_if_any({"ratio_largest", on_statement, "1", "largest ratio of measured to bound"}, largest_of)

@@ -30,9 +30,9 @@ struct Tally {
       : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * per_decade)) {}
 
   std::uint64_t cases = 0;
-  std::uint64_t trivial = 0;  ///< bound infinite, or zero and met
+  std::uint64_t trivial = 0;  ///< cases whose bound is infinite, or zero and met
   std::uint64_t violations = 0;
-  double largest = 0.0;  ///< ratio
+  double largest = 0.0;  ///< largest ratio
   std::optional<std::uint64_t> first_violation = {}, largest_case = {};
   int per_decade;
   /// Counts of log10(ratio) of cases with is_resolved(). Bins include their upper ends; the first and the last bin also
@@ -103,7 +103,7 @@ struct MassiveCurve {
   std::string placement;  ///< pre, peri, post
   bool final_norm = false;
   std::vector<double> gradient = {}, low = {}, high = {};  ///< ‖∂loss/∂W2‖: median, quantiles 0.16, 0.84 [factor]
-  std::vector<double> bound = {};                          ///< T14's, median [factor]
+  std::vector<double> bound = {};                          ///< bound of T14, median [factor]
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< bound for every factor at once, median; NaN: none
   double largest_ratio = 0.0;                                 ///< gradient over bound, all stacks and factors
   double largest_to_ceiling = 0.0;                            ///< gradient over its own stack's ceiling
