@@ -2,8 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-/// JSON descriptions of the program's interface, for `periscope list`, the reference and the Python module. They do not
-/// depend on the machine.
+/// JSON descriptions of the program for `periscope list`, the reference and the Python module; machine-independent.
 namespace periscope {
 
 /// Returns every section of a configuration file with its keys.
@@ -18,8 +17,7 @@ nlohmann::ordered_json results_json();
 /// Returns the named placements: name, norms, scales, final_norm, used_by.
 nlohmann::ordered_json placements_json();
 
-/// Returns, for every model.recipe, the values that it sets and the properties of its model family that no key
-/// controls.
+/// Returns, for every model.recipe, the values that it sets and properties of its family that no key controls.
 nlohmann::ordered_json recipes_json();
 
 }  // namespace periscope

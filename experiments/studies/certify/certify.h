@@ -149,9 +149,9 @@ dataset::Dataset dataset_of(const CertifyResult& result);
 /// Throws ConfigError for flags and keys that exclude each other.
 void require_model(const CertifyConfig& config);
 
-/// Bounds every signal for every input from the weights alone (T17, T24), and compares measurements and attacks with
-/// the bounds. Requires require_model(config). Throws ConfigError if --headroom cannot be met, InputError for an
-/// invalid checkpoint.
+/// Bounds every signal for every input from the weights alone (T17, T24); compares measurements and attacks with the
+/// bounds. Requires require_model(config). Throws ConfigError for an unreachable --headroom, InputError for an invalid
+/// checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

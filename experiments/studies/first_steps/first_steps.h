@@ -33,9 +33,8 @@ struct FirstStepsResult {
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress);
 
-/// Adds "update.W" [L] to a record for every matrix W of `weights`: the mean square of the entries of ΔW·h, where ΔW =
-/// W − W₀ and h is the matrix's input. h comes from one forward pass with `weights` over the held-out windows. NaN
-/// where a layer has no W.
+/// Adds "update.W" [L] to a record for every matrix W of `weights`: the mean square of the entries of ΔW·h, ΔW = W −
+/// W₀. The matrix's input h is from a forward pass over the held-out windows. NaN where a layer has no W.
 void add_updates(const Backend& ops, const training::TrainingTask& task, const Corpus& corpus,
                  const ResidentWeights& weights, training::RecordedValues& values);
 

@@ -12,8 +12,7 @@ namespace {
 
 using judge::Test;
 
-/// Returns whether the sublayer adds one branch to one stream with nonzero factors, as in T15; otherwise no cosine is
-/// measured.
+/// Returns whether the sublayer adds one branch to one stream with nonzero factors (T15): only then a cosine exists.
 bool has_cosine(const ModelSpec& model, int sublayer) {
   const SublayerRule rule = model.rule(sublayer);
   return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;

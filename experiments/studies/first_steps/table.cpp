@@ -12,8 +12,7 @@ std::string top_of(const Curve& curve) {
   return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
 }
 
-/// Returns a note with the last step for which the theory is valid, the reason and a remedy; "" if it is valid to the
-/// end.
+/// Returns the last step for which the theory is valid, the reason and a remedy; "" if it is valid to the end.
 std::string stop_line(const StackSteps& stack) {
   const theory::FirstSteps& p = stack.prediction;
   if (p.stopped_by.empty()) return "";

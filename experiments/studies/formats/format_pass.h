@@ -12,8 +12,8 @@
 #include "sim/spec/model_spec.h"
 
 /// Hooks that emulate number formats in a pass. Tensors have dtype f32, with values that the formats can represent. Ops
-/// compute in f32, so sums accumulate in f32 unless FormatChoice::sums is set. Attention is one op: its scores and
-/// weights stay in f32, as in fused kernels.
+/// compute in f32, so sums accumulate in f32 unless FormatChoice::sums is set. Attention is one op: scores and weights
+/// stay in f32, as in fused kernels.
 namespace periscope::formats {
 
 /// The tensors of a pass, in groups that share a format.

@@ -41,8 +41,7 @@ struct FormatsConfig : config::Config {
   int massive_features = 1;  ///< number of massive features
   bool certificates = true;
 
-  /// Returns the configuration of the prediction: no backward pass, because noise follows from measured gradients
-  /// (T27).
+  /// Returns the prediction's configuration: no backward pass, because noise follows from measured gradients (T27).
   [[nodiscard]] config::Config without_gradients() const;
 };
 
@@ -71,11 +70,10 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
 
 /// Predicts the SQNR of the stream at every depth in dB (T27) for a pass with the formats `choice`. `exact` is the pass
 /// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). `drawn` is the stack's input in f64
-/// [tokens, width] from the table or the generator, `planted` the same with massive features, if any. v_i of a signal
-/// is the mean square error of rounding its value in f64 (`square_errors`), v of a matrix is T26's. Table rows are
-/// rounded when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums
-/// are not in f32, and if values are rounded to fp32 at most, whose roundings inside ops are not modelled. Requires one
-/// stream.
+/// [tokens, width] from the table or the generator, `planted` with massive features, if any. v_i of a signal is the
+/// mean square error of rounding its value in f64 (`square_errors`), v of a matrix is T26's. Table rows are rounded
+/// when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums are not in
+/// f32, and if values are rounded to fp32 at most, whose roundings inside ops are not modelled. Needs one stream.
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
                                    const Profile& weights, const FormatChoice& choice, const std::vector<double>& drawn,
                                    const std::vector<double>& planted);
@@ -133,8 +131,8 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
 void add(FormatsStack& stack, const SeedReading& reading);
 
 /// Judges all stacks and formats together: the law against theory at the stack's width (`law`), the law against the
-/// same seeds in f64 (`drift`, without the fluctuation of seeds), and the cost of massive features. Tests of the law
-/// tolerate one rounding of the stream.
+/// same seeds in f64 (`drift`, without the fluctuation of seeds), and the cost of massive features. Tolerates one
+/// rounding of the stream.
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options);
 
 /// Returns the effect of massive features: "hurts", "helps", "no difference seen", or "" if it was not judged.

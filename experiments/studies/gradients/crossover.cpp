@@ -14,8 +14,7 @@
 #include "sim/numerics/larger.h"
 
 /// Ratio of the last MLP matrix's gradient to Pre-LN's with the same weights, over the size of the MLP's output a,
-/// which init.down_factor sweeps (G6, T14). Placements have equal random weights at equal seeds, so ratios are taken
-/// per seed.
+/// which init.down_factor sweeps (G6, T14). Random weights are equal at equal seeds, so ratios are taken per seed.
 namespace periscope::gradients {
 namespace {
 

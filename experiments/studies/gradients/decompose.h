@@ -22,8 +22,7 @@ struct GradientPathSizes {
 /// placement with one stream. `input` [T, D] is the input of the embedding norm.
 GradientPathSizes decompose_gradient(const StackContext& context, const Tensor& input, std::span<const int> labels);
 
-/// Returns b_i, the gradient with respect to x [N, D] through the branch alone. dsum [N, D]: gradient at norm C's
-/// input.
+/// Returns b_i, the gradient with respect to x [N, D] through the branch alone, from dsum [N, D] at norm C's input.
 Tensor branch_gradient(const StackContext& context, int sublayer, const Tensor& x, const Tensor& dsum);
 
 }  // namespace periscope::gradients

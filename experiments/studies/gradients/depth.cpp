@@ -9,8 +9,8 @@
 #include "sim/base/error.h"
 
 /// Dependence of the last MLP matrix's gradient, ‖∂loss/∂W_down‖_F of layer L, on the depth L (G8, T12h). Every stack
-/// is measured at every depth of gradients.layers with the same seeds. Exponents are fitted to the logarithms of each
-/// seed; their error is the spread over seeds.
+/// is measured at every depth of gradients.layers with the same seeds. Each seed's exponent is fitted; its error is the
+/// spread over seeds.
 namespace periscope::gradients {
 namespace {
 

@@ -17,8 +17,7 @@
 
 namespace periscope::probe {
 
-/// Prediction and random draws of one null: random models with some of a model's weight sizes (size_nulls), on its
-/// tokens.
+/// Prediction and draws of one null: random models with some of a model's weight sizes (size_nulls), on its tokens.
 struct NullReading {
   theory::Prediction predicted = {};  ///< no profile if the null is not predicted or is unsupported
   stacks::NullDraws drawn = {};       ///< random models of the model's width
@@ -40,8 +39,7 @@ struct ProbeResult {
   config::Resolved resolved = {};              ///< configuration, hashes of the checkpoint's files, ids, labels
 };
 
-/// Returns a result without measurements and predictions; every prediction is unsupported with the reason
-/// `why_no_theory`.
+/// Returns a result without measurements; every prediction is unsupported with the reason `why_no_theory`.
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 
@@ -54,8 +52,7 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// Excess of the measured log q over a null's at every depth, where q is the stream's second moment. NaN where the null
-/// has no prediction.
+/// Excess of the measured log q (second moment of the stream) over a null's at every depth; NaN without a prediction.
 struct NullExcess {
   std::size_t draws;          ///< number of random models drawn
   std::vector<double> value;  ///< log(q / q of the null), predicted, or else the geometric mean of the draws

@@ -81,8 +81,7 @@ std::string depth_rows(const ProbeResult& r) {
 
 std::string with_error(double value, double error) { return dataset::with_error(value, error, "{:.3f}", "{:.3f}"); }
 
-/// Returns lines with the split of the second moment after the last sublayer (growth_split) and the excess over every
-/// null.
+/// Returns lines with the split of the last sublayer's second moment (growth_split) and the excess over every null.
 std::string split_row(const ProbeResult& r) {
   const std::optional<GrowthSplit> split = growth_split(r);
   if (!split) return {};

@@ -10,12 +10,11 @@
 
 namespace periscope::propagate {
 
-/// Writes the first seed's pass of one stack into `folder`, so that another program can check every number:
-/// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors (input,
-/// tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
-/// grad.weight.<parameter>). Numbers are stored in f64, and computed in f64 unless a dtype is given. Calls
-/// `before_commit` after all files are written, before they are renamed. Throws ConfigError for existing files unless
-/// `overwrite`.
+/// Writes the first seed's pass of one stack into `folder`, for checks by other programs: config.json,
+/// model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors (input, tokens, labels,
+/// stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and grad.weight.<parameter>). Numbers are
+/// stored in f64, and computed in f64 unless a dtype is given. Calls `before_commit` after all files are written,
+/// before they are renamed. Throws ConfigError for existing files unless `overwrite`.
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
 

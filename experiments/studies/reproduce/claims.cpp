@@ -64,8 +64,7 @@ judge::SeedTable below(const std::vector<const TrainingResult*>& low, const std:
 }
 
 /// Positive if the second placement's loss at its best rate is below the first's: some rate of the second has a lower
-/// loss than every rate of the first. Comparing each seed's lowest losses instead would favour losses that scatter
-/// more.
+/// loss than every rate of the first. Comparing each seed's lowest losses would favour losses that scatter more.
 judge::SeedTable best_rate(const Twins& twins) { return below(twins[1], twins[0]); }
 
 /// Positive if the lowest loss of a sweep is at neither end.
@@ -106,8 +105,7 @@ double angle(const RecordedValues& record) {
   return sum / static_cast<double>(depths - 1);
 }
 
-/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, mean over the upper half of the
-/// sublayers.
+/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, mean over the upper half of the stack.
 double main_path_share(const RecordedValues& record) {
   const std::vector<double>&input = record.at("growth_stream"), &sum = record.at("growth_sum");
   const std::size_t half = input.size() / 2;

@@ -42,8 +42,8 @@ struct Exhibit {
 /// ConfigError for an unknown name, and suggests the nearest.
 [[nodiscard]] std::vector<const Exhibit*> select_exhibits(const std::vector<std::string>& names, bool quick);
 
-/// Returns the groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` are
-/// the settings that all groups share.
+/// Returns the groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` has
+/// the common settings.
 [[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
                                            const training::TrainConfig& shared, bool quick);
 

@@ -17,8 +17,7 @@ namespace {
 constexpr int null_draws = 16;
 
 /// Returns the stream's second moment by depth for the trained directions at the initial sizes. Every trained matrix is
-/// scaled to its initial root mean square, by the conventions of scales_of; gains, biases and alphas have their initial
-/// values.
+/// scaled to its initial root mean square (scales_of); gains, biases and alphas have their initial values.
 std::vector<double> moments_at_initial_sizes(const Backend& ops, const training::TrainingTask& task,
                                              const ResidentWeights& trained, const std::vector<int>& ids,
                                              int sequences) {

@@ -68,8 +68,7 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
   return own.empty() ? "" : fmt::format(" [{}]", stacks::in_one_line(own));
 }
 
-/// Returns a table of the stream's growth at the top during training and of its two splits, for groups of the base
-/// study; "" if no run has it.
+/// Returns a table of the stream's growth at the top in training and its two splits, by base group; "" without data.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
   std::vector<Metric> metrics{[](const TrainingResult& run) {

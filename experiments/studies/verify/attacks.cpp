@@ -70,8 +70,8 @@ double norm_of(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Ascends along the gradient with momentum. A step's length doubles after a success and halves after a failure. Stops
-/// when ten steps gain less than `least_gain`.
+/// Ascends along the gradient with momentum. Steps double after a success and halve after a failure. Stops when ten
+/// steps gain less than `least_gain`.
 void climb(const Attack& attack, BoundCase& c) {
   constexpr int most_steps = 400, stretch = 10;
   constexpr double shortest = 1e-9, momentum = 0.6, least_gain = 1e-6;

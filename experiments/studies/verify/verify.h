@@ -90,8 +90,7 @@ struct BoundAttackResult : Attack {
   [[nodiscard]] bool passed(double scale) const { return close_enough() && reached <= scale * limit * attained_limit; }
 };
 
-/// Runs all attacks: ascent of log(ratio) over every number of x, W1, W2 and U from config.starts random cases, and
-/// grow_aligned.
+/// Runs all attacks: ascent of log(ratio) over x, W1, W2 and U from config.starts random cases, and grow_aligned.
 std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::Progress& progress);
 
 /// Attacks T16 by construction: Peri sublayers whose every branch points along the stream. The ratio is rms over
