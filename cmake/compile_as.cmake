@@ -1,22 +1,22 @@
-# Standard and third-party headers, compiled once instead of in every file. clang's debug build needs a third less time
-# with them. gcc's optimizing build gains little, and gcc 12 then raises false alarms about std::string (gcc bug 105651).
+# Precompiled headers take a third off clang's debug build. gcc's optimized build gains little, and gcc 12 then gives
+# false warnings about std::string (gcc bug 105651).
 option(PERISCOPE_PCH "Precompile standard and third-party headers" OFF)
 
 set(precompiled_headers <algorithm> <array> <cmath> <cstdint> <filesystem> <fstream> <functional> <limits> <map> <memory>
   <numbers> <numeric> <optional> <random> <set> <span> <stdexcept> <string> <string_view> <utility> <vector>
   <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
-# With sanitizers the tests spend their time in backends and theory, which therefore are optimized a little where nothing else
-# is: that costs half a minute, and saves four. clang warns of loops that then are no vector instructions although
-# `omp simd` asks for them.
+# With sanitizers, the tests spend most of their time in backends and theory. Debug builds therefore compile these with
+# -O1, which costs half a minute and saves four. -Wno-pass-failed: at -O1, clang warns of `omp simd` loops that it does
+# not vectorise.
 set(periscope_numeric_options "$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O1>"
   "$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANG_AND_ID:CXX,Clang>>:-Wno-pass-failed>")
 
-# Code that computes no number of a result: columns, tables, the command line, files, tests. gcc compiles it faster with -O1. What
-# computes is not among it: -O1 and -O2 round the last bits of products and sums differently.
+# Code that computes no results (tables, command line, files, tests) compiles faster with -O1 in gcc. Numerical code
+# keeps -O2, since -O1 and -O2 may round the last bits of products and sums differently.
 set(periscope_cold_options "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 
-# A precompiled header fits the targets that are compiled with its flags: OpenMP is such a flag, and optimization.
+# A precompiled header is valid only for targets with the same flags, including OpenMP and optimization.
 if(PERISCOPE_PCH)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cpp CONTENT "")
   foreach(kind cold_plain cold_openmp openmp numeric_plain numeric_openmp)
@@ -34,8 +34,8 @@ if(PERISCOPE_PCH)
   endforeach()
 endif()
 
-# periscope_compile_as(<cold_plain, cold_openmp, openmp, numeric_plain or numeric_openmp> <targets>): openmp is for targets
-# that link OpenMP, numeric for the backends and theory.
+# periscope_compile_as(<cold_plain, cold_openmp, openmp, numeric_plain or numeric_openmp> <targets>): openmp is for
+# targets that link OpenMP, numeric for backends and theory, cold for code that computes no results.
 function(periscope_compile_as kind)
   foreach(target ${ARGN})
     if(kind MATCHES numeric)
@@ -49,8 +49,8 @@ function(periscope_compile_as kind)
   endforeach()
 endfunction()
 
-# With PERISCOPE_UNITY a target is compiled so many files at a time. Backends and the model are not among them: their loops are
-# compiled as they stand alone.
+# periscope_unity(<target> <files>): with PERISCOPE_UNITY, compiles the target in batches of this many files. Backends
+# and the model are not unity targets, so that their numerical loops are always compiled alike.
 function(periscope_unity target files)
   if(PERISCOPE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})

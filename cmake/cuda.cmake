@@ -1,34 +1,34 @@
-# PERISCOPE_HAS_CUDA: whether the CUDA backend is built. By default where there is a GPU that could run its kernels, which
-# take as long to compile as all of `theory`; with ON a toolkit is enough. A toolkit counts if its compiler makes C++20 for
-# the oldest GPU that is meant, with this machine's C++ compiler, and has the headers of cuBLAS and cuSOLVER.
-set(PERISCOPE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where there are a GPU and a toolkit), ON or OFF")
+# Sets PERISCOPE_HAS_CUDA if the CUDA backend is built. AUTO builds it only on machines with a GPU, since its kernels
+# take as long to compile as all of `theory`; ON requires only a toolkit. The toolkit must compile C++20 for compute
+# capability 8.0 with this machine's C++ compiler, and have the headers of cuBLAS and cuSOLVER.
+set(PERISCOPE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if a GPU and a toolkit are found), ON or OFF")
 set_property(CACHE PERISCOPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(PERISCOPE_HAS_CUDA OFF)
 if(NOT PERISCOPE_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "PERISCOPE_CUDA = ${PERISCOPE_CUDA}: expected AUTO, ON or OFF")
 endif()
-if(PERISCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)  # dxg: in WSL
-  message(STATUS "CUDA backend: left out; this machine has no GPU for it (PERISCOPE_CUDA=ON builds it all the same)")
+if(PERISCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)  # /dev/dxg: GPU in WSL
+  message(STATUS "CUDA backend: not built; no NVIDIA GPU found (set PERISCOPE_CUDA=ON to build it anyway)")
 elseif(NOT PERISCOPE_CUDA STREQUAL "OFF")
   find_program(PERISCOPE_NVCC nvcc HINTS ENV CUDACXX PATHS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin)
   if(NOT PERISCOPE_NVCC)
-    set(cuda_problem "no nvcc was found, neither in PATH nor in CUDA_HOME, CUDA_PATH or /usr/local/cuda")
+    set(cuda_problem "nvcc not found in PATH, CUDA_HOME, CUDA_PATH or /usr/local/cuda")
   else()
     set(probe ${CMAKE_BINARY_DIR}/cuda_probe.cu)
     file(WRITE ${probe} "#include <cublasLt.h>\n#include <cusolverDn.h>\n#include <span>\n__global__ void k(int* x) { *x = 1; }\n")
     execute_process(COMMAND ${PERISCOPE_NVCC} -std=c++20 -arch=compute_80 -ptx -o ${probe}.ptx ${probe}
       RESULT_VARIABLE cuda_failed OUTPUT_VARIABLE cuda_output ERROR_VARIABLE cuda_output)
     if(cuda_failed)
-      set(cuda_problem "${PERISCOPE_NVCC} does not compile a program with cublasLt.h, cusolverDn.h and C++20:\n${cuda_output}")
+      set(cuda_problem "${PERISCOPE_NVCC} cannot compile C++20 with cublasLt.h and cusolverDn.h:\n${cuda_output}")
     else()
       set(PERISCOPE_HAS_CUDA ON)
     endif()
   endif()
   if(PERISCOPE_HAS_CUDA)
     set(CMAKE_CUDA_COMPILER ${PERISCOPE_NVCC})
-    set(CMAKE_CUDA_ARCHITECTURES 80)  # of CMake's own checks; the backend names its own
+    set(CMAKE_CUDA_ARCHITECTURES 80)  # for CMake's compiler checks only; the backend sets its own
     enable_language(CUDA)
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has C++20
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know nvcc's C++20 option
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     endif()
@@ -36,10 +36,10 @@ elseif(NOT PERISCOPE_CUDA STREQUAL "OFF")
     if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
     endif()
-    message(STATUS "CUDA backend: with ${PERISCOPE_NVCC}, CUDA ${CUDAToolkit_VERSION}")
+    message(STATUS "CUDA backend: ${PERISCOPE_NVCC}, CUDA ${CUDAToolkit_VERSION}")
   elseif(PERISCOPE_CUDA STREQUAL "ON")
     message(FATAL_ERROR "PERISCOPE_CUDA = ON: ${cuda_problem}")
   else()
-    message(STATUS "CUDA backend: left out; ${cuda_problem}")
+    message(STATUS "CUDA backend: not built; ${cuda_problem}")
   endif()
 endif()

@@ -1,8 +1,7 @@
-# The instruction sets that the program is compiled for. PERISCOPE_INSTRUCTIONS: that of everything but the CPU's ops.
-# PERISCOPE_LEVELS: those of the CPU's ops (sim/cpu), the least demanding first; which of them runs is chosen at run time.
-# With PERISCOPE_NATIVE there is one, this machine's, and so on other architectures than x86-64, where it is the
-# compiler's own. For the second level on x86-64 GNU's compiler and binary tools are needed (cmake/sealed_object.cmake);
-# without them, and with sanitizers and fuzzers, there is the first alone.
+# Instruction sets of the build. PERISCOPE_LEVELS lists those of the CPU ops (sim/cpu) in increasing order; the program
+# chooses one at run time. PERISCOPE_INSTRUCTIONS is that of all other code. There is only one level with
+# PERISCOPE_NATIVE (this machine's) and on architectures other than x86-64 (the compiler's default). The second level on
+# x86-64 requires the GNU compiler and binutils (cmake/sealed_object.cmake), and no sanitizers or fuzzers.
 string(COMPARE EQUAL "${CMAKE_SYSTEM_PROCESSOR}:${CMAKE_SIZEOF_VOID_P}" "x86_64:8" PERISCOPE_X86_64)
 if(PERISCOPE_NATIVE)
   set(PERISCOPE_INSTRUCTIONS native)
@@ -23,18 +22,17 @@ if(PERISCOPE_INSTRUCTIONS STREQUAL "x86-64-v3" AND CMAKE_CXX_COMPILER_ID STREQUA
     list(APPEND PERISCOPE_LEVELS x86-64-v4)
   endif()
 endif()
-message(STATUS "Instructions: ${PERISCOPE_INSTRUCTIONS}; the CPU's ops for ${PERISCOPE_LEVELS}")
+message(STATUS "Instruction set: ${PERISCOPE_INSTRUCTIONS}; CPU ops: ${PERISCOPE_LEVELS}")
 
-# Options with which a target of the property PERISCOPE_MARCH, or else every target, is compiled.
+# The -march option of all targets; the target property PERISCOPE_MARCH overrides the instruction set.
 set(periscope_march "")
 if(NOT PERISCOPE_INSTRUCTIONS STREQUAL "generic")
   set(own $<TARGET_PROPERTY:PERISCOPE_MARCH>)
   set(periscope_march -march=$<IF:$<STREQUAL:${own},>,${PERISCOPE_INSTRUCTIONS},${own}>)
 endif()
 
-# periscope_sealed(<result> <object library> <function>): an object file with all that the library's have, of which the
-# linker sees the function alone. So the same inline functions and templates, compiled for several levels, never
-# replace each other.
+# periscope_sealed(<result> <object library> <function>): links the library into one object file that exports only the
+# function. The linker then never replaces inline functions and templates of one level by those of another.
 function(periscope_sealed result library function)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${library}.o)
   add_custom_command(OUTPUT ${object}
@@ -47,8 +45,8 @@ function(periscope_sealed result library function)
   set(${result} ${object} PARENT_SCOPE)
 endfunction()
 
-# periscope_of_level(<result> <object library> <level> <function>): the objects of a library as compiled for a level: of
-# one among several sealed, so that <function> alone is seen of them.
+# periscope_of_level(<result> <object library> <level> <function>): sets <result> to the objects of a library compiled
+# for a level. If there are several levels, they are one sealed object that exports only <function>.
 function(periscope_of_level result library level function)
   list(LENGTH PERISCOPE_LEVELS count)
   if(count GREATER 1)
@@ -61,7 +59,7 @@ function(periscope_of_level result library level function)
   endif()
 endfunction()
 
-# periscope_processor_of(<result> <level>): the processor_level that a level needs; 0 where nothing is known of it.
+# periscope_processor_of(<result> <level>): sets <result> to the processor_level() that a level requires; 0 if unknown.
 function(periscope_processor_of result level)
   set(${result} 0 PARENT_SCOPE)
   if(level MATCHES "^x86-64-v(.)$")
