@@ -95,7 +95,8 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
   dataset::TextTable rows(titles);
   dataset::TextTable gradients(
       {"placement", "input", "", ">Var(x) at " + top, ">‖∂loss/∂x‖ at 0", ">at " + top, fmt::format(">0 / {}", top)});
-  dataset::TextTable worst({"placement", "input", "worst test", ">excess / limit", ">could be off"});
+  dataset::TextTable worst(
+      {"placement", "input", "nearest to rejection", ">excess", ">critical", ">detectable error: worst", ">median"});
   std::map<std::string, std::vector<std::string>> notes;  // with the stacks that they hold for
   bool any_gradient = false;
   std::size_t tests = 0;
@@ -132,9 +133,9 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
     if (r.judged.worst < 0) continue;
     const judge::Test& test = r.judged.worst_test();
     tests += r.judged.tests.size();
-    worst.add(
-        {placement, input, test.name(), fmt::format("{:.1f} / {:.1f}", test.excess(), test.critical),
-         fmt::format("{} / {}", judge::error_words(r.judged.power.worst), judge::error_words(r.judged.power.median))});
+    worst.add({placement, input, test.name(), fmt::format("{:.1f}", test.excess()),
+               fmt::format("{:.1f}", test.critical), judge::error_words(r.judged.power.worst),
+               judge::error_words(r.judged.power.median)});
   }
 
   std::string text = rows.text();
@@ -153,9 +154,10 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
   }
   if (tests > 0) {
     text += fmt::format(
-        "\n{}excess: standard errors by which |measured − predicted| exceeds the tolerated bias; limit: Student's t at "
-        "a familywise error of {:g} over {} tests.\ncould be off: error that would have been rejected with 95 % "
-        "probability, worst / median test; above a statistic's limit (periscope list) the verdict is inconclusive.\n",
+        "\n{}excess: standard errors by which |measured − predicted| exceeds the tolerated bias; critical: Student's t "
+        "at a familywise error of {:g} over {} tests.\ndetectable error: smallest error that a test rejects with 95 % "
+        "probability, over all tests of the stack; above a statistic's limit (periscope list) a verdict is "
+        "inconclusive.\n",
         worst.text(), familywise_error, tests);
   }
   return text;
