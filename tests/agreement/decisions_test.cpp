@@ -169,7 +169,7 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
     return r.stacks[0].quantities[0].test.reason;
   };
   const stacks::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
-  CHECK(reason(weak).find("could be off by") == 0);
+  CHECK(reason(weak).find("detectable error ") == 0);
   CHECK(weak.stacks[0].verdict == judge::Verdict::inconclusive);
   stacks::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
   bent.measured[1].value += 0.5;

@@ -81,7 +81,7 @@ TEST_CASE("a test says why it is inconclusive: NaN, too little power, an impreci
   CHECK(words(planted(std::nan(""))) == "inconclusive (measured 1, predicted NaN)");
   judge::Test weak = planted(1.2);
   weak.limit = 0.1;
-  CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1; about 290 seeds would decide)");
+  CHECK(words(weak) == "inconclusive (detectable error 0.47 exceeds limit 0.1; about 290 seeds would decide)");
   judge::Test imprecise = planted(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;

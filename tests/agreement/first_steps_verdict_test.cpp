@@ -115,7 +115,7 @@ TEST_CASE("first steps: limits decide whether an agreement says anything") {
   config.change_limit = 1e-4;
   const StackSteps stack = judged(right(), config);
   CHECK(stack.verdict.verdict == Verdict::inconclusive);
-  CHECK(stack.verdict.reason.find("could be off by") != std::string::npos);
+  CHECK(stack.verdict.reason.find("detectable error ") != std::string::npos);
 }
 
 TEST_CASE("first steps: what makes a prediction more precise is the number of chains") {

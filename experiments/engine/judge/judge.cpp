@@ -28,7 +28,8 @@ std::string shortcoming(const Test& t) {
   if (!t.is_finite()) {
     return fmt::format("measured {}, predicted {}", number_words(t.measured.value), number_words(t.predicted.value));
   }
-  if (t.underpowered()) return fmt::format("could be off by {}; limit {:.3g}", error_words(t.detectable), t.limit);
+  if (t.underpowered())
+    return fmt::format("detectable error {} exceeds limit {:.3g}", error_words(t.detectable), t.limit);
   if (t.contrast.empty() && t.tolerated_bias > 0.0 && t.tolerated_bias >= t.scale) {
     return fmt::format("tolerates a bias of {:.2g}, as large as itself", t.tolerated_bias / t.scale);
   }
@@ -96,7 +97,7 @@ std::string others_words(const std::vector<Test>& tests) {
   const auto over = std::ranges::count_if(counted, &Test::underpowered);
   const auto is_signal = [](const Test& t) { return !is_gradient(t.statistic); };
   std::string words;
-  if (over > 1) words = fmt::format("; so could {} more of {} tests", over - 1, counted.size());
+  if (over > 1) words = fmt::format("; so for {} more of {} tests", over - 1, counted.size());
   if (std::ranges::none_of(counted, is_signal) ||
       std::ranges::any_of(counted, [&](const Test& t) { return is_signal(t) && t.underpowered(); })) {
     return words;

@@ -35,10 +35,10 @@ dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const st
               [](const V& v) { return v.worst_test().z(); })
       .column({prefix + "worst_excess", on, "1", says + "standard errors beyond the tolerated bias"},
               [](const V& v) { return v.worst_test().excess(); })
-      .column({prefix + "worst_critical", on, "1", says + "where it would be rejected"},
+      .column({prefix + "worst_critical", on, "1", says + "excess above which it is rejected"},
               [](const V& v) { return v.worst_test().critical; })
       .column({prefix + "rejected", on, "1", "tests that reject their prediction"}, &V::rejected)
-      .column({prefix + "power_worst", on, "1", detectable_words + ": the test that could hide the largest"},
+      .column({prefix + "power_worst", on, "1", detectable_words + ": largest over tests"},
               [](const V& v) { return v.power.worst; })
       .column({prefix + "power_median", on, "1", detectable_words + ": median over tests"},
               [](const V& v) { return v.power.median; });

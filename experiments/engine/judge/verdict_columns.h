@@ -7,7 +7,7 @@
 
 namespace periscope::judge {
 
-inline const std::string detectable_words = "error that would have been rejected with 95 % probability (T22)";
+inline const std::string detectable_words = "smallest error that is rejected with 95 % probability (T22)";
 
 /// NAME, the verdict of a Test or a StackVerdict as the answer to `question`, and NAME_reason.
 template <class Judged = Test>
