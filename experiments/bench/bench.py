@@ -1,11 +1,12 @@
-"""Benchmarks on this machine, as Markdown for RESULTS.md: rates of ops, layers of the 3.2B shape, training.
+"""Measures ops, layers of the 3.2B shape and training on this machine; prints Markdown for RESULTS.md.
 
 Usage: bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--tables ops layers training] [--threads N]
                       [--repeats N] [--tokens N ...] [--device NAME] [--dtype NAME]
 
-BUILD is the build folder; PYTHON an interpreter that has PyTorch, which then takes turns with Periscope, so that both
-see the same machine. OUT gets bench.md, which is also printed, and ops.json of Google Benchmark. The device and dtype
-are those of layers; PyTorch is compared on the CPU in f32. Exit code: 0, or 1 if a program failed.
+BUILD is the build folder. PYTHON is an interpreter with PyTorch; its runs alternate with Periscope's, so that both see
+the same machine state. bench.md, which is also printed, and Google Benchmark's ops.json are written into the --out
+folder. --device and --dtype apply to layers; PyTorch is compared on the CPU in f32. Exit code: 0, or 1 if a program
+failed.
 """
 
 import argparse
@@ -19,23 +20,23 @@ import sys
 import textwrap
 
 PEERS = pathlib.Path(__file__).parent / "peers"
-SHAPE = ("width", "heads", "kv_heads", "head_dim", "mlp_width", "vocab", "layers", "tokens", "threads", "way")
+SHAPE = ("width", "heads", "kv_heads", "head_dim", "mlp_width", "vocab", "layers", "tokens", "threads", "direction")
 TRAINED = ({"layers": 12, "width": 96, "heads": 6}, {"layers": 6, "width": 256, "heads": 8})
-MATRIX_FREE_UP_TO = 256  # tokens: beyond, matrix-free weights cost more than dense ones
+MATRIX_FREE_UP_TO = 256  # tokens; for more tokens matrix-free weights are slower than dense ones
 
 
 class RunError(Exception):
-    """A program that failed. The message says which, and what it said last."""
+    """A program failed. The message has its name and its last line of output."""
 
 
 def output_of(command, **environment):
     try:
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ | environment)
     except OSError as error:
-        raise RunError(f"{command[0]}: cannot be run: {error.strerror}") from error
+        raise RunError(f"cannot run {command[0]}: {error.strerror}") from error
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RunError(f"{pathlib.Path(command[0]).name}: {said[-1]}")
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RunError(f"{pathlib.Path(command[0]).name}: {lines[-1]}")
     return done.stdout
 
 
@@ -63,10 +64,9 @@ def ops_section(found):
                      f"{100 * spread:.0f} %"])  # fmt: skip
     words = (
         f"Medians of {found['benchmarks'][0]['repetitions']} runs at the 3.2B shape, threads: {context['threads']}. "
-        f"Shares are of the best of this run: products {context['ceiling_f32_gflops']} GFLOP/s in f32, "
-        f"{context['ceiling_f64_gflops']} in f64, memory {context['ceiling_memory_gbytes']} GB/s. Bytes are inputs and "
-        "outputs, each once, so that what is still in the cache can be above 100 %. The spread is the standard "
-        "deviation over the mean."
+        f"Shares are relative to the best rates in this run: products {context['ceiling_f32_gflops']} GFLOP/s in f32, "
+        f"{context['ceiling_f64_gflops']} in f64, memory {context['ceiling_memory_gbytes']} GB/s. Inputs and outputs "
+        "count once each, so ops with cached inputs can exceed 100 %. The spread is the standard deviation over the mean."
     )
     return f"### Ops of the CPU\n\n{words}\n\n" + table(["op", "dtype", "tokens", "rate", "share", "spread"], rows)
 
@@ -74,7 +74,7 @@ def ops_section(found):
 def ops(args):
     program = args.build / "experiments" / "op_rates"
     if not program.exists():
-        print(f"{program}: no such file; it needs Google Benchmark (libbenchmark-dev)", file=sys.stderr)
+        print(f"{program}: no such file; install Google Benchmark (libbenchmark-dev)", file=sys.stderr)
         return ""
     seconds, repeats = (0.05, 3) if args.quick else (0.1, 5)
     output_of([program, f"--benchmark_min_time={seconds}", f"--benchmark_repetitions={repeats}",
@@ -87,20 +87,21 @@ def median(lines, key, layers):
     return statistics.median(second for line in lines for second in line[key]) / layers
 
 
-def layers_row(args, tokens, weights, way, layers):
-    """Returns the row of one stack: Periscope, and its peer in turn."""
+def layers_row(args, tokens, weights, direction, layers):
+    """Returns the table row of one stack; runs of Periscope and PyTorch alternate."""
     ours, theirs = [], []
     program = [args.build / "experiments" / "stack_seconds"]
-    in_turns = args.device == "cpu"
-    for _ in range(args.repeats if in_turns else 1):
-        ours.append(line_of(program, tokens=tokens, layers=layers, way=way, weights=weights, threads=args.threads,
-                            device=args.device, dtype=args.dtype, repeats=1 if in_turns else args.repeats))  # fmt: skip
+    alternate = args.device == "cpu"
+    for _ in range(args.repeats if alternate else 1):
+        ours.append(line_of(program, tokens=tokens, layers=layers, direction=direction, weights=weights,
+                            threads=args.threads, device=args.device, dtype=args.dtype,
+                            repeats=1 if alternate else args.repeats))  # fmt: skip
         if args.peer:
             shape = json.dumps({key: ours[-1][key] for key in SHAPE})
             theirs.append(line_of([args.peer, PEERS / "stack_pytorch.py"], shape))
     seconds, processor = median(ours, "seconds", layers), median(ours, "processor_seconds", layers)
     rate = max(line["product_gflops"] for line in ours + theirs)
-    row = [args.device, args.dtype, str(tokens), way, weights, f"{seconds:.3g}", f"{rate:.0f}",
+    row = [args.device, args.dtype, str(tokens), direction, weights, f"{seconds:.3g}", f"{rate:.0f}",
            "-" if weights == "matrix-free" else f"{100 * ours[0]['gflop_per_layer'] / rate / seconds:.0f} %",
            f"{max(line['peak_bytes'] for line in ours) / 2**20:.0f}"]  # fmt: skip
     if theirs:
@@ -111,14 +112,14 @@ def layers_row(args, tokens, weights, way, layers):
 
 
 def layers(args):
-    head = ["device", "dtype", "tokens", "pass", "weights", "s a layer", "products, GFLOP/s", "share", "peak MiB"]
-    head += ["PyTorch, s", "ratio", "of processor", "peak MiB"] if args.peer else []
-    rows = [layers_row(args, tokens, weights, way, args.layers)
-            for tokens in args.tokens for weights in ("dense", "matrix-free") for way in ("forward", "backward")
+    head = ["device", "dtype", "tokens", "pass", "weights", "s per layer", "products, GFLOP/s", "share", "peak MiB"]
+    head += ["PyTorch, s", "time ratio", "processor time ratio", "peak MiB"] if args.peer else []
+    rows = [layers_row(args, tokens, weights, direction, args.layers)
+            for tokens in args.tokens for weights in ("dense", "matrix-free") for direction in ("forward", "backward")
             if weights == "dense" or tokens <= MATRIX_FREE_UP_TO]  # fmt: skip
-    words = (f"Peri-LN, {args.layers} layers, weights drawn and statistics read at every site; backward is forward and "
-             f"back, with the norm of every matrix's gradient. Medians of {args.repeats}. The share is that of the "
-             "time that the matrix products of a dense stack need at the best rate of a product in this run.")
+    words = (f"Peri-LN, {args.layers} layers, including the generation of weights and the statistics at every site. "
+             "Backward includes the forward pass and the norms of all matrices' gradients. Medians of "
+             f"{args.repeats}. Share: time of a dense stack's products at the best measured rate, over the total.")
     return f"### Layers of the 3.2B shape\n\n{words}\n\n" + table(head, rows)
 
 
@@ -130,8 +131,8 @@ def training(args):
             programs = {"Periscope": ([args.build / "experiments" / "stack_seconds", "train"], {})}
             for mode in ("eager", "compiled") if args.peer else ():
                 programs[f"PyTorch, {mode}"] = ([args.peer, PEERS / "train_pytorch.py"], {"mode": mode})
-            for name, (program, more) in programs.items():
-                line = line_of(program, threads=args.threads, **shape, **more)
+            for name, (program, options) in programs.items():
+                line = line_of(program, threads=args.threads, **shape, **options)
                 rates.setdefault(name, []).append(line["tokens_per_second"])
                 memory[name] = max(memory.get(name, 0), line["peak_bytes"])
         ours = statistics.median(rates["Periscope"])
@@ -140,8 +141,8 @@ def training(args):
             rows.append([f"{shape['layers']} layers, width {shape['width']}: {name}",
                          f"{rate:.0f} ({min(found):.0f} – {max(found):.0f})", f"{memory[name] / 2**20:.0f}",
                          f"{ours / rate:.2f}"])  # fmt: skip
-    words = f"Tokens per second, medians of {args.repeats} (lowest and highest in brackets)."
-    return f"### Training\n\n{words}\n\n" + table(["", "tokens/s", "peak MiB", "Periscope / this"], rows)
+    words = f"Tokens per second, medians of {args.repeats} (minimum – maximum)."
+    return f"### Training\n\n{words}\n\n" + table(["", "tokens/s", "peak MiB", "Periscope relative to it"], rows)
 
 
 TABLES = {"ops": ops, "layers": layers, "training": training}
@@ -155,7 +156,7 @@ def heading(args):
         peer = f"; PyTorch {version}"
     return (f"## This machine\n\n{datetime.date.today()}, {args.threads} of {os.cpu_count()} cores of {line['cpu']}; "
             f"Periscope {line['version']}, commit {line['commit']}, {line['compiler']}{peer}. Load average at the "
-            f"start: {os.getloadavg()[0]:.1f}. By `./lab bench`.")
+            f"start: {os.getloadavg()[0]:.1f}. Measured by `./lab bench`.")
 
 
 def arguments():

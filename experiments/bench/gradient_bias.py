@@ -1,19 +1,19 @@
-"""How far finite width takes measured gradients from the theory of infinite width: where the tolerated bias of verdicts
-for gradients comes from (docs/lab_notes/finite_width.md, "What verdicts on gradients allow").
+"""Measures the deviation of gradients at finite width from the infinite-width theory. The tolerated bias of verdicts on
+gradients is based on these measurements (docs/lab_notes/finite_width.md, "What verdicts on gradients allow").
 
-Usage: python gradient_bias.py [--journal FILE] [--only TEXT] [--seeds 0.1], with the Python module (./lab python)
+Usage: python gradient_bias.py [--journal FILE] [--only TEXT] [--seeds 0.1]; needs the Python package (./lab python)
 
-For every stack of a grid it compares log_grad_sq of the stream at every depth and of every matrix of every layer, and
-the score path's share p in units of p(1 - p), with precise predictions:
+For every stack of a grid, compares log_grad_sq of the stream at every depth and of every matrix of every layer, and the
+score path's share p in units of p(1 - p), with precise predictions:
 
-  b  the bias, measured - predicted, also of the mean over depth of each kind, which is a contrast of the program,
-  v  the variance over seeds of one reading,
-  U  what a unit of c allows, as experiments/engine/judge/tolerated_bias.h has it, and
-  c  (|b| - v/2) / U, the constant that this number needs.
+  b  the bias, measured - predicted; also of each quantity's mean over depth, which is a contrast of the program,
+  v  the variance of one reading over seeds,
+  U  the tolerated bias for c = 1 (experiments/engine/judge/tolerated_bias.h), and
+  c  (|b| - v/2) / U, the constant that would tolerate this bias.
 
-A row of the table has the median of max(0, c), the largest c, its lower limit at 99 % for all numbers of the grid
-together, and the largest c of the means over depth. Where v reaches 2 for one gradient, verdicts tolerate no bias of
-the stack's gradients: "withdrawn". A journal keeps finished runs; --seeds 0.1 takes a tenth of the seeds.
+A table row has the median of max(0, c), the largest c, its lower confidence limit (99 % for the whole grid), and the
+largest c of the means over depth. If v >= 2 for a gradient, verdicts tolerate no bias of the stack's gradients; its row
+is marked "withdrawn". The journal caches finished runs; --seeds 0.1 uses a tenth of the seeds.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TEXT = pathlib.Path(__file__).parents[1] / "configs" / "sample_text.txt"
 
 
 def stack(placement, width, head_dim=16, layers=4, part=2, **other):
-    """The keys of one stack: heads and the hidden layer grow with the width."""
+    """Returns the keys of a stack; the number of heads and the hidden width are proportional to the width."""
     keys = {"model.placement": placement, "model.width": width, "model.heads": max(1, width // head_dim),
             "model.head_dim": head_dim, "model.mlp_width": int(part * width), "model.layers": layers,
             "model.vocab": 128, "model.mlp": "relu" if placement == "none" else "swiglu",
@@ -44,7 +44,7 @@ def stack(placement, width, head_dim=16, layers=4, part=2, **other):
 
 
 def grid():
-    """(family, stack, seeds): placements by width, and variations of shape of four placements."""
+    """Yields (family, stack, seeds): all placements at every width, and variations of shape for some placements."""
     for width, seeds in SEEDS.items():
         for placement in PLACEMENTS:
             yield "base", stack(placement, width), seeds
@@ -55,14 +55,14 @@ def grid():
         "strong attention": {"init__qk_factor": 2.0}, "He": {"init__scheme": "he"},
         "4 tokens": {"input__tokens": 4}, "48 tokens": {"input__tokens": 48}, "128 tokens": {"input__tokens": 128},
         "bidirectional, no RoPE": {"model__causal": False, "model__rope": False},
-        "alike tokens": {"input__correlation": 0.5},
+        "correlated tokens": {"input__correlation": 0.5},
         "text": {"input__kind": "text", "input__path": str(TEXT), "input__tokens": 48,
                  "model__vocab": 256},
-        "both ways, 48 tokens": {"model__causal": False, "input__tokens": 48},
-        "both ways, 128 tokens": {"model__causal": False, "input__tokens": 128},
-        "1 layer, both ways, 16 tokens": {"layers": 1, "model__causal": False},
-        "1 layer, both ways, 64 tokens": {"layers": 1, "model__causal": False, "input__tokens": 64},
-        "1 layer, both ways, 256 tokens": {"layers": 1, "model__causal": False, "input__tokens": 256},
+        "bidirectional, 48 tokens": {"model__causal": False, "input__tokens": 48},
+        "bidirectional, 128 tokens": {"model__causal": False, "input__tokens": 128},
+        "1 layer, bidirectional, 16 tokens": {"layers": 1, "model__causal": False},
+        "1 layer, bidirectional, 64 tokens": {"layers": 1, "model__causal": False, "input__tokens": 64},
+        "1 layer, bidirectional, 256 tokens": {"layers": 1, "model__causal": False, "input__tokens": 256},
         "1 layer, 256 tokens": {"layers": 1, "input__tokens": 256},
     }
     many, plain = list(variations)[-6:], list(variations)[:-6]
@@ -94,12 +94,12 @@ def grid():
 
 
 def readings(ds, keys, seeds):
-    """Returns the numbers that are compared as rows: kind, index or "mean", b, its error, v, U."""
+    """Returns the compared numbers as rows: kind, index or "mean", b, standard error of b, v, U."""
     width, causal = keys["model.width"], keys.get("model.causal", True)
     tokens, across = keys["input.tokens"], 2.0 if keys.get("model.norm") == "layer" else 1.0
     w = ds.finite_width.values
-    way = width / (width - across) * (2.0 * w[-1] - w)  # to the top and back
-    seen = tokens / sum(1.0 / (t if causal else tokens) for t in range(1, tokens + 1))
+    path = width / (width - across) * (2.0 * w[-1] - w)  # forward to the output and back to each depth
+    visible = tokens / sum(1.0 / (t if causal else tokens) for t in range(1, tokens + 1))
     step = max(1.0 / width, 1.0 / (32.0 * keys["model.heads"]), 1.0 / keys["model.mlp_width"])
     step *= width / (width - across)
     unbounded = 3.0 if keys["model.placement"] == "none" else 1.0
@@ -112,12 +112,12 @@ def readings(ds, keys, seeds):
                for name in ds.weight.values]
     rows = []
     for kind, name, at, stride, contrast in curves:
-        m, sm, t, st = (ds[f"{name}_{what}"].sel(at).values for what in ("measured", "stderr", "predicted",
-                                                                       "predicted_stderr"))  # fmt: skip
+        m, sm, t, st = (ds[f"{name}_{suffix}"].sel(at).values for suffix in ("measured", "stderr", "predicted",
+                                                                           "predicted_stderr"))  # fmt: skip
         (found,) = np.nonzero(np.isfinite(m + sm + t + st))
         scale = t * (1.0 - t) if kind == "share" else np.ones_like(t)
         part = 1.0 if kind in ("q", "k", "v", "o", "share") else 0.25
-        u = unbounded * (way[stride * found] + 4.0 * step + part * math.log1p(seen / width))
+        u = unbounded * (path[stride * found] + 4.0 * step + part * math.log1p(visible / width))
         v = seeds * (sm / scale)[found] ** 2
         rows += zip([kind] * len(found), map(str, found), ((m - t) / scale)[found], (np.hypot(sm, st) / scale)[found],
                     v, u, strict=True)  # fmt: skip
@@ -128,30 +128,30 @@ def readings(ds, keys, seeds):
 
 
 def student(z, degrees):
-    """Quantile of Student's t where the normal law has z (Cornish and Fisher)."""
+    """Returns the quantile of Student's t for the normal quantile z (Cornish–Fisher expansion)."""
     return z + (z ** 3 + z) / (4 * degrees) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * degrees ** 2)
 
 
 def row(entry, level):
-    """Returns the table's row of one stack, its numbers (lower limit, c, error, name), and if they are withdrawn."""
+    """Returns the table row of a stack, its numbers (lower limit, c, error, name), and whether they are withdrawn."""
     limit = student(statistics.NormalDist().inv_cdf(1.0 - level), entry["seeds"] - 1)
     numbers = []
     for kind, index, b, error, v, u in entry["readings"]:
         c = (abs(b) - v / 2) / u
         spread = math.hypot(error, v / math.sqrt(2.0 * (entry["seeds"] - 1))) / u
         numbers.append((c - limit * spread, c, spread, f"{kind} {index}"))
-    wild = any(v >= 2.0 for kind, index, _, _, v, _ in entry["readings"] if kind != "share" and index != "mean")
+    withdrawn = any(v >= 2.0 for kind, index, _, _, v, _ in entry["readings"] if kind != "share" and index != "mean")
     median = statistics.median(max(0.0, number[1]) for number in numbers)
     worst = max(numbers, key=lambda number: number[1])
     smooth = max((n for n in numbers if n[3].endswith("mean")), key=lambda number: number[1], default=worst)
     text = f"{median:6.2f}  {worst[1]:6.2f} +- {worst[2]:4.2f} {worst[3]:12s} "
     text += f"{max(numbers)[0]:6.2f} {max(numbers)[3]:12s} {smooth[1]:6.2f} +- {smooth[2]:4.2f} {smooth[3]:12s}"
-    return text + ("  withdrawn" if wild else ""), numbers, wild
+    return text + ("  withdrawn" if withdrawn else ""), numbers, withdrawn
 
 
 def exponent(entries):
-    """Returns p of b = B_k D^-p, one B for every kind's mean over depth, by least squares, and its error, which has
-    Delta chi^2 = the number of kinds: as if they were all one number."""
+    """Fits b = B_k D^-p by least squares to the means over depth, with one B per kind k. Returns p and its error, taken
+    at Delta chi^2 = number of kinds."""
     points = [(r[0], e["keys"]["model.width"], r[2], r[3]) for e in entries for r in e["readings"] if r[1] == "mean"]
     kind, width, b, error = map(np.array, zip(*points, strict=True))
     p = np.arange(601) / 200
@@ -171,13 +171,13 @@ def report(entries):
     largest = {}
     for entry in entries:
         placement = entry["keys"]["model.placement"]
-        text, numbers, wild = row(entry, level)
+        text, numbers, withdrawn = row(entry, level)
         print(f"{entry['family']:32s}{placement:13s} {entry['keys']['model.width']:4d} {entry['seeds']:5d}  {text}")
-        group = "withdrawn" if wild else "without norms" if placement == "none" else "with norms"
-        for lower, c, error, what in numbers:
-            largest[group] = max(largest.get(group, (-math.inf,)), (lower, c, error, what, entry["family"], placement))
-    for group, (lower, c, error, *what) in largest.items():
-        print(f"{group}: best resolved c {c:.2f} +- {error:.2f}, at least {lower:.2f} ({', '.join(what)})")
+        group = "withdrawn" if withdrawn else "without norms" if placement == "none" else "with norms"
+        for lower, c, error, name in numbers:
+            largest[group] = max(largest.get(group, (-math.inf,)), (lower, c, error, name, entry["family"], placement))
+    for group, (lower, c, error, *labels) in largest.items():
+        print(f"{group}: best resolved c {c:.2f} +- {error:.2f}, at least {lower:.2f} ({', '.join(labels)})")
     for placement in PLACEMENTS:
         chosen = [e for e in entries if e["family"] == "base" and e["keys"]["model.placement"] == placement]
         if len(chosen) > 2:
@@ -187,7 +187,7 @@ def report(entries):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--journal", type=pathlib.Path, default=pathlib.Path("gradient_bias.jsonl"))
-    parser.add_argument("--only", default="", help="only families whose name has this text")
+    parser.add_argument("--only", default="", help="only families whose name contains this text")
     parser.add_argument("--seeds", type=float, default=1.0, help="factor on the number of seeds")
     args = parser.parse_args()
     lines = args.journal.read_text().splitlines() if args.journal.exists() else []

@@ -9,7 +9,7 @@
 
 namespace periscope::bench {
 
-/// Seconds of wall-clock time that one call of f takes.
+/// Returns the wall-clock seconds of one call of f.
 template <class F>
 double seconds_of(const F& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -17,7 +17,7 @@ double seconds_of(const F& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The seconds of each of `repeats` calls of f.
+/// Returns the wall-clock seconds of each of `repeats` calls of f.
 template <class F>
 std::vector<double> seconds_of_each(int repeats, const F& f) {
   std::vector<double> seconds;
@@ -25,8 +25,7 @@ std::vector<double> seconds_of_each(int repeats, const F& f) {
   return seconds;
 }
 
-/// The most memory that this process had resident, in bytes. getrusage's figure would include what the process that
-/// started this one had.
+/// Returns this process's peak resident memory in bytes. getrusage would include the memory of the parent process.
 inline double peak_memory() {
   std::ifstream status("/proc/self/status");
   std::string word;

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: builds with CUDA, tests every op on the device against the reference, measures, and
-# adds the table to RESULTS.md.
+# Builds with CUDA on a machine with an NVIDIA GPU, tests every op against the reference, measures layers, and appends the
+# table to RESULTS.md.
 #
 # usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
-# With a build folder nothing is built: its tests and stack_seconds are run. Exit code: 0, or that of the first step that
-# failed.
+# With BUILD_FOLDER nothing is built; its tests and stack_seconds are used. Exit code: 0, or that of the first failed step.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
 folder=${1-build}
@@ -16,16 +15,16 @@ if (($# == 0)); then
   cmake --build --preset release --parallel --target periscope test_backend test_gradient test_model stack_seconds
 fi
 
-# A target called "cuda" must be among those that the tests go through.
+# Fails if the tests do not cover the device cuda.
 "$folder/tests/test_backend" --test-case='every op agrees*' --success | grep --max-count=1 'cuda f32'
-for room in backend gradient model; do "$folder/tests/test_$room"; done
+for group in backend gradient model; do "$folder/tests/test_$group"; done
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     compute-sanitizer --tool "$tool" --error-exitcode 1 "$folder/tests/test_backend" --test-case='every op agrees*'
   done
 fi
 
-# The whole program; 4 is a verdict, not a failure.
+# Runs the whole program; exit code 4 is a verdict, not a failure.
 "$folder/periscope" propagate --set model.layers=4 --set model.width=256 --seeds 2 --set run.backward=true \
   --device cuda --dtype bf16 || test $? = 4
 
@@ -34,8 +33,8 @@ fi
   printf '%s, driver %s, CUDA %s, by experiments/bench/on_gpu.sh.\n' "$(date +%F)" \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
     "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-  for what in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
-    read -r device dtype <<<"$what"
+  for target in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
+    read -r device dtype <<<"$target"
     python3 experiments/bench/bench.py "$folder" --tables layers --layers 4 --tokens 4096 --repeats 5 \
       --device "$device" --dtype "$dtype" --out results/bench | grep '^|'
   done

@@ -11,11 +11,10 @@
 #include "experiments/bench/measure.h"
 #include "sim/backends.h"
 
-/// The rate of every costly op of the CPU at the 3.2B shape, with Google Benchmark: GFLOP/s of those that multiply,
-/// GB/s of those that read and write, and its share of the ceiling, which is measured first, in the same run: the best
-/// rate of a large product in that dtype, or at which long arrays are read or copied. Bytes are those of inputs and
-/// outputs, each once: what is still in the cache is read faster than memory, and a share can be above 1. Flags are
-/// Google Benchmark's.
+/// Measures the rates of the expensive CPU ops at the 3.2B shape with Google Benchmark: GFLOP/s of matrix products,
+/// GB/s of memory-bound ops. Also reports the share of the ceiling measured at the start of the run: the best rate of a
+/// large product in the same dtype, or of reading or copying long arrays. Inputs and outputs count once each; the share
+/// can exceed 1 if they are in the cache. Accepts the flags of Google Benchmark.
 namespace periscope {
 namespace {
 
@@ -26,7 +25,7 @@ constexpr int heads = 16, kv_heads = 8, head_dim = 160;
 constexpr Index query = Index{heads} * head_dim, key = Index{kv_heads} * head_dim;
 constexpr double eps = 1e-6;
 
-/// The setting in which an op is measured: device, number of tokens, dtype.
+/// Device, number of tokens and dtype of a measurement.
 struct Setting {
   const Backend& ops;
   Index tokens;
@@ -40,17 +39,17 @@ struct Setting {
   [[nodiscard]] Tensor gain() const { return ops.constant(1, width, dtype, 1.0); }
 };
 
-/// One call of an op, and how much it does: floating-point operations, or elements that it reads and writes.
+/// One call of an op and its work: floating-point operations, or elements read and written.
 struct Work {
   double amount;
   std::function<void()> call;
 };
 
-enum class Counted { operations, elements };
+enum class WorkUnit { operations, elements };
 
 struct Case {
   std::string_view name;
-  Counted counted;
+  WorkUnit unit;
   Work (*make)(const Setting& s);
 };
 
@@ -61,11 +60,11 @@ constexpr AttentionShape shape{
 /// Returns the floating-point operations of a product of a signal with the MLP's matrix.
 double product(const Setting& s) { return 2.0 * s.count(width) * static_cast<double>(hidden); }
 /// Returns the floating-point operations of one of attention's products, half of it masked.
-double pattern(const Setting& s) { return s.count(s.tokens) * heads * head_dim; }
-/// Returns the floating-point operations of a Gram matrix of a signal's rows, half of it known by symmetry.
+double attention_product(const Setting& s) { return s.count(s.tokens) * heads * head_dim; }
+/// Returns the floating-point operations of the Gram matrix of a signal's rows, using its symmetry.
 double gram(const Setting& s, Index cols) { return s.count(s.tokens) * static_cast<double>(cols); }
 
-/// A call of an op with these arguments.
+/// Returns a call of an op with these arguments.
 template <class Op, class... Args>
 Work work(const Setting& s, double amount, Op op, Args... args) {
   return {amount, [&ops = s.ops, op, ... args = std::move(args)] { (void)(ops.*op)(args...); }};
@@ -77,7 +76,7 @@ std::vector<int> labels_of(const Setting& s) {
   return labels;
 }
 
-using enum Counted;
+using enum WorkUnit;
 using Ops = Backend;
 // clang-format off
 constexpr Case cases[] = {
@@ -97,11 +96,11 @@ constexpr Case cases[] = {
     {"row_basis", operations, [](const Setting& s) {
        return work(s, 2.0 * gram(s, width), &Ops::row_basis, s.signal(width), true); }},
     {"attention", operations, [](const Setting& s) {
-       return work(s, 2.0 * pattern(s), &Ops::attention, s.signal(query), s.signal(key, 2), s.signal(key, 3),
-                   shape); }},
+       return work(s, 2.0 * attention_product(s), &Ops::attention, s.signal(query), s.signal(key, 2),
+                   s.signal(key, 3), shape); }},
     {"attention_backward", operations, [](const Setting& s) {
-       return work(s, 5.0 * pattern(s), &Ops::attention_backward, s.signal(query), s.signal(key, 2), s.signal(key, 3),
-                   s.signal(query, 4), shape); }},
+       return work(s, 5.0 * attention_product(s), &Ops::attention_backward, s.signal(query), s.signal(key, 2),
+                   s.signal(key, 3), s.signal(query, 4), shape); }},
     {"normal", elements, [](const Setting& s) {
        return work(s, s.count(hidden), &Ops::normal, s.tokens, hidden, s.dtype, StreamKey{1, 2, Stream{3}}, 1.0); }},
     {"norm_rms", elements, [](const Setting& s) {
@@ -130,9 +129,7 @@ constexpr Case cases[] = {
 };
 // clang-format on
 
-// -------------------------------------------------------------------------------------------------
-
-/// Seconds of the fastest of 10 calls.
+/// Returns the seconds of the fastest of 10 calls.
 double fastest(const std::function<void()>& call) { return std::ranges::min(bench::seconds_of_each(10, call)); }
 
 double best_product_gflops(const Backend& ops, DType dtype) {
@@ -141,7 +138,7 @@ double best_product_gflops(const Backend& ops, DType dtype) {
   return 1e-9 * work.amount / fastest(work.call);
 }
 
-/// The better of reading and copying arrays of 256 MiB with all threads; a copy moves every byte twice.
+/// Returns the higher rate of reading and copying arrays of 256 MiB with all threads; copying counts every byte twice.
 double best_memory_gbytes() {
   constexpr std::size_t count = std::size_t{1} << 25U;
   std::vector<double> from(count, 1.0);
@@ -163,7 +160,7 @@ double best_memory_gbytes() {
 
 void add(const Backend& ops, const Case& one, Index tokens, DType dtype, double ceiling) {
   const std::string name = fmt::format("{}/{}/{}", one.name, name_of(dtype), tokens);
-  const double unit = one.counted == operations ? 1e-9 : 1e-9 * static_cast<double>(size_of(dtype));
+  const double unit = one.unit == operations ? 1e-9 : 1e-9 * static_cast<double>(size_of(dtype));
   const auto run = [=, &ops, &one](benchmark::State& state) {
     const Work work = one.make({ops, tokens, dtype});
     work.call();
@@ -171,7 +168,7 @@ void add(const Backend& ops, const Case& one, Index tokens, DType dtype, double 
       for (auto _ : state) work.call();
     });
     const double rate = unit * work.amount * static_cast<double>(state.iterations()) / seconds;
-    state.counters[one.counted == operations ? "GFLOP/s" : "GB/s"] = rate;
+    state.counters[one.unit == operations ? "GFLOP/s" : "GB/s"] = rate;
     state.counters["share"] = rate / ceiling;
   };
   benchmark::RegisterBenchmark(name.c_str(), run)->UseRealTime()->MeasureProcessCPUTime();
@@ -193,7 +190,7 @@ int run(int argc, char** argv) {
       for (const Index tokens : {Index{128}, Index{1024}}) {
         if (dtype == DType::f64 && tokens != 128) continue;
         const double products = dtype == DType::f32 ? f32 : f64;
-        add(*ops, one, tokens, dtype, one.counted == operations ? products : memory);
+        add(*ops, one, tokens, dtype, one.unit == operations ? products : memory);
       }
     }
   }

@@ -17,9 +17,9 @@
 #include "sim/base/error.h"
 #include "sim/train/trainer.h"
 
-/// Measures the time and the memory of a stack of the 3.2B preset's layers, as `propagate` measures it, without theory:
-/// Peri-LN with a final norm, Gaussian input, statistics read at every site; and, in the same run, the rate of a large
-/// product. `train` measures instead how many tokens a second are trained on. Prints one line of JSON.
+/// Measures time and memory of a stack with layers of the 3.2B preset as in `propagate`, without theory: Peri-LN with a
+/// final norm, Gaussian input, statistics at every site. Also measures the rate of a large product. The subcommand
+/// `train` measures the tokens per second of training instead. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 
@@ -27,18 +27,18 @@ using nlohmann::ordered_json;
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// Returns the floating-point operations of the products of one layer, a multiply-add being two: of every matrix once,
-/// or with `backward` three times; attention's two products of the tokens that a token sees, or with `backward` seven.
+/// Returns the floating-point operations of one layer's products; a multiply-add counts as two. Every matrix is used
+/// once, with `backward` three times. Causal attention has two products over the visible tokens, with `backward` seven.
 double operations(const ModelSpec& m, int tokens, bool backward) {
   const double t = tokens;
   const double query = static_cast<double>(m.heads) * m.head_dim;
   const double key = static_cast<double>(m.kv_heads) * m.head_dim;
   const double matrices = 2.0 * m.width * (query + key) + 3.0 * static_cast<double>(m.width) * m.mlp_width;
-  const double attention = query * t * t / 2.0;  // of one product, half of it masked
+  const double attention = query * t * t / 2.0;  // multiply-adds of one product; half of it is masked
   return 2.0 * (backward ? 3.0 * t * matrices + 7.0 * attention : t * matrices + 2.0 * attention);
 }
 
-/// Wall-clock and processor time of every repeat.
+/// Wall-clock and processor seconds of each repeat.
 struct Times {
   std::vector<double> wall, processor;
 
@@ -76,7 +76,7 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
           {"cpu", study::cpu_name()}};
 }
 
-/// Training as `train` does it: Peri-LN with SwiGLU and RoPE, f32, on the synthetic language.
+/// Shape of the trained model: Peri-LN with SwiGLU and RoPE, f32, on the synthetic corpus.
 struct Training {
   int layers = 12;
   int width = 96;
@@ -120,21 +120,23 @@ int run(int argc, char** argv) {
   config::RunOptions options;
   options.seeds = 1;
   options.threads = omp_get_num_procs();
-  std::string way = "forward";
+  std::string direction = "forward";
   std::string weights = "dense";
   std::string dtype = "f32";
   int repeats = 1;
-  CLI::App app("Time and memory of layers of the 3.2B shape as propagate measures them: one line of JSON");
+  CLI::App app("Measures time and memory of layers of the 3.2B shape in propagate; prints one line of JSON");
   app.add_option("--tokens", spec.input.tokens)->capture_default_str();
   app.add_option("--layers", m.layers)->capture_default_str();
-  app.add_option("--way", way, "forward, or backward: forward and back")->check(CLI::IsMember({"forward", "backward"}));
+  app.add_option("--direction", direction, "forward, or backward (includes the forward pass)")
+      ->check(CLI::IsMember({"forward", "backward"}));
   app.add_option("--weights", weights)->check(CLI::IsMember({"dense", "matrix-free"}));
   app.add_option("--device", options.device);
   app.add_option("--dtype", dtype);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
-  app.add_option("--repeats", repeats, "Timed repeats; if several, one more comes first")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", repeats, "Timed repeats; more than one are preceded by a warm-up")
+      ->check(CLI::PositiveNumber);
   Training training;
-  CLI::App* train = app.add_subcommand("train", "Tokens per second of training instead, f32 on the CPU");
+  CLI::App* train = app.add_subcommand("train", "Measure the tokens per second of training in f32 on the CPU");
   train->add_option("--layers", training.layers)->check(CLI::PositiveNumber)->capture_default_str();
   train->add_option("--width", training.width)->check(CLI::PositiveNumber)->capture_default_str();
   train->add_option("--heads", training.heads)->check(CLI::PositiveNumber)->capture_default_str();
@@ -146,12 +148,12 @@ int run(int argc, char** argv) {
     return 0;
   }
   validate(spec);
-  options.backward = way == "backward";
+  options.backward = direction == "backward";
   options.weights = weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;
   options.dtype = config::parse_dtype(dtype);
-  ordered_json line{{"width", m.width},          {"heads", m.heads}, {"kv_heads", m.kv_heads},
-                    {"head_dim", m.head_dim},    {"vocab", m.vocab}, {"mlp_width", m.mlp_width},
-                    {"layers", m.layers},        {"way", way},       {"tokens", spec.input.tokens},
+  ordered_json line{{"width", m.width},          {"heads", m.heads},       {"kv_heads", m.kv_heads},
+                    {"head_dim", m.head_dim},    {"vocab", m.vocab},       {"mlp_width", m.mlp_width},
+                    {"layers", m.layers},        {"direction", direction}, {"tokens", spec.input.tokens},
                     {"threads", options.threads}};
   line.update(measured(spec, options, repeats));
   fmt::print("{}\n", line.dump());

@@ -75,7 +75,7 @@ class Driver(unittest.TestCase):
     def test_the_shape_of_the_peer_is_that_of_the_program(self):
         line = bench.line_of([BUILD / "experiments" / "stack_seconds"], tokens=3, layers=1, weights="matrix-free")
         expected = {"width": 2560, "heads": 16, "kv_heads": 8, "head_dim": 160, "mlp_width": 10240, "layers": 1,
-                    "tokens": 3, "way": "forward"}  # fmt: skip
+                    "tokens": 3, "direction": "forward"}  # fmt: skip
         self.assertEqual(line | expected, line)
         self.assertLessEqual(set(bench.SHAPE), set(line))
 

@@ -1,13 +1,12 @@
-"""The stack of stack_seconds.cpp in PyTorch: time, memory and the rate of a product, one line of JSON.
+"""The stack of stack_seconds.cpp in PyTorch. Prints time, memory and the rate of a product as one line of JSON.
 
 Usage: python stack_pytorch.py SHAPE
 
-SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, threads and way, as the line of
-stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean,
-kurtosis, maximum, token cosine and the 100 largest magnitudes at x_in, A_out, f_out, B_out and x_out. With `backward`
-every layer is computed again in the backward pass from its stored input (torch.utils.checkpoint keeps no weights
-either), the squares of the gradient at the same five places are read, and the norm of every matrix's gradient, which
-PyTorch has to form.
+SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, threads and direction, as printed
+by stack_seconds. Peri-LN, f32; weights are generated for every layer. Statistics at x_in, A_out, f_out, B_out and
+x_out: second moment, variance, mean, kurtosis, maximum, token cosine and the 100 largest magnitudes. With direction
+`backward`, every layer is recomputed in the backward pass from its stored input, like torch.utils.checkpoint. Then the
+mean squares of the gradients at the same five sites and the norms of all matrices' gradients are computed as well.
 Needs PyTorch, which neither ./lab nor the tests install.
 """
 
@@ -21,7 +20,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 
 def read(x):
-    """The statistics of one place, accumulated in double as Periscope does."""
+    """Returns the statistics of one site, accumulated in double precision as in Periscope."""
     d = x.detach().double()
     mean = d.mean(1, keepdim=True)
     square = (d - mean).square()
@@ -42,7 +41,7 @@ def rms_norm(x):
 
 
 def rotary(tokens, size):
-    """Cosine and sine of RoPE's angles: [tokens, size / 2]."""
+    """Returns cosine and sine of RoPE's angles, each [tokens, size / 2]."""
     angle = torch.arange(tokens)[:, None] * 10000.0 ** (-torch.arange(size // 2) / (size // 2))
     return angle.cos(), angle.sin()
 
@@ -53,10 +52,10 @@ def rope(y, cos, sin):
 
 
 class Layer:
-    """One layer; its matrices are drawn from a seed, so that the backward pass can draw them again."""
+    """One layer. Its matrices are generated from a seed, so that the backward pass can regenerate them."""
 
     def __init__(self, seed, shape):
-        self.seed, self.shape, self.backward = seed, shape, shape["way"] == "backward"
+        self.seed, self.shape, self.backward = seed, shape, shape["direction"] == "backward"
         self.angles = rotary(shape["tokens"], shape["head_dim"])
 
     def draw(self, rows, cols):
@@ -69,8 +68,8 @@ class Layer:
     def attention(self, y):
         width, count, groups, size = (self.shape[key] for key in ("width", "heads", "kv_heads", "head_dim"))
 
-        def heads(of):
-            return linear(y, self.draw(of * size, width)).view(-1, of, size).transpose(0, 1)
+        def heads(n):
+            return linear(y, self.draw(n * size, width)).view(-1, n, size).transpose(0, 1)
         q, k, v = rope(heads(count), *self.angles), rope(heads(groups), *self.angles), heads(groups)
         out = scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
         return linear(out.transpose(0, 1).reshape(-1, count * size), self.draw(width, count * size))
@@ -80,31 +79,31 @@ class Layer:
         gate = silu(linear(y, self.draw(hidden, width)))
         return linear(gate * linear(y, self.draw(hidden, width)), self.draw(width, hidden))
 
-    def forward(self, x, seen):
+    def forward(self, x, on_site):
         self.generator = torch.Generator().manual_seed(self.seed)
         self.matrices = []
         for module in (self.attention, self.mlp):
-            seen(x)
+            on_site(x)
             a = rms_norm(x)
-            seen(a)
+            on_site(a)
             f = module(a)
-            seen(f)
+            on_site(f)
             b = rms_norm(f)
-            seen(b)
+            on_site(b)
             x = x + b
-            seen(x)
+            on_site(x)
         return x
 
-    def back(self, x, dx_out):
-        """Gradient of the layer's input x from that of its output; reads the sizes of all gradients."""
+    def backward_pass(self, x, dx_out):
+        """Returns the gradient of the layer's input x, given that of its output, and the sizes of all gradients."""
         x = x.detach().requires_grad_()
-        places = []
-        out = self.forward(x, places.append)
-        needed = [p for p in places if p.requires_grad]
-        gradients = torch.autograd.grad(out, needed + self.matrices, dx_out)
-        sizes = [squares(g) for g in gradients[:len(needed)]] + [g.double().square().sum() if g.numel() < 1 << 20 else
-                                                                 g.norm().double() ** 2
-                                                                 for g in gradients[len(needed):]]
+        sites = []
+        out = self.forward(x, sites.append)
+        sites = [site for site in sites if site.requires_grad]
+        gradients = torch.autograd.grad(out, sites + self.matrices, dx_out)
+        sizes = [squares(g) for g in gradients[:len(sites)]] + [g.double().square().sum() if g.numel() < 1 << 20 else
+                                                                g.norm().double() ** 2
+                                                                for g in gradients[len(sites):]]
         return gradients[0], sizes
 
 
@@ -112,24 +111,24 @@ def run(shape):
     tokens, width, layers = shape["tokens"], shape["width"], shape["layers"]
     x = torch.randn(tokens, width)
     stack = [Layer(layer, shape) for layer in range(layers)]
-    kept, results = [], []
+    inputs, results = [], []
     with torch.no_grad():
         for layer in stack:
-            kept.append(x)
+            inputs.append(x)
             x = layer.forward(x, lambda p: results.append(read(p)))
-    if shape["way"] == "backward":
+    if shape["direction"] == "backward":
         x = x.requires_grad_()
         logits = linear(rms_norm(x), torch.randn(shape["vocab"], width) * 0.02)
         loss = torch.nn.functional.cross_entropy(logits, torch.randint(shape["vocab"], (tokens,)))
         (d,) = torch.autograd.grad(loss, x)
         for layer in reversed(stack):
-            d, sizes = layer.back(kept.pop(), d)
+            d, sizes = layer.backward_pass(inputs.pop(), d)
             results.append(sizes)
     assert all(math.isfinite(float(v)) for r in results for v in r if v.numel() == 1)
 
 
 def product_rate(shape):
-    """GFLOP/s of PyTorch's own product of 1024 rows with the MLP's matrix, the best of 10."""
+    """Returns the best GFLOP/s of 10 products of 1024 rows with an MLP matrix in PyTorch."""
     x, w = torch.randn(1024, shape["width"]), torch.randn(shape["mlp_width"], shape["width"])
     times = []
     for _ in range(10):
@@ -140,7 +139,7 @@ def product_rate(shape):
 
 
 def peak_bytes():
-    """The most memory that this process had resident. getrusage's figure would include its parent's."""
+    """Returns this process's peak resident memory. getrusage would include the memory of the parent process."""
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 

@@ -1,12 +1,11 @@
-"""Training a byte-level decoder in PyTorch: tokens per second and memory, one line of JSON.
+"""Trains a byte-level decoder in PyTorch. Prints tokens per second and memory as one line of JSON.
 
 Usage: python train_pytorch.py [--layers 12] [--width 96] [--heads 6] [--mode eager|compiled] [--threads 0]
 
 Peri-LN, f32: x + norm(f(norm(x))) with RMSNorm, SwiGLU of four times the width, RoPE, causal attention, 256 bytes of
-vocabulary, a final norm and an unembedding of its own; AdamW (the fused one) with decay on the matrices, gradients
-clipped to norm 1, batches of random bytes. A step is all that training repeats: batch, forward, backward, clipping,
-update. `compiled` compiles the network and its loss with torch.compile, which needs a C++ compiler (CXX names it) and
-Python's headers.
+vocabulary, a final norm and an untied unembedding; fused AdamW with decay on the matrices, gradients clipped to norm 1,
+batches of random bytes. A timed step consists of batch, forward, backward, clipping and update. `compiled` uses
+torch.compile for the network and the loss, which needs a C++ compiler (set by CXX) and Python's headers.
 Needs PyTorch, which neither ./lab nor the tests install.
 """
 
