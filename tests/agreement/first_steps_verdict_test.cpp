@@ -226,7 +226,7 @@ TEST_CASE("first steps: means over seeds come from records, with changes since s
   runs[1].grad_norm.clear();
   unusable.clear();
   static_cast<void>(first_steps::measured_steps(runs, spec, 1, unusable));
-  CHECK(unusable == "a run was ended after 0 of 1 steps");
+  CHECK(unusable == "a run stopped after 0 of 1 steps");
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ Table<CertifyResult> result_table() {
                      })
       .rows("depth", stream, stream_bounds)
       .column_if_any({"own_bound", "signal place", "1",
-                      "largest magnitude that any input can cause in the arithmetic of what was measured (T24)"},
+                      "largest magnitude that any input can cause in the arithmetic of the measurement (T24)"},
                      [](const R& r) { return r.own ? std::optional(by_place(*r.own, r.spec.model)) : std::nullopt; })
       .column({"format_largest", "format", "1", "largest finite number of the format"},
               [](const R&) { return mapped(number_formats, &NumberFormat::largest); })

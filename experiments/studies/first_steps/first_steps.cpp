@@ -86,7 +86,7 @@ std::vector<theory::StepReading> measured_steps(const std::vector<training::Trai
     if (unusable.empty() && !run.is_finite()) {
       unusable = fmt::format("a seed diverged at step {}", run.loss.size());
     } else if (unusable.empty() && static_cast<int>(run.loss.size()) < steps) {
-      unusable = fmt::format("a run was ended after {} of {} steps", run.loss.size(), steps);
+      unusable = fmt::format("a run stopped after {} of {} steps", run.loss.size(), steps);
     }
   }
   return all;

@@ -24,7 +24,7 @@ constexpr Key<FormatsConfig> keys[] = {
     {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss in the backward pass, divided out before gradients are compared"},
     {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in separate runs; 1: no such runs"},
     {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "number of massive features"},
-    {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating format (T24)"},
+    {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating-point format (T24)"},
 };
 // clang-format on
 

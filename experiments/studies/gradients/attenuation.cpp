@@ -111,7 +111,7 @@ Experiment attenuation_experiment() {
           .columns = columns,
           .schema = dataset::Schema("gradient_attenuation", 4,
                                     {{"case"},
-                                     {"layers_passed", Type::integer, "1", "whole layers below"},
+                                     {"layers_passed", Type::integer, "1", "number of layers below"},
                                      {"layer", Type::integer, "1", "layer, from 0"}},
                                     columns.specs()),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
