@@ -8,8 +8,7 @@
 
 namespace periscope {
 
-/// Parses a decimal integer from `least` to `most`. Returns nullopt for other text, and for leading zeros, which other
-/// parsers read as octal.
+/// Parses a decimal integer from `least` to `most`. Returns nullopt for other text, including leading zeros (octal).
 std::optional<std::int64_t> parse_integer(std::string_view word, std::int64_t least = 0,
                                           std::int64_t most = std::numeric_limits<int>::max());
 

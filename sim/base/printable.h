@@ -16,8 +16,7 @@ enum class Layout {
 /// characters are unchanged, including backslashes.
 [[nodiscard]] std::string printable(std::string_view text, Layout layout = Layout::line);
 
-/// Returns printable(text) for use in a one-line message. Text longer than 200 bytes is truncated, with its length
-/// appended.
+/// Returns printable(text) for a one-line message. Text over 200 bytes is truncated and its length is appended.
 [[nodiscard]] std::string shortened(std::string_view text);
 
 }  // namespace periscope

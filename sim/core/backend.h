@@ -24,27 +24,26 @@ class Backend : public OpRunner<AllOps> {
   using FillRows = periscope::FillRows;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Where the backend's tensors are stored.
+  /// The device that stores the backend's tensors.
   [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual bool supports(DType dtype) const = 0;
 
   // -- storage ------------------------------------------------------------------------------------
   [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
-  /// Row-major values, rounded to dtype.
+  /// Creates a tensor from row-major values, rounded to dtype.
   [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
   /// Returns a tensor [rows, cols] filled by `fill`, which several threads may call for blocks of rows in any order.
   [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
   /// Copies several tensors in one transfer.
   [[nodiscard]] std::vector<std::vector<double>> to_host(std::span<const Tensor> tensors) const;
-  /// Independent N(0, stddev²) entries: entry i is number i of the stream `key`, on every backend.
+  /// Draws independent N(0, stddev²) entries: entry i is number i of the stream `key`, on every backend.
   [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const;
-  /// The values of x, rounded to dtype.
+  /// Rounds x to dtype.
   [[nodiscard]] Tensor cast(const Tensor& x, DType dtype) const;
 
   // -- algebra ------------------------------------------------------------------------------------
-  // X_backward takes dy = ∂loss/∂y and the inputs of X, and returns their gradients; intermediate results are
-  // recomputed.
+  // X_backward takes dy = ∂loss/∂y and the inputs of X. It recomputes intermediate results and returns the gradients.
 
   /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const;
@@ -133,8 +132,7 @@ class Backend : public OpRunner<AllOps> {
 
   // -- loss ---------------------------------------------------------------------------------------
   /// Loss and gradient: loss = −mean_t log p_t,labels[t], dlogits = (p − onehot)/N, with p = softmax over the columns
-  /// of logits [·, V]. Labels are from 0 to V−1. Rows labelled no_label are ignored: N counts only the other rows. The
-  /// loss is 0 for N = 0.
+  /// of logits [·, V]. Labels: 0 … V−1, or no_label to ignore a row. N counts the other rows; the loss is 0 for N = 0.
   [[nodiscard]] CrossEntropy cross_entropy(const Tensor& logits, std::span<const int> labels) const;
   /// −log p_t,labels[t] of every row of logits [N, V], p as in cross_entropy, accumulated in double; NaN for no_label.
   [[nodiscard]] std::vector<double> token_losses(const Tensor& logits, std::span<const int> labels) const;

@@ -11,9 +11,8 @@
 
 namespace periscope {
 
-/// Shape of an attention op: q [sequences·T, heads·head_dim] for tokens offset … offset + T−1 of each sequence, k and v
-/// [sequences·K, kv_heads·head_dim] for tokens 0 … K−1, K ≥ offset + T. Query head i reads key/value head
-/// i / (heads / kv_heads).
+/// Shape of an attention op: q [sequences·T, heads·head_dim] at positions offset … offset + T−1, k and v [sequences·K,
+/// kv_heads·head_dim] at positions 0 … K−1, K ≥ offset + T. Query head i reads key/value head i / (heads / kv_heads).
 struct AttentionShape {
   int heads;
   int kv_heads;
@@ -44,9 +43,8 @@ struct RowBasis {
   Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
   Tensor basis;  ///< [N, n]; rows are orthonormal, or zero for dependent rows of x; empty if not requested
 };
-/// A row of x is linearly dependent if its distance from the span of the rows before it, relative to its length, is at
-/// most this tolerance. It is a multiple of the unit round-off: rows that differ only by the rounding of a deep stack
-/// count as equal.
+/// A row of x is linearly dependent if its distance from the span of earlier rows is at most this fraction of its
+/// length: a multiple of the unit round-off, so that rows that differ only by rounding in a deep stack count as equal.
 [[nodiscard]] constexpr double dependence_tolerance(DType dtype) {
   const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
   return format_of(dtype).unit_roundoff() * times;

@@ -11,14 +11,13 @@ namespace periscope {
 
 class Backend;
 
-/// The row_statistics of every row of a tensor [N, D], computed by a two-pass algorithm in double. The maximum is NaN
-/// if an element is NaN.
+/// The row_statistics of every row of a tensor [N, D], by a two-pass algorithm in double. The maximum propagates NaN.
 struct RowMoments {
   std::array<std::vector<double>, row_statistics.size()> values;  ///< values[statistic][row]
   [[nodiscard]] const std::vector<double>& operator[](Statistic s) const { return values.at(row_statistic(s)); }
 };
 
-/// An element of a tensor and its position.
+/// An element of a tensor with its position.
 struct Entry {
   Tensor::Index row;
   Tensor::Index col;
@@ -33,8 +32,8 @@ struct StatisticsRequest {
   bool squares = false;         ///< Σ_j x_ij² for every row
   Tensor dots_with = {};        ///< y [N, D]: Σ_j x_ij y_ij for every row
   int cosine_of_sequences = 0;  ///< number of sequences for the token cosine; 0: not measured
-  int top_magnitudes = 0;       ///< number of largest magnitudes
-  int top_entries = 0;          ///< number of entries with the largest magnitudes
+  int top_magnitudes = 0;       ///< number of largest magnitudes; at most all are returned
+  int top_entries = 0;          ///< number of entries with the largest magnitudes; at most all are returned
   bool median_magnitude = false;
   bool column_maxima = false;
 };
@@ -47,10 +46,9 @@ struct SignalStatistics {
   /// Mean cosine of pairs of distinct rows of one sequence, averaged over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   double token_cosine;
-  /// The largest |x_ij| in descending order, at most all elements; NaN counts as infinite.
+  /// The largest |x_ij| in descending order; NaN counts as infinite.
   std::vector<double> top_magnitudes;
-  /// The elements with the largest |x_ij| in descending order, at most all elements. Ties are in row-major order; NaN
-  /// counts as infinite.
+  /// The elements with the largest |x_ij| in descending order, ties in row-major order; NaN counts as infinite.
   std::vector<Entry> top_entries;
   /// The median of |x_ij| (the mean of the middle two for an even number of elements); NaN counts as infinite.
   double median_magnitude;
@@ -87,9 +85,9 @@ class StatisticsRecord {
 
   /// `ops` must outlive the record.
   explicit StatisticsRecord(const Backend& ops) : ops_(&ops) {}
-  /// Measures x. After the next fetch, the result is available by the returned slot.
+  /// Measures x. Returns the slot of the result, which is available after the next fetch.
   Slot measure(const Tensor& x, const StatisticsRequest& request);
-  /// Adds an f64 tensor [1, n] of squares that was computed elsewhere.
+  /// Adds squares that were computed elsewhere, as an f64 tensor [1, n].
   Slot squares(Tensor numbers);
   void fetch();
   /// Throws std::out_of_range for a slot that has not been fetched.

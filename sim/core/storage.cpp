@@ -131,7 +131,8 @@ void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   idle_bytes_ += bytes;
 }
 
-/// One list per leading bit and next three bits of the size; rounded_up clears all lower bits.
+/// Returns the list for a size: one per position of the leading bit and value of the three bits after it. All lower
+/// bits are 0 (rounded_up).
 BufferPool::IdleList<&BufferPool::Idle::same_size>& BufferPool::idle_of(std::size_t size) {
   const auto exponent = static_cast<std::size_t>(std::bit_width(size)) - 1;
   return idle_by_size_[8 * exponent + (size >> (exponent - 3)) % 8];

@@ -27,7 +27,6 @@ class BufferPool {
   /// Returns at least `bytes` bytes with undefined contents. The pool must outlive the buffer.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes);
   [[nodiscard]] std::size_t idle_bytes() const;
-  /// Frees all idle buffers.
   void clear();
 
  private:

@@ -14,8 +14,7 @@ constexpr T tanh_linear = static_cast<T>(2.0 * std::numbers::sqrt2 * std::number
 template <class T>
 constexpr T tanh_cubic = static_cast<T>(0.044715);
 
-/// Returns s·(1 + x·(1 − s)) for s = σ(x) and e = exp(−x). For positive x, 1 − s is computed as e·s to avoid
-/// cancellation.
+/// Returns s·(1 + x·(1 − s)) for s = σ(x) and e = exp(−x). For positive x, e·s replaces 1 − s to avoid cancellation.
 template <class T, class X, class E, class S>
 auto silu_derivative(const X& x, const E& e, const S& s) {
   return s * (T(1) + x * (x > T(0)).select(e * s, T(1) - s));

@@ -56,12 +56,11 @@ void softmax_row(T* scores, Index first, Index end, Index keys) {
   Row<T>(scores + end, keys - end).setZero();
 }
 
-/// Computes the attention pattern softmax(z) [count, keys] of a block of queries. If there is a soft cap and `slope` is
-/// not null, writes the derivative 1 − tanh² of the cap to `slope`. Calls see(t, z) with the scores z visible to query
-/// t.
-template <class T, class See>
+/// Computes the attention pattern softmax(z) [count, keys] of a block of queries. With a soft cap, writes its
+/// derivative 1 − tanh² to `slope` unless null. Calls visit(t, z) with the scores z that query t sees.
+template <class T, class Visit>
 void pattern_of(const HeadViews<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
-                const See& see) {
+                const Visit& visit) {
   serial_gemm<T>(b.count, b.keys, shape.head_dim, h.query.from(b.first, 0), h.key.from(b.first_key, 0).transposed(),
                  pattern, b.stride);
   const T scale = static_cast<T>(shape.scale());
@@ -77,14 +76,14 @@ void pattern_of(const HeadViews<T>& h, const QueryBlock& b, const AttentionShape
     const Index t = b.first + i;
     const Index first = shape.first_seen(t) - b.first_key;
     const Index end = shape.end_seen(t, h.keys) - b.first_key;
-    see(t, ConstRow<T>(row.data() + first, end - first));
+    visit(t, ConstRow<T>(row.data() + first, end - first));
     softmax_row(row.data(), first, end, b.keys);
   }
 }
 
-/// The elements of one head of one sequence in a tensor [rows, heads·e]: offset of the first, and row stride.
+/// The elements of one head of one sequence in a tensor [rows, heads·e].
 struct HeadLayout {
-  Index at, row;
+  Index offset, stride;
 };
 
 HeadLayout layout_of(Index rows, const AttentionShape& shape, Index heads, Index sequence, Index head) {
@@ -93,7 +92,7 @@ HeadLayout layout_of(Index rows, const AttentionShape& shape, Index heads, Index
 
 template <class T>
 MatrixView<T> head_of(const T* x, const HeadLayout& head) {
-  return {x + head.at, head.row};
+  return {x + head.offset, head.stride};
 }
 
 /// Rotates every pair by the angle of its position.
@@ -142,17 +141,17 @@ void attention(const T* q, const T* k, const T* v, T* y, T* scores, Index rows, 
     failure.run([&] {
       const Index sequence = unit / shape.heads;
       const Index head = unit % shape.heads;
-      const HeadLayout at = layout_of(rows, shape, shape.heads, sequence, head);
-      const HeadLayout from =
+      const HeadLayout q_layout = layout_of(rows, shape, shape.heads, sequence, head);
+      const HeadLayout kv_layout =
           layout_of(key_rows, shape, shape.kv_heads, sequence, head / (shape.heads / shape.kv_heads));
-      const HeadViews<T> h{head_of(q, at), head_of(k, from), head_of(v, from), tokens, keys};
+      const HeadViews<T> h{head_of(q, q_layout), head_of(k, kv_layout), head_of(v, kv_layout), tokens, keys};
       const Scratch<T> pattern(block_size(tokens, keys));
       for_query_blocks(tokens, keys, shape, [&](const QueryBlock& b) {
         pattern_of(h, b, shape, pattern.data(), static_cast<T*>(nullptr), [&](Index t, const ConstRow<T>& seen) {
           scores[(sequence * tokens + t) * shape.heads + head] = seen.abs().template maxCoeff<Eigen::PropagateNaN>();
         });
         serial_gemm<T>(b.count, shape.head_dim, b.keys, {pattern.data(), b.stride}, h.value.from(b.first_key, 0),
-                       y + at.at + b.first * at.row, at.row);
+                       y + q_layout.offset + b.first * q_layout.stride, q_layout.stride);
       });
     });
   }
@@ -207,15 +206,17 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
     failure.run([&] {
       const Index sequence = unit / shape.kv_heads;
       const Index kv_head = unit % shape.kv_heads;
-      const HeadLayout from = layout_of(rows, shape, shape.kv_heads, sequence, kv_head);
+      const HeadLayout kv_layout = layout_of(rows, shape, shape.kv_heads, sequence, kv_head);
       for (Index t = 0; t < tokens; ++t) {
-        std::fill_n(dk + from.at + t * from.row, shape.head_dim, T(0));
-        std::fill_n(dv + from.at + t * from.row, shape.head_dim, T(0));
+        std::fill_n(dk + kv_layout.offset + t * kv_layout.stride, shape.head_dim, T(0));
+        std::fill_n(dv + kv_layout.offset + t * kv_layout.stride, shape.head_dim, T(0));
       }
       for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        const HeadLayout at = layout_of(rows, shape, shape.heads, sequence, head);
-        attention_backward_head<T>({head_of(q, at), head_of(k, from), head_of(v, from), tokens, tokens},
-                                   head_of(dy, at), {dq + at.at, dk + from.at, dv + from.at, at.row, from.row}, shape);
+        const HeadLayout q_layout = layout_of(rows, shape, shape.heads, sequence, head);
+        attention_backward_head<T>(
+            {head_of(q, q_layout), head_of(k, kv_layout), head_of(v, kv_layout), tokens, tokens}, head_of(dy, q_layout),
+            {dq + q_layout.offset, dk + kv_layout.offset, dv + kv_layout.offset, q_layout.stride, kv_layout.stride},
+            shape);
       }
     });
   }

@@ -6,9 +6,8 @@
 
 namespace periscope {
 
-/// Returns the backend for f32 and f64 that uses Eigen and OpenMP, at the level cpu_level() (levels.h), whose errors it
-/// throws. Work is split by shape only and every piece is summed in a fixed order, so results are bitwise identical for
-/// any number of threads.
+/// Returns the Eigen and OpenMP backend for f32 and f64, at the level cpu_level() (levels.h), whose errors it throws.
+/// Results are bitwise identical for any number of threads: work is split by shape and summed in a fixed order.
 std::unique_ptr<Backend> make_cpu_backend();
 
 }  // namespace periscope

@@ -69,7 +69,6 @@ class LeftFactor {
   Scratch<T> packed_;
 };
 
-/// The destination of a product.
 template <class T>
 struct Target {
   T* c;
@@ -132,8 +131,7 @@ void multiply_piece(const LeftFactor<T>& left, const Piece& p, Index k, const Ma
   }
 }
 
-/// Returns the columns per block of a product [·, n]. With a team of threads there are about 16 blocks, for load
-/// balance.
+/// Returns the columns per block of a product [·, n]; about 16 blocks balance the load of a team of threads.
 template <class T>
 Index block_columns(Index n, bool team) {
   const Index part = team ? pieces(n, 16) : n;

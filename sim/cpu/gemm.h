@@ -30,8 +30,7 @@ MatrixView<T> view_of(const Tensor& x) {
 inline constexpr Index widest_block = 256;  ///< max columns of a block; with 256 terms, it fits the cache of a core
 
 /// A callback that generates a right factor [k, n] block by block: writes entries (first_k … first_k + terms − 1,
-/// first … first + count − 1) in the layout of packed_block, count ≤ widest_block. Called once per block, by any
-/// thread.
+/// first … first + count − 1) like packed_block, count ≤ widest_block. Called once per block, by any thread.
 template <class T>
 using MakeBlock = std::function<void(Index first_k, Index terms, Index first, Index count, T* block)>;
 

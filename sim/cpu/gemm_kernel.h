@@ -142,8 +142,7 @@ template <class T>
   }
 }
 
-/// packed[k·width + i] = x[i·row + k] for k < terms and i < count, 0 for count ≤ i < width; `width` must be a multiple
-/// of `lanes`.
+/// packed[k·width + i] = x[i·row + k] for k < terms and i < count, 0 for count ≤ i < width; lanes must divide width.
 template <class T>
 void pack_across(const T* x, Index row, Index count, Index terms, Index width, T* packed) {
   constexpr int n = lanes<T>;

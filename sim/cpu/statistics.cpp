@@ -72,8 +72,7 @@ CentredSums centred_sums_of_row(const T* x, Index n, double mean) {
   return all;
 }
 
-/// Writes the row_statistics of a row of n numbers to moments[0], moments[step], … The second pass over the row reads
-/// it from the cache.
+/// Writes the row_statistics of a row of n numbers to moments[0], moments[step], … in a second pass over the row.
 template <class T>
 void moments_of_row(const T* x, Index n, const RowSums& sums, double* moments, Index step) {
   const double mean = sums.sum / static_cast<double>(n);
@@ -94,8 +93,7 @@ double dot(const T* x, const T* y, Index n) {
 /// Number of rows whose unit vectors are summed together, while they are in the cache; depends only on the shape.
 Index rows_of_chunk(Index tokens) { return std::max<Index>(8, (tokens + 31) / 32); }
 
-/// Returns the mean cosine of the rows of one sequence, from the sums of their unit vectors per chunk, `cols` long
-/// each.
+/// Returns the mean cosine of the rows of one sequence, given the sums of their unit vectors [chunks, cols].
 double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Index tokens) {
   Eigen::ArrayXd total = Eigen::ArrayXd::Zero(cols);
   for (Index c = 0; c < chunks; ++c) total += Eigen::Map<const Eigen::ArrayXd>(sums.data() + c * cols, cols);
@@ -103,7 +101,7 @@ double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Inde
   return (total.square().sum() - t) / (t * (t - 1.0));
 }
 
-// NaN counts as infinite: comparisons with NaN would break the selection, and NaN entries are thus reported first.
+// NaN counts as infinite, so that NaN entries are reported first. Comparisons with NaN would break the selection.
 template <class T>
 T ordered_magnitude(T v) {
   return std::isnan(v) ? std::numeric_limits<T>::infinity() : std::abs(v);

@@ -55,7 +55,7 @@ struct Gather {
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = table[ids[i / cols] * cols + i % cols]; }
 };
 
-/// Row v of `sums` is the sum of rows rows[starts[v]] … rows[starts[v+1] − 1] of dy, in this order.
+/// Row v of `sums` is the sum of the rows of dy with the indices rows[starts[v]], …, rows[starts[v+1] − 1], in order.
 template <class T>
 struct ScatterAdd {
   const T* dy;

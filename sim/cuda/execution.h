@@ -11,8 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A row-major matrix in device memory with rows `stride` elements apart; matrices of a batch are `step` elements
-/// apart.
+/// A row-major matrix in device memory: rows are `stride` elements apart, matrices of a batch `step` elements.
 template <class Pointer>
 struct MatrixAt {
   Pointer data;
@@ -21,8 +20,7 @@ struct MatrixAt {
 };
 
 /// A batch of `count` products c = alpha·op(a)·op(b) + beta·c; op(a) [m, k], op(b) [k, n]. Transposed operands are
-/// stored as [k, m] and [n, k]. a and b have the dtype `operands`; c has that dtype or compute_dtype(operands), the
-/// dtype of sums.
+/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is that dtype or `operands`.
 struct Product {
   DType operands;
   DType result;
@@ -43,9 +41,8 @@ struct DevicePart {
   std::size_t bytes;
 };
 
-/// Executes kernels (launch.h), transfers and matrix products in the order of the calls; only `download` waits for
-/// them. Implemented in on_device/ with CUDA and in on_host/ without. Thread-safe. CUDA failures throw Error with a
-/// remedy.
+/// Executes kernels (launch.h), transfers and matrix products in the order of the calls; only `download` waits.
+/// Implemented in on_device/ with CUDA and in on_host/ without. Thread-safe. CUDA failures throw Error with a remedy.
 class Execution {
  public:
   explicit Execution(const Options& options);

@@ -8,8 +8,7 @@
 #include <cuda_runtime.h>
 #endif
 
-/// Kernel launches. A kernel is a struct with its arguments and a PERISCOPE_HOST_DEVICE call operator; it is copied to
-/// the device.
+/// Kernel launches. A kernel is a struct of arguments with a PERISCOPE_HOST_DEVICE call operator, copied to the device.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
@@ -30,8 +29,7 @@ struct Block {
   }
 
   /// Reduces items 0 … n−1: thread t starts with `empty` and adds items t, t + size, … by add(value, i); then
-  /// combine(value, other) combines the threads' values pairwise. The order depends only on n. `shared` has `size`
-  /// values.
+  /// combine(value, other) merges the values pairwise in `shared` [size]. The order depends only on n.
   template <class Value, class Add, class Combine>
   PERISCOPE_HOST_DEVICE Value reduce(Value* shared, Index n, Value empty, const Add& add,
                                      const Combine& combine) const {

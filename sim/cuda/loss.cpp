@@ -26,8 +26,7 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
   return {largest, total};
 }
 
-// Computed in double for every element type: the gradient of a confident token is p − 1 with p near 1, which would lose
-// most digits in float.
+// Computed in double, since the gradient of a confident token is p − 1 with p near 1, which cancels in float.
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;

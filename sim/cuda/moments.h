@@ -30,8 +30,7 @@ struct CentredSums {
 template <Statistic statistic>
 inline constexpr Index place_of = static_cast<Index>(row_statistic(statistic));
 
-/// Measures one row. `moments`, `squares` and `dots` are output arrays in the layout of StatisticsLayout; each is null
-/// if not requested.
+/// Measures one row. The outputs have the layout of StatisticsLayout and are null if not requested.
 template <class T>
 struct MeasureRow {
   struct Shared {

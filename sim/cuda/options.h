@@ -4,7 +4,6 @@
 
 namespace periscope::cuda {
 
-/// Options of the CUDA backend.
 struct Options {
   /// Computes matrix products of f32 tensors in TF32: operands rounded to 11 significant bits, sums in f32.
   bool tf32 = false;

@@ -198,9 +198,8 @@ struct Collect {
   }
 };
 
-/// Writes the k largest elements in descending order of magnitude, ties by index: the magnitudes of the first
-/// `magnitude_count`, and row, column and value of the first `entry_count`. Each thread computes the rank of one
-/// element.
+/// Writes the k largest elements in descending order, ties by index: the magnitudes of the first `magnitude_count`, and
+/// row, column and value of the first `entry_count`. Each thread computes the rank of one element.
 template <class T>
 struct WriteLargest {
   const T* x;

@@ -9,8 +9,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A tile of scores [kv_heads, queries, keys]: queries from first_query and keys from first_key, for one query head per
-/// key/value head.
+/// A tile of scores [kv_heads, queries, keys] from first_query and first_key, with one query head per key/value head.
 struct ScoreTile {
   AttentionShape shape;
   Index all_keys;  ///< keys per sequence

@@ -16,9 +16,8 @@ namespace periscope {
 /// order, and rows of a table can be quantized separately.
 Tensor quantized(const Tensor& x, const Quantization& quantization, StreamKey key, std::uint64_t first = 0);
 
-/// Returns the expected squared error of `quantized` for every entry of x [N, D], row-major. Rounding to nearest has
-/// the error (x̂ − x)². Stochastic rounding to a ≤ x ≤ b, to b with probability (x − a)/(b − a), has E(x̂ − x)² = (x −
-/// a)(b − x) (T26).
+/// Returns the expected squared error E(x̂ − x)² of `quantized` for every entry of x [N, D], row-major. Stochastic
+/// rounding between the neighbours a ≤ x ≤ b has E(x̂ − x)² = (x − a)(b − x) (T26).
 std::vector<double> square_errors(const Tensor& x, const Quantization& quantization);
 
 }  // namespace periscope

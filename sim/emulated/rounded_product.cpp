@@ -20,8 +20,7 @@ struct Strided {
   Index row, col;
 };
 
-/// y_ij = Σ_k a_ik b_kj in the order of k, rounding every partial sum: a [rows, terms], b [terms, cols] row-major,
-/// y [rows, cols].
+/// y_ij = Σ_k a_ik b_kj in the order of k, rounding every partial sum: a [rows, terms]; b [terms, cols] row-major.
 void multiply(const Strided& a, const float* b, float* y, Index rows, Index terms, Index cols, const Rounding& r) {
   std::array<double, strip> sums;
   for (Index first = 0; first < cols; first += strip) {

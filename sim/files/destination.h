@@ -16,8 +16,7 @@ namespace periscope {
 /// Returns true if the path exists, even as a broken symbolic link.
 [[nodiscard]] bool entry_exists(const std::string& path);
 
-/// Returns an Error for the caller to throw: "cannot write PATH: " with the system's message for `error`, an errno
-/// value.
+/// Returns an Error for the caller to throw: "cannot write PATH: " and the message of the errno value `error`.
 [[nodiscard]] Error cannot_write(const std::string& path, int error);
 
 /// The target of output to a path, after resolving symbolic links.
@@ -31,8 +30,7 @@ struct Destination {
 /// failure) if the system cannot resolve the path.
 [[nodiscard]] Destination destination_of(const std::string& path);
 
-/// Returns the resolved path of a file to create or replace. Throws like destination_of, and ConfigError for a stream
-/// or descriptor.
+/// Returns the resolved path of a file to create or replace. Throws like destination_of, and ConfigError for a stream.
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
 /// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.

@@ -21,13 +21,11 @@ class RemovedAtExit {
   std::atomic<const char*>* slot_;
 };
 
-/// Removes the files of all existing RemovedAtExit objects of all threads. Async-signal-safe; called by signal handlers
-/// that end the process.
+/// Removes the files of all RemovedAtExit objects of all threads. Async-signal-safe, for handlers that end the process.
 void remove_temporary_files() noexcept;
 
 /// A file written atomically: data goes to a temporary file in the same folder, which is synced and renamed. The
-/// destructor or a terminating signal removes the temporary file. If the process was killed, the next writer of the
-/// same path removes it.
+/// destructor or a terminating signal removes the temporary file; after SIGKILL, the next writer of the path does.
 class OutputFile {
  public:
   /// Creates the temporary file, and the folder if needed. If `path` is a symbolic link, its target is replaced. Throws

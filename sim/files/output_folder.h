@@ -8,12 +8,10 @@
 
 namespace periscope {
 
-/// Locks a folder against other writing processes. The destructor removes the folder if the constructor created it and
-/// it is still empty.
+/// Locks a folder against other writing processes. The destructor removes a folder that it created and is still empty.
 class FolderLock {
  public:
-  /// Creates the folder and its parents if needed. Throws ConfigError if another process has the lock, and like
-  /// create_folders.
+  /// Creates the folder if needed. Throws ConfigError if another process has the lock, otherwise like create_folders.
   explicit FolderLock(std::string folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -37,7 +35,6 @@ class OutputFolder {
   /// Creates and locks the folder, and opens an OutputFile for every name. Throws ConfigError if another process has
   /// the lock, or if a file exists and `overwrite` is false; otherwise like OutputFile.
   OutputFolder(std::string folder, const std::vector<std::string>& names, bool overwrite);
-  /// The file of the i-th name.
   [[nodiscard]] OutputFile& file(std::size_t i) { return *files_.at(i); }
   /// Throws Error (run-time failure).
   void commit();

@@ -7,8 +7,7 @@
 
 namespace periscope {
 
-/// A binary floating-point format for stored signals or for sums. Finite numbers are ±m·2^e where m has at most
-/// `precision` bits.
+/// A binary floating-point format. Finite numbers are ±m·2^e where m has at most `precision` bits.
 struct NumberFormat {
   std::string_view name;
   double largest;      ///< largest finite number
@@ -42,9 +41,9 @@ inline constexpr std::array<NumberFormat, 5> number_formats{fp32, NumberFormat{"
                                                             NumberFormat{"fp8_e5m2", 57344.0, 3, -14},
                                                             NumberFormat{"fp8_e4m3", 448.0, 4, -6}};
 
-/// γ_n = n·u/(1 − n·u): bound of the relative error of n successive roundings with unit round-off u. The error of a sum
-/// of n terms, in any order, is at most γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms,
-/// lemma 3.1 and §4.2).
+/// γ_n = n·u/(1 − n·u): bound of the relative error of n roundings with unit round-off u. The error of a sum of n
+/// terms, in any order, is at most γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and
+/// §4.2).
 [[nodiscard]] constexpr double rounding_bound(double n, double u) { return n * u / (1.0 - n * u); }
 
 /// The arithmetic in which a stack is evaluated (T24).
@@ -63,8 +62,7 @@ struct RunArithmetic {
   NumberFormat accumulated = fp64;
 };
 
-/// Returns the arithmetic `kind` with signals stored in `format`. Mixed arithmetic accumulates in the wider of fp32 and
-/// `format`.
+/// Returns arithmetic with signals stored in `format`. Mixed arithmetic accumulates in the wider of fp32 and `format`.
 [[nodiscard]] constexpr RunArithmetic run_arithmetic(Arithmetic kind, const NumberFormat& format) {
   const bool wider = kind == Arithmetic::mixed && format.precision < fp32.precision;
   return {kind, format, wider ? fp32 : format};

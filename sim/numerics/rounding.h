@@ -18,8 +18,7 @@ class Rounding {
   enum class Overflow {
     by_format,  ///< infinity, or NaN in FP8 E4M3, which has no infinities
     infinite,   ///< infinity, also in E4M3
-    saturate,   ///< ± the largest finite number, also for infinite input (saturating conversion of the OCP
-                ///< specification)
+    saturate,   ///< ± the largest finite number, also for infinite input (OCP saturating conversion)
   };
   explicit Rounding(const NumberFormat& format, Overflow overflow = Overflow::by_format)
       : is_double_(format.precision == 53),

@@ -7,8 +7,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A shared library loaded on demand, so that the program starts quickly and runs on machines without the library. It
-/// is never unloaded.
+/// A shared library, loaded on demand and never unloaded, so that the program also runs on machines without it.
 class Library {
  public:
   /// Searches the system's library path, then the toolkit that this program was built with. Throws Error (run-time
