@@ -66,7 +66,7 @@ def ops_section(found):
         f"Medians of {found['benchmarks'][0]['repetitions']} runs at the 3.2B shape, threads: {context['threads']}. "
         f"Shares are relative to the best rates in this run: products {context['ceiling_f32_gflops']} GFLOP/s in f32, "
         f"{context['ceiling_f64_gflops']} in f64, memory {context['ceiling_memory_gbytes']} GB/s. Inputs and outputs "
-        "count once each, so ops with cached inputs can exceed 100 %. The spread is the standard deviation over the mean."
+        "count once each, so ops with cached inputs can exceed 100 %. The spread is standard deviation over mean."
     )
     return f"### Ops of the CPU\n\n{words}\n\n" + table(["op", "dtype", "tokens", "rate", "share", "spread"], rows)
 
