@@ -47,7 +47,7 @@ std::string depth_rows(const ProbeResult& r) {
   std::vector<std::string> titles{"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]",  ">max |x|",
                                   ">margin",  ">x median",   ">token",        ">feature"};
   if (has_gradients) titles.insert(titles.end(), {">|dloss/dx|²", ">init |dloss/dx|²"});
-  titles.insert(titles.end(), {">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ"});
+  titles.insert(titles.end(), {">α²E[x²]", ">β²E[b²]", ">cross", ">cross/β²E[b²]", ">β²E[b²] by γ"});
   dataset::TextTable table(titles);
   for (std::size_t depth = 0; depth < r.measured.extremes.depths.size(); ++depth) {
     const StreamExtremes& e = r.measured.extremes.depths[depth];
@@ -123,12 +123,17 @@ std::string margin_rows(const ProbeResult& r) {
 std::string table(const ProbeResult& r) {
   std::string text = heading(r) + depth_rows(r);
   text += fmt::format(
-      "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
-      "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before norm C), mean over "
-      "tokens; it is the sum of α²E[x²], β²E[b²] and the cross term 2αβE[xb], which Eq. 4 leaves out. b² by γ: the "
-      "branch from norm B's gains alone. max |x|, x median, token, feature: the stream's largest entry, over the "
-      "median, and its place. |dloss/dx|²: mean over tokens. margin: {:g}, the largest number of fp16, over max |x|; "
-      "in the table below, the largest number of each format over max |x|.\n",
+      "init: theory for random weights of the same shape. scales: theory for random weights with every matrix's own "
+      "root "
+      "mean square and all gains. E[x²]: second moment of the stream after the sublayer, mean over tokens; the "
+      "measured "
+      "one is taken before norm C and is the sum of α²E[x²] (x: the sublayer's input), β²E[b²] (b: the branch) and the "
+      "cross term 2αβE[xb], which Eq. 4 omits. β²E[b²] by γ: predicted from norm B's gains alone. max |x|, x median, "
+      "token, feature: the stream's largest entry, its ratio to the median, and its position. {}margin: {:g}, the "
+      "largest number of fp16, over max |x|; in the table below, the largest number of each format over max |x|.\n",
+      r.measured.reading.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr
+          ? ""
+          : "|dloss/dx|²: squared gradient of the stream, mean over tokens. ",
       fp16.largest);
   text += split_row(r) + margin_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: growth identity (T15), beyond rounding\n";
