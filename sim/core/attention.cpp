@@ -16,8 +16,8 @@ void check_rope(const Checks& check, std::string_view name, const Tensor& x, int
   check.require(heads >= 1 && x.cols() % (Index{2} * heads) == 0,
                 "{} {} cannot be split into {} heads of equal, even width", name, shape_of(x), heads);
   check.require(static_cast<Index>(frequencies.size()) == x.cols() / heads / 2,
-                "there must be {} frequencies, found {} for {} {} with {} heads", x.cols() / heads / 2,
-                frequencies.size(), name, shape_of(x), heads);
+                "expected {} frequencies, found {} for {} {} with {} heads", x.cols() / heads / 2, frequencies.size(),
+                name, shape_of(x), heads);
 }
 
 void check_heads(const Checks& check, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) {
@@ -54,8 +54,8 @@ AttentionOutput Backend::attention(const Tensor& q, const Tensor& k, const Tenso
   const Index tokens = q.rows() / shape.sequences;
   const Index keys = k.rows() / shape.sequences;
   check.require(shape.offset >= 0 && shape.offset + tokens <= keys,
-                "{} queries after {} tokens need as many keys, found {} for q {}, k {}", tokens, shape.offset, keys,
-                shape_of(q), shape_of(k));
+                "{} queries at offset {} require at least {} keys, found {} for q {}, k {}", tokens, shape.offset,
+                shape.offset + tokens, keys, shape_of(q), shape_of(k));
   return run_into<op::Attention>(
       AttentionOutput{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())}, q, k, v, shape);
 }

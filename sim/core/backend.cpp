@@ -10,7 +10,7 @@ Tensor Backend::allocate_checked(const OpFacts& op, Index rows, Index cols, DTyp
   if (!supports(dtype)) {
     check.reject(fmt::format("the backend {} does not support {}", name(), name_of(dtype)));
   }
-  check.require(rows >= 0 && cols >= 0, "a tensor cannot be {}", Shape{rows, cols});
+  check.require(rows >= 0 && cols >= 0, "invalid shape {}", Shape{rows, cols});
   return do_allocate(rows, cols, dtype);
 }
 
@@ -23,8 +23,8 @@ Tensor Backend::constant(Index rows, Index cols, DType dtype, double value) cons
 Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const {
   Tensor y = allocate_checked(op::FromHost::facts, rows, cols, dtype);
   Checks(*this, op::FromHost::facts, {})
-      .require(static_cast<Index>(values.size()) == y.size(), "{} needs {} values, found {}", Shape{rows, cols},
-               y.size(), values.size());
+      .require(static_cast<Index>(values.size()) == y.size(), "shape {} requires {} values, found {}",
+               Shape{rows, cols}, y.size(), values.size());
   run(op::FromHost{values, y});
   return y;
 }

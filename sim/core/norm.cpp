@@ -11,7 +11,7 @@ void check_gain(const Checks& check, const Tensor& gain, const Tensor& x, int gr
   const bool fits = gain.rows() == 1 && gain.cols() == n;
   if (!fits) {
     check.reject_shape("gain", gain, {1, n},
-                       fmt::format(" with {} group{}", groups, groups == 1 ? "" : "s, one gain for all"));
+                       fmt::format(" with {} group{}", groups, groups == 1 ? "" : "s, which share one gain"));
   }
 }
 

@@ -77,7 +77,7 @@ Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const
   const Checks check(*this, op::Measure::facts, {{"x", x}});
   check.require(request.top_magnitudes >= 0, "top_magnitudes must not be negative, found {}", request.top_magnitudes);
   check.require(request.top_entries >= 0, "top_entries must not be negative, found {}", request.top_entries);
-  check.require(!request.median_magnitude || x.rows() * x.cols() > 0, "a tensor without elements has no median");
+  check.require(!request.median_magnitude || x.rows() * x.cols() > 0, "median_magnitude requires at least one element");
   const int sequences = request.cosine_of_sequences;
   check.require(sequences >= 0 && (sequences == 0 || x.rows() % sequences == 0),
                 "x {} cannot be split into {} sequences of equal length", shape_of(x), sequences);

@@ -246,7 +246,7 @@ TEST_CASE("attention refuses queries without keys, and gradients of a part of th
   const Tensor k = truth().constant(5, 4, DType::f64, 1.0);
   const AttentionShape shape{1, 1, 4, 1, true, {}, 3};
   CHECK_THROWS_WITH_AS((void)truth().attention(q, k, k, shape),
-                       "[attention] 3 queries after 3 tokens need as many keys, found 5 for q [3, 4], k [5, 4]",
+                       "[attention] 3 queries at offset 3 require at least 6 keys, found 5 for q [3, 4], k [5, 4]",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(
       (void)truth().attention_backward(q, k, k, q, {1, 1, 4, 1, true, {}, 2}),

@@ -97,7 +97,7 @@ TEST_CASE("more that does not fit") {
     CHECK_THROWS_WITH_AS(call(), complaint, std::invalid_argument);
   };
   refuses([&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 2); },
-          "[norm] gain must be [1, 4], found [1, 8] for x [6, 8] with 2 groups, one gain for all");
+          "[norm] gain must be [1, 4], found [1, 8] for x [6, 8] with 2 groups, which share one gain");
   refuses([&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 3); },
           "[norm] x [6, 8] cannot be split into 3 groups of equal width");
   refuses([&] { (void)ops.norm(NormKind::layer, x, gain, x, 0.0); },

@@ -57,13 +57,13 @@ constexpr double attention_terms = 4.0 * 133.0 * 12.0;
 std::vector<OpCase> make_cases() {
   return {
       {op::Constant::facts, [](In in) -> OpResult { return {{in.ops.constant(31, 33, in.dtype, 0.1)}}; }, 1, 1,
-       [](In in) { (void)in.ops.constant(-3, 2, in.dtype, 0.0); }, "[constant] a tensor cannot be [-3, 2]"},
+       [](In in) { (void)in.ops.constant(-3, 2, in.dtype, 0.0); }, "[constant] invalid shape [-3, 2]"},
       {op::FromHost::facts,
        [](In in) -> OpResult {
          return {{in.ops.from_host(1, 3, in.dtype, std::vector<double>{0.1, -2.0, 3.0})}};
        },
        1, 1, [](In in) { (void)in.ops.from_host(2, 3, in.dtype, std::vector<double>(5, 0.0)); },
-       "[from_host] [2, 3] needs 6 values, found 5"},
+       "[from_host] shape [2, 3] requires 6 values, found 5"},
       {op::FromRows::facts,
        [](In in) -> OpResult {
          return {
@@ -74,7 +74,7 @@ std::vector<OpCase> make_cases() {
              })}};
        },
        1, 1, [](In in) { (void)in.ops.from_rows(2, -3, in.dtype, [](auto, auto, auto) {}); },
-       "[from_rows] a tensor cannot be [2, -3]"},
+       "[from_rows] invalid shape [2, -3]"},
       {op::ToHost::facts,
        [](In in) -> OpResult {
          return {{}, in.ops.to_host(in.x)};
@@ -88,7 +88,7 @@ std::vector<OpCase> make_cases() {
        [](In in) {
          (void)in.ops.normal(2, -3, in.dtype, {1, 2, Stream{3}}, 1.0);
        },
-       "[normal] a tensor cannot be [2, -3]"},
+       "[normal] invalid shape [2, -3]"},
       {op::Cast::facts, [](In in) -> OpResult { return {{in.ops.cast(in.x, in.dtype)}}; }, 1, 1,
        [](In in) { (void)in.ops.cast({}, in.dtype); }, "[cast] x is empty"},
       {op::Linear::facts, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
@@ -192,7 +192,7 @@ std::vector<OpCase> make_cases() {
        "[norm_backward] dy must be [67, 516], found [67, 258] for x [67, 516], gain [1, 129]"},
       {op::Rope::facts, [](In in) -> OpResult { return {{in.ops.rope(in.x, 2, 1, frequencies())}}; }, 4 * 67, 2,
        [](In in) { (void)in.ops.rope(in.x, 2, 1, std::vector<double>(3, 1.0)); },
-       "[rope] there must be 129 frequencies, found 3 for x [67, 516] with 2 heads"},
+       "[rope] expected 129 frequencies, found 3 for x [67, 516] with 2 heads"},
       {op::RopeBackward::facts, [](In in) -> OpResult { return {{in.ops.rope_backward(in.x, 2, 1, frequencies())}}; },
        4 * 67, 2, [](In in) { (void)in.ops.rope_backward(in.x, 5, 1, frequencies()); },
        "[rope_backward] dy [67, 516] cannot be split into 5 heads of equal, even width"},
