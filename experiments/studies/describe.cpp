@@ -113,7 +113,7 @@ ordered_json recipes_json() {
   ordered_json all = ordered_json::array();
   for (const Family& family : family_table()) {
     all.push_back(
-        {{"name", family.name}, {"sets", recipe_values(family)}, {"beyond", recipe_of(family, recipe_width).beyond}});
+        {{"name", family.name}, {"sets", recipe_values(family)}, {"extras", recipe_of(family, recipe_width).extras}});
   }
   return all;
 }

@@ -39,9 +39,9 @@ def placements() -> "pd.DataFrame":
 
 
 def recipes() -> "pd.DataFrame":
-    """Returns the keys that each ``model.recipe`` sets, and properties of its family without a key (``beyond``)."""
+    """Returns the keys that each ``model.recipe`` sets, and properties of its family without a key (``extras``)."""
     rows = description()["recipes"]
-    return _table([{"name": row["name"], **row["sets"], "beyond": "; ".join(row["beyond"])} for row in rows])
+    return _table([{"name": row["name"], **row["sets"], "extras": "; ".join(row["extras"])} for row in rows])
 
 
 def _table(rows: list[dict[str, Any]], shown: list[str] | None = None) -> "pd.DataFrame":

@@ -18,7 +18,7 @@
 namespace periscope {
 namespace {
 
-/// Constants that some versions of the public implementation stored: causal masks, RoPE's frequencies, 0, 1, 2, ….
+/// Constants stored by some versions of the public implementations: causal masks, RoPE frequencies, position ids.
 constexpr std::array<std::string_view, 4> buffers{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
                                                   ".position_ids"};
 
@@ -51,7 +51,7 @@ std::vector<std::string> sorted(const std::vector<std::string>& words, const std
   return {all.begin(), all.end()};
 }
 
-/// "[3, 4]".
+/// Formats a shape as "[3, 4]".
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 }  // namespace
@@ -69,7 +69,7 @@ Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>
 
 Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys)
     : memory_(std::move(model)),
-      config_path_(memory_->name + ": its configuration"),
+      config_path_(memory_->name + ": configuration"),
       config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
       config_(read_strict_json(config_file_)),
       ignored_keys_(sorted(memory_->ignore_keys, ignore_keys)),
@@ -99,7 +99,7 @@ void Checkpoint::read_config() {
   try {
     validate(token_stack(stack_.model));
   } catch (const ConfigError& error) {
-    throw unsupported(config_path_, std::string("as a stack, ") + error.what());
+    throw unsupported(config_path_, std::string("invalid stack: ") + error.what());
   }
   const auto stored = [&](const std::string& name) { return names.stored(name); };
   stack_.map.rename_tensors(stored);
@@ -110,7 +110,7 @@ void Checkpoint::read_config() {
   for (std::string& tensor : stack_.unread) tensor = stored(tensor);
   uses_ = stack_.map.uses(stack_.model);
   if (reader.has("auto_map")) {
-    stack_.warnings.push_back(fmt::format("{}: auto_map names code of its own, which is not run", config_path_));
+    stack_.warnings.push_back(fmt::format("{}: custom code of auto_map is not run", config_path_));
   }
   for (const std::string& key : ignored_keys_) {
     stack_.warnings.push_back(fmt::format("key {} of config.json: ignored (--ignore-key)", in_quotes(key)));
@@ -120,14 +120,14 @@ void Checkpoint::read_config() {
 
 std::string Checkpoint::entry_name(const ParameterId& id, std::int64_t entry) const {
   const StoredPart* part = map().find(id);
-  if (part == nullptr) return fmt::format("{}: entry {}", name_of(id), entry);  // a gain of 1
+  if (part == nullptr) return fmt::format("{}: entry {}", name_of(id), entry);  // an implicit gain of 1
   const std::vector<ParameterMap::Use>& uses = uses_.at(part->tensor);
   const auto is_part = [&](const ParameterMap::Use& use) { return use.part.first != part->first; };
-  const std::string its = std::ranges::any_of(uses, is_part) ? fmt::format(" (its {} part)", name_of(id.weight)) : "";
+  const std::string suffix = std::ranges::any_of(uses, is_part) ? fmt::format(" ({} part)", name_of(id.weight)) : "";
   const auto use = std::ranges::find(uses, id, &ParameterMap::Use::parameter);
-  const std::int64_t place = place_of(*use, entry, files_.find(part->tensor).shape.back());
+  const std::int64_t index = stored_index(*use, entry, files_.find(part->tensor).shape.back());
   const std::string plus = part->plus != 0.0 ? fmt::format("{:g} + ", part->plus) : "";
-  return fmt::format("{}{}: {}entry {}", part->tensor, its, plus, place);
+  return fmt::format("{}{}: {}entry {}", part->tensor, suffix, plus, index);
 }
 
 void Checkpoint::check_tensors() {
@@ -142,10 +142,10 @@ void Checkpoint::check_tensors() {
   for (const std::string& tensor : files_.names()) {
     if (uses_.contains(tensor)) continue;
     if (!is_known(tensor)) {
-      const std::string absent = missing.empty() ? "" : fmt::format("; missing is \"{}\"", missing.front());
+      const std::string absent = missing.empty() ? "" : fmt::format("; missing tensor: \"{}\"", missing.front());
       throw unsupported(files_.file_of(tensor),
-                        fmt::format("tensor {} {}: unknown to the family {}, it may change the function{}",
-                                    in_quotes(tensor), shape_text(files_.find(tensor).shape), family_->name, absent));
+                        fmt::format("tensor {} {}: unknown to family {}, may change the function{}", in_quotes(tensor),
+                                    shape_text(files_.find(tensor).shape), family_->name, absent));
     }
     unused_.push_back(tensor);
   }
@@ -184,11 +184,12 @@ bool Checkpoint::is_known(const std::string& tensor) {
 }
 
 void Checkpoint::check_copy(const std::string& copy, const std::string& original) const {
-  if (!files_.contains(original)) return;  // which is reported as missing
-  const auto differ = [&](const std::string& what) {
+  if (!files_.contains(original)) return;  // reported as missing
+  const auto differ = [&](const char* property) {
     return unsupported(
         files_.file_of(copy),
-        fmt::format("tensor \"{}\" and \"{}\" are one by config.json, but differ in {}", copy, original, what));
+        fmt::format("tensors \"{}\" and \"{}\": expected equal tensors (tied by config.json), found a different {}",
+                    copy, original, property));
   };
   const SafetensorsView& view = files_.find(copy);
   if (view.shape != files_.find(original).shape) throw differ("shape");

@@ -11,42 +11,43 @@
 
 namespace periscope {
 
-/// A folder with config.json and safetensors files: the family that wrote it, the stack that it describes, and the
-/// tensors of its parameters. Rejects by name all that could change the function: an unknown key of config.json, a
-/// tensor that is missing, unknown or of another shape.
+/// A folder with config.json and safetensors files: the family, the stack that config.json describes, and the tensors
+/// of its parameters. Everything that could change the function is rejected: an unknown key of config.json, and a
+/// tensor that is missing, unknown or has a wrong shape.
 class Checkpoint {
  public:
-  /// Reads config.json and the files' headers, no weights. `ignore_keys` are unknown keys of config.json to accept
-  /// ("text_config.x" in a nested object). Throws InputError, also as TensorFiles, and ConfigError for an ignored key
-  /// that is missing, that the family reads, or that is known to change the function.
+  /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
+  /// ("text_config.x" in a nested object). Throws InputError, also as TensorFiles does. Throws ConfigError for an
+  /// ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
-  /// A model in memory, whose own ignored keys count too.
+  /// For a model in memory. Its own ignored keys are added to `ignore_keys`.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
   [[nodiscard]] const Family& family() const { return *family_; }
   [[nodiscard]] const ModelSpec& model() const { return stack_.model; }
-  /// True if the unembedding is the embedding's table.
+  /// True if unembedding and embedding share one table.
   [[nodiscard]] bool tied() const { return stack_.tied; }
   [[nodiscard]] const TensorFiles& files() const { return files_; }
-  /// From parameters to tensors, by their names in the files.
+  /// Tensors of all parameters, by their names in the files.
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
-  /// The parameters in every tensor that is used.
+  /// Parameters stored in every used tensor.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
-  /// Names an entry of a parameter (row-major) by its place in the tensor: "h.0.attn.c_attn.weight (its q part): entry
+  /// Describes an entry of a parameter (row-major) by its index in the tensor: "h.0.attn.c_attn.weight (q part): entry
   /// 7".
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
-  /// Unused tensors: buffers, copies, parts of larger models.
+  /// Unused tensors: buffers, copies, and parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
-  /// Tensors that may be there as copies of another: {copy, original}.
+  /// Optional copies of other tensors: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
-  /// Keys that config.json leaves out, and their default values.
+  /// Keys missing in config.json, with their default values.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// The stack that the family makes of a config.json beside these files. Throws InputError as the constructor.
+  /// Returns the stack that the family reads from another config.json for these files. Throws InputError as the
+  /// constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view expected_folder = "expected a folder with config.json and safetensors files";
-constexpr std::array<std::string_view, 4> unread_weights{".bin", ".pt", ".pth", ".gguf"};
+constexpr std::array<std::string_view, 4> unsupported_weights{".bin", ".pt", ".pth", ".gguf"};
 
 bool has_extension(const fs::path& name, const auto& extensions) {
   return std::ranges::find(extensions, name.extension().string()) != extensions.end();
@@ -40,13 +40,13 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// The folder of a model's files in Hugging Face's download cache, of whose place for the model `folder` is the path:
-/// snapshots/HASH, with the hash that refs/main holds or else the first. Empty if it is no such place.
+/// Returns the folder with a model's files if `folder` is an entry of Hugging Face's download cache: snapshots/HASH,
+/// with the hash in refs/main or else the first snapshot. Returns an empty path for other folders.
 fs::path snapshot_in(const fs::path& folder) {
   const fs::path snapshots = folder / "snapshots";
   std::string hash;
   std::ifstream(folder / "refs" / "main") >> hash;
-  // The file may hold anything, which could lead elsewhere.
+  // Accept only a hash, because other content could be a path to another folder.
   const bool is_name = !hash.empty() && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (is_name && is_folder(snapshots / hash)) return snapshots / hash;
   for (const fs::path& snapshot : entries_of(snapshots)) {
@@ -58,23 +58,23 @@ fs::path snapshot_in(const fs::path& folder) {
 }  // namespace
 
 std::string weights_in(const std::string& folder) {
-  constexpr std::size_t most = 3;
+  constexpr std::size_t max_names = 3;
   std::vector<std::string> found;
-  bool unread = false;
+  bool unsupported = false;
   for (const fs::path& path : entries_of(folder)) {
-    const bool other = has_extension(path, unread_weights);
-    unread = unread || other;
+    const bool other = has_extension(path, unsupported_weights);
+    unsupported = unsupported || other;
     if (other || path.extension() == ".safetensors") found.push_back(in_quotes(path.filename().string()));
   }
   if (found.empty()) return "";
   constexpr std::string_view adapter = "\"adapter_model.safetensors\"";
   if (std::ranges::find(found, adapter) != found.end()) {
-    return fmt::format("; it has an adapter, {}: {}", adapter, merge_advice);
+    return fmt::format("; found an adapter, {}: {}", adapter, merge_advice);
   }
-  const std::string more = found.size() > most ? ", …" : "";
-  found.resize(std::min(found.size(), most));
-  return fmt::format("; it has {}{}{}", fmt::join(found, ", "), more,
-                     unread ? ": only safetensors files are read, as save_pretrained of transformers writes them" : "");
+  const std::string more = found.size() > max_names ? ", …" : "";
+  found.resize(std::min(found.size(), max_names));
+  constexpr std::string_view advice = ": only safetensors files are supported; write them with save_pretrained()";
+  return fmt::format("; found {}{}{}", fmt::join(found, ", "), more, unsupported ? advice : "");
 }
 
 std::string config_file_of(const std::string& folder) {
@@ -87,18 +87,18 @@ std::string config_file_of(const std::string& folder) {
     const fs::path path(folder);
     const std::string parent = path.has_parent_path() ? path.parent_path().string() : ".";
     const bool belongs = path.filename() == "config.json" || path.extension() == ".safetensors";
-    const bool other = has_extension(path, unread_weights);
+    const bool other = has_extension(path, unsupported_weights);
     throw InputError(fmt::format("{}: this is a file; {}{}", folder, expected_folder,
                                  belongs ? ": " + parent
-                                 : other ? ", which alone are read, as save_pretrained of transformers writes them"
+                                 : other ? "; write them with save_pretrained()"
                                          : ""));
   }
   if (entry_exists(file)) return file;
   if (const fs::path snapshot = snapshot_in(folder); !snapshot.empty()) {
-    throw InputError(
-        fmt::format("{}: a model's place in Hugging Face's cache; its files are in {}", folder, snapshot.string()));
+    throw InputError(fmt::format("{}: this is an entry of Hugging Face's download cache; use its folder {}", folder,
+                                 snapshot.string()));
   }
-  throw InputError(fmt::format("{}: there is no config.json{}; {}", folder, weights_in(folder), expected_folder));
+  throw InputError(fmt::format("{}: no config.json{}; {}", folder, weights_in(folder), expected_folder));
 }
 
 }  // namespace periscope

@@ -17,7 +17,7 @@ void CheckpointGradients::on_gradient(const ParameterId& parameter, const Parame
   const StoredPart* part = map_.find(parameter);
   if (part == nullptr) return;
   const auto found = pending_.find(part->tensor);
-  if (found == pending_.end()) throw std::logic_error("a second gradient of tensor " + part->tensor);
+  if (found == pending_.end()) throw std::logic_error("more than one gradient for tensor " + part->tensor);
   Pending& tensor = found->second;
   if (tensor.gradient.empty()) {
     tensor.gradient.resize(static_cast<std::size_t>(product_of(tensor.shape)));
@@ -25,7 +25,7 @@ void CheckpointGradients::on_gradient(const ParameterId& parameter, const Parame
   const ParameterMap::Use& use = *std::ranges::find(tensor.uses, parameter, &ParameterMap::Use::parameter);
   const std::vector<double> values = backend_.to_host(gradient.whole());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::int64_t at = place_of(use, static_cast<std::int64_t>(i), tensor.shape.back());
+    const std::int64_t at = stored_index(use, static_cast<std::int64_t>(i), tensor.shape.back());
     tensor.gradient[static_cast<std::size_t>(at)] += values[i];
   }
   if (--tensor.missing > 0) return;
@@ -34,7 +34,7 @@ void CheckpointGradients::on_gradient(const ParameterId& parameter, const Parame
   sink_(part->tensor, whole.gradient);
 }
 
-std::vector<std::string> CheckpointGradients::waiting() const {
+std::vector<std::string> CheckpointGradients::incomplete() const {
   std::vector<std::string> all;
   for (const auto& [tensor, pending] : pending_) all.push_back(tensor);
   return all;

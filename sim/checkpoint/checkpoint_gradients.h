@@ -11,9 +11,9 @@
 
 namespace periscope {
 
-/// Turns the gradients of a stack's parameters into gradients of a checkpoint's tensors, in their stored layout:
-/// transposed back, parts of one tensor put together, the uses of a tied matrix added. The sink gets a tensor once,
-/// when the last of its uses has come. Parameters that are not stored (a gain of 1) are dropped.
+/// Converts gradients of a stack's parameters to gradients of a checkpoint's tensors in their stored layout: transposes
+/// them, joins parts of one tensor, and adds up the uses of a tied matrix. Each tensor is passed to the sink once,
+/// after its last use. Parameters that are not stored (implicit gains of 1) are dropped.
 class CheckpointGradients final : public GradientRecorder {
  public:
   /// `gradient` is row-major in the stored shape.
@@ -23,8 +23,8 @@ class CheckpointGradients final : public GradientRecorder {
 
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
 
-  /// Tensors with missing uses: none after a backward pass from logits to token ids.
-  [[nodiscard]] std::vector<std::string> waiting() const;
+  /// Returns tensors with missing uses; none after a backward pass from logits to token ids.
+  [[nodiscard]] std::vector<std::string> incomplete() const;
 
  private:
   struct Pending {

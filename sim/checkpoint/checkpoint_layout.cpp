@@ -7,13 +7,14 @@
 namespace periscope {
 namespace {
 
-/// "A B, alpha 1, beta 1, input gain 1".
+/// Formats a rule such as "A B alpha 1 beta 1 input gain 1".
 std::string text_of(const SublayerRule& r) {
   return fmt::format("{}{}{}alpha {:g} beta {:g} input gain {:g}", r.norm_a ? "A " : "", r.norm_b ? "B " : "",
                      r.norm_c ? "C " : "", r.alpha, r.beta, r.input_gain);
 }
 
-/// What two stacks must agree in, by key and as text. Sizes come first, since the length of the list depends on them.
+/// Properties in which two stacks must agree, as key and text. Sizes come first, because they determine the length of
+/// the list.
 std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelSpec& m) {
   std::vector<std::pair<std::string_view, std::string>> all;
   const auto add = [&](std::string_view key, const auto& value) { all.emplace_back(key, fmt::to_string(value)); };
@@ -47,25 +48,25 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
   add("model.causal", m.causal);
   for (int layer = 0; layer < m.layers; ++layer) {
     const ScoreRule scores = m.scores_at(layer);
-    add("the scale of scores", scores.scale);
-    add("the soft cap of scores", scores.soft_cap);
-    add("the attention window", scores.window);
-    add("RoPE with frequencies of its own",
+    add("scale of attention scores", scores.scale);
+    add("soft cap of attention scores", scores.soft_cap);
+    add("attention window", scores.window);
+    add("non-default RoPE frequencies",
         m.rope && m.rope_frequencies_at(layer) != rope_frequencies(m.head_dim, rope_base));
   }
 
-  add("the embedding's width", m.embedding_width());
-  add("the embedding's scale", m.embedding.scale);
-  add("learned positions", m.embedding.positions);
-  add("the first position's row", m.embedding.position_offset);
-  add("token types", m.embedding.token_types);
+  add("embedding width", m.embedding_width());
+  add("embedding scale", m.embedding.scale);
+  add("number of learned positions", m.embedding.positions);
+  add("position offset", m.embedding.position_offset);
+  add("number of token types", m.embedding.token_types);
   add("model.unembedding", m.unembedding);
-  add("the head's transform", m.head.transform);
-  add("the soft cap of logits", m.head.soft_cap);
+  add("head transform", m.head.transform);
+  add("soft cap of logits", m.head.soft_cap);
   return all;
 }
 
-/// `wanted` with what the family always has, where `wanted` has a plain stack's value.
+/// Adds the family's fixed properties to `wanted`, where `wanted` has the default value.
 ModelSpec with_additions(ModelSpec wanted, const ModelSpec& made) {
   const auto take = [](auto& value, const auto& plain, const auto& added) {
     if (value == plain) value = added;
@@ -90,19 +91,19 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
     made = family.read(reader, written_names(family, wanted.unembedding));
     reader.finish();
   } catch (const InputError& error) {
-    throw ConfigError(fmt::format("the family {} cannot express the model: {}", family.name, error.what()));
+    throw ConfigError(fmt::format("family {} does not support the model: {}", family.name, error.what()));
   }
   made.model.gamma = wanted.gamma;
   const auto all_wanted = properties_of(with_additions(wanted, made.model));
   const auto all_made = properties_of(made.model);
   if (const auto [one, other] = std::ranges::mismatch(all_wanted, all_made); one != all_wanted.end()) {
     if (one->first == "model.placement") {
-      throw ConfigError(fmt::format("model.placement = \"{}\" ({}): the family {} has placement \"{}\" ({})",
-                                    wanted.placement.name, one->second, family.name, made.model.placement.name,
-                                    other->second));
+      throw ConfigError(fmt::format("model.placement = \"{}\" ({}): expected \"{}\" ({}) for family {}",
+                                    wanted.placement.name, one->second, made.model.placement.name, other->second,
+                                    family.name));
     }
     throw ConfigError(
-        fmt::format("{} = {}: the family {} has {}", one->first, one->second, family.name, other->second));
+        fmt::format("{} = {}: expected {} for family {}", one->first, one->second, other->second, family.name));
   }
   return {config, made.model, made.map};
 }

@@ -7,8 +7,8 @@
 namespace periscope {
 namespace {
 
-/// Rows first … first + rows − 1 of what a part holds, each of `cols` input features, row-major. A transposed tensor
-/// holds them as its columns.
+/// Reads rows first … first + rows − 1 of a part, each with `cols` input features, row-major. In a transposed tensor
+/// these rows are columns.
 template <class T>
 void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t first, std::size_t rows,
                std::size_t cols, std::span<T> values) {
@@ -29,7 +29,7 @@ void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t f
 
 const StoredPart& CheckpointWeights::part(const ParameterId& id) const {
   const StoredPart* found = checkpoint_.map().find(id);
-  if (found == nullptr) throw std::logic_error("the checkpoint has no " + name_of(id));
+  if (found == nullptr) throw std::logic_error("missing parameter " + name_of(id) + " in the checkpoint");
   return *found;
 }
 
@@ -42,7 +42,7 @@ Tensor CheckpointWeights::cached_or(const ParameterId& id, const Read& read) con
   Tensor x = read();
   const std::size_t bytes = static_cast<std::size_t>(x.size()) * size_of(x.dtype());
   const std::scoped_lock lock(mutex_);
-  if (bytes <= room_ && cached_.emplace(id, x).second) room_ -= bytes;
+  if (bytes <= cache_left_ && cached_.emplace(id, x).second) cache_left_ -= bytes;
   return x;
 }
 

@@ -11,8 +11,8 @@
 namespace periscope {
 namespace {
 
-/// The values of a tensor in the layout that is stored, zeros for a bias that the stack does not have. `where` begins
-/// the message of the Error that is thrown if two parameters give a place different numbers.
+/// Returns the values of a tensor in its stored layout, with zeros for missing biases. Throws Error if two parameters
+/// with different values share an element; `where` starts the message.
 std::vector<double> stored_values(const std::string& where, const std::vector<ParameterMap::Use>& uses,
                                   const ModelSpec& model, const Backend& ops, const WeightSource& weights) {
   const std::vector<std::int64_t> shape = stored_shape(uses);
@@ -23,11 +23,11 @@ std::vector<double> stored_values(const std::string& where, const std::vector<Pa
     const std::vector<double> values =
         x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops.to_host(x);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto at = static_cast<std::size_t>(place_of(use, static_cast<std::int64_t>(i), shape.back()));
+      const auto at = static_cast<std::size_t>(stored_index(use, static_cast<std::int64_t>(i), shape.back()));
       const double value = values[i] - use.part.plus;
       if (filled[at] && std::bit_cast<std::uint64_t>(stored[at]) != std::bit_cast<std::uint64_t>(value)) {
         throw Error(ExitCode::runtime_failure,
-                    fmt::format("{} is also {}, but the weights differ", where, name_of(use.parameter)));
+                    fmt::format("{}: shared with {}, but the values differ", where, name_of(use.parameter)));
       }
       stored[at] = value;
       filled[at] = true;

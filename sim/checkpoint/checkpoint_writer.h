@@ -8,22 +8,23 @@
 
 namespace periscope {
 
-/// A stack's config.json, and the tensors of its parameters.
+/// config.json of a stack, and the tensors of its parameters.
 struct CheckpointLayout {
   nlohmann::json config;
   ModelSpec model;
   ParameterMap map;
 };
 
-/// A family's layout for a stack, with the family's embedding scale, learned positions (1024), token types and head
-/// transform where `wanted` has the plain stack's values. Embedding and unembedding are two tensors. Throws ConfigError
-/// naming the key that the family cannot express: config.json is written, read again, and compared.
+/// Returns a family's layout for a stack. Where `wanted` has default values, the family's embedding scale, learned
+/// positions (1024), token types and head transform are added. Embedding and unembedding are separate tensors. Throws
+/// ConfigError, which names the key, if the family does not support the stack: config.json is written, read back and
+/// compared.
 [[nodiscard]] CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted);
 
-/// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; a bias that the
-/// weights lack is 0. Gains stored as w of 1 + w lose the bits that 1 + w rounds away; all else is exact if `type`
-/// holds the weights' dtype. Throws as OutputFolder, and Error (run-time failure) if one tensor is two different
-/// matrices.
+/// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; missing biases
+/// are written as 0. Gains stored as w of 1 + w are rounded by the subtraction; all other values are exact if `type`
+/// can represent the weights' dtype. Throws as OutputFolder does, and Error (run-time failure) if one tensor stands for
+/// two different matrices.
 void write_checkpoint(const std::string& folder, const CheckpointLayout& layout, const Backend& backend,
                       const WeightSource& weights, SafetensorsType type, bool overwrite = false);
 

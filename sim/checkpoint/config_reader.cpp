@@ -23,8 +23,8 @@ ConfigReader::ConfigReader(nlohmann::json object, std::string path, std::string 
       prefix_(std::move(prefix)),
       shared_(std::make_shared<Shared>()) {
   if (!object_.is_object()) {
-    const std::string what = prefix_.empty() ? "the file" : "key " + prefix_.substr(0, prefix_.size() - 1);
-    throw malformed(path_, what + " holds no JSON object");
+    const std::string name = prefix_.empty() ? "the file" : "key " + prefix_.substr(0, prefix_.size() - 1);
+    throw malformed(path_, name + ": expected a JSON object");
   }
 }
 
@@ -39,9 +39,9 @@ void ConfigReader::require_ignored() const {
 }
 
 const nlohmann::json* ConfigReader::find(std::string_view key) {
-  asked_.emplace(key);
+  accepted_.emplace(key);
   if (shared_->ignored.contains(prefix_ + std::string(key))) {
-    throw cannot_be_ignored(key, "it is read from models of this family");
+    throw cannot_be_ignored(key, "this family reads it");
   }
   return has(key) ? stored(key) : nullptr;
 }
@@ -60,7 +60,7 @@ const nlohmann::json* ConfigReader::stored(std::string_view key) const {
 bool ConfigReader::has(std::string_view key) const { return stored(key) != nullptr && !stored(key)->is_null(); }
 
 bool ConfigReader::is_given(std::string_view key) const {
-  return has(key) || (stored(key) != nullptr && !absent_at_null_.contains(key));
+  return has(key) || (stored(key) != nullptr && !null_is_absent_.contains(key));
 }
 
 std::string ConfigReader::found(std::string_view key) const {
@@ -69,8 +69,8 @@ std::string ConfigReader::found(std::string_view key) const {
   if (json == nullptr) return fmt::format("key {} is missing", name);
   std::string value = json->is_string() ? in_quotes(json->get<std::string>())
                                         : json->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  constexpr std::size_t most = 60;
-  if (value.size() > most) value = value.substr(0, most) + "…";
+  constexpr std::size_t max_length = 60;
+  if (value.size() > max_length) value = value.substr(0, max_length) + "…";
   return fmt::format("key {} = {}", name, value);
 }
 
@@ -103,17 +103,17 @@ std::optional<T> ConfigReader::read_or_none(std::string_view key, std::optional<
   return fallback;
 }
 
-int ConfigReader::integer(std::string_view key, int most, int least) {
-  const std::string expected = integer_range_text(least, most);
+int ConfigReader::integer(std::string_view key, int max, int min) {
+  const std::string expected = integer_range_text(min, max);
   const nlohmann::json& value = get(key, expected);
-  const bool is_huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
-  const auto number = value.is_number_integer() && !is_huge ? value.get<std::int64_t>() : std::int64_t{least} - 1;
-  if (number < least || number > most) throw malformed_value(key, expected);
+  const bool is_huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(max);
+  const auto number = value.is_number_integer() && !is_huge ? value.get<std::int64_t>() : std::int64_t{min} - 1;
+  if (number < min || number > max) throw malformed_value(key, expected);
   return static_cast<int>(number);
 }
 
-int ConfigReader::integer_or(std::string_view key, int fallback, int most, int least) {
-  return read_or(key, fallback, [&] { return integer(key, most, least); });
+int ConfigReader::integer_or(std::string_view key, int fallback, int max, int min) {
+  return read_or(key, fallback, [&] { return integer(key, max, min); });
 }
 
 double ConfigReader::positive(std::string_view key) {
@@ -166,8 +166,8 @@ std::vector<ConfigReader> ConfigReader::tables(std::string_view key, std::string
   return all;
 }
 
-std::optional<int> ConfigReader::integer_or_none(std::string_view key, std::optional<int> fallback, int most) {
-  return read_or_none(key, fallback, [&] { return integer(key, most); });
+std::optional<int> ConfigReader::integer_or_none(std::string_view key, std::optional<int> fallback, int max) {
+  return read_or_none(key, fallback, [&] { return integer(key, max); });
 }
 
 std::optional<double> ConfigReader::positive_or_none(std::string_view key, std::optional<double> fallback) {
@@ -206,16 +206,17 @@ ConfigError ConfigReader::cannot_be_ignored(std::string_view key, std::string_vi
 void ConfigReader::finish() const {
   for (const auto& [key, value] : object_.items()) {
     shared_->keys.push_back(prefix_ + key);
-    if (value.is_null() || asked_.contains(key)) continue;
+    if (value.is_null() || accepted_.contains(key)) continue;
     const bool ignored = shared_->ignored.contains(shared_->keys.back());
     const std::optional<std::string> expected = inert_values(key, value);
     if (expected && !expected->empty()) {
-      if (ignored) throw cannot_be_ignored(key, fmt::format("{} may: expected {}", found(key), *expected));
+      if (ignored) throw cannot_be_ignored(key, fmt::format("{}: expected {}", found(key), *expected));
       throw unsupported_value(key, *expected);
     }
     if (expected || ignored) continue;
-    throw unsupported(path_, fmt::format("{}: unknown, it may change the function; pass --ignore-key {} if it does not",
-                                         found(key), in_quotes(prefix_ + key)));
+    throw unsupported(
+        path_, fmt::format("{}: unknown key, may change the function; pass --ignore-key {} if it does not", found(key),
+                           in_quotes(prefix_ + key)));
   }
 }
 

@@ -15,15 +15,15 @@ namespace {
 const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_family(), gpt2_family(),
                        gemma2_family(), gemma3_family(),  olmo2_family(), bert_family(),  opt_family()};
 
-/// Prefixes that programs put before the names of a stack's tensors.
+/// Prefixes of a stack's tensor names in files of different programs.
 constexpr std::array<std::string_view, 7> prefixes{
     "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
 
-/// Prefixes of modules that wrap a whole model. torch.compile's also wraps parts of a model.
+/// Prefixes of modules that wrap a whole model. torch.compile also wraps parts of a model.
 constexpr std::array<std::string_view, 2> outer_wrappers{"module.", "base_model.model."};
 constexpr std::string_view compile_wrapper = "_orig_mod.";
 
-/// Parts of the names of tensors of adapters of PEFT, and of the layers that they are added to.
+/// Substrings of tensor names in PEFT adapters and in the layers they modify.
 constexpr std::array<std::string_view, 3> adapter_marks{".lora_", ".base_layer.", ".modules_to_save."};
 
 void reject_adapter(const std::vector<std::string>& names, const std::string& where) {
@@ -31,7 +31,7 @@ void reject_adapter(const std::vector<std::string>& names, const std::string& wh
     const auto is_in = [&](std::string_view mark) { return name.find(mark) != std::string::npos; };
     if (std::ranges::none_of(adapter_marks, is_in)) continue;
     throw unsupported(where,
-                      fmt::format("tensor {}: of an adapter that is not merged; {}", in_quotes(name), merge_advice));
+                      fmt::format("tensor {}: belongs to an unmerged adapter; {}", in_quotes(name), merge_advice));
   }
 }
 
@@ -59,8 +59,8 @@ std::string unwrapped(std::string_view name) {
 std::span<const Family> family_table() { return table; }
 
 const Family* find_family(std::string_view model_type) {
-  static const Family own = own_family();
-  if (model_type == own.name) return &own;
+  static const Family periscope = periscope_family();
+  if (model_type == periscope.name) return &periscope;
   const auto is_type = [&](const Family& family) {
     return family.name == model_type || family.other_model_type == model_type;
   };
@@ -78,7 +78,8 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
     : family_(family) {
   reject_adapter(names, where);
   const auto several = [&](const std::string& one, const std::string& other) {
-    return unsupported(where, fmt::format("several models: tensors {} and {}", in_quotes(one), in_quotes(other)));
+    return unsupported(
+        where, fmt::format("expected one model, found two: tensors {} and {}", in_quotes(one), in_quotes(other)));
   };
   std::ranges::sort(names);
   for (const std::string& name : names) {
@@ -102,7 +103,7 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
   }
   if (found.empty()) {
     const std::string anchor = std::string(family.body) + std::string(family.anchor);
-    throw malformed(where, fmt::format("no tensor \"{}\", nor one with another of the prefixes \"{}\"{}", anchor,
+    throw malformed(where, fmt::format("no tensor \"{}\" or the same with prefix \"{}\"{}", anchor,
                                        fmt::join(prefixes, "\", \""), nearest_name(anchor, std::move(names))));
   }
   prefix_ = found.front();
@@ -132,9 +133,9 @@ std::string TensorNames::plain(const std::string& name) const {
   const bool of_body = name.starts_with(family_.body);
   const std::string own = of_body ? prefix_ + name.substr(family_.body.size()) : name;
   if (has(own)) return own;
-  for (const auto& [today, older] : family_.aliases) {
-    if (!own.ends_with(today)) continue;
-    const std::string other = own.substr(0, own.size() - today.size()) + std::string(older);
+  for (const auto& [current, older] : family_.aliases) {
+    if (!own.ends_with(current)) continue;
+    const std::string other = own.substr(0, own.size() - current.size()) + std::string(older);
     if (has(other)) return other;
   }
   const std::string nested = "language_model." + own;

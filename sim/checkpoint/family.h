@@ -16,74 +16,74 @@ namespace periscope {
 
 class TensorNames;
 
-/// The stack of a config.json, and the tensors of its parameters, by the names of the family's public implementation.
+/// Stack described by a config.json, and the tensors of its parameters, named as in the family's public implementation.
 struct FamilyStack {
   ModelSpec model;
   ParameterMap map;
-  bool tied = false;  ///< the unembedding is the embedding's table
+  bool tied = false;  ///< unembedding and embedding share one table
   /// Optional copies of tensors: {copy, original}.
   std::vector<std::pair<std::string, std::string>> copies;
-  /// Stored by the public implementation, but not used.
+  /// Tensors that the public implementation stores, but does not use.
   std::vector<std::string> unread;
   std::vector<std::string> warnings;
 };
 
-/// A family of checkpoints. Adding one is a file in families/ that makes its Family, and its row in family.cpp.
+/// A family of checkpoints. To add one, define its Family in a file in families/ and add a row in family.cpp.
 struct Family {
   std::string_view name;
-  std::string_view other_model_type = {};  ///< config.json's model_type is this or `name`
+  std::string_view other_model_type = {};  ///< alternative to `name` as model_type in config.json
   std::vector<std::string_view> architectures;
-  std::string_view body = "model.";                 ///< prefix of the names of all but the head
-  std::string_view anchor = "embed_tokens.weight";  ///< the embedding's name after the prefix
-  std::string_view first_layer = "layers.0.";       ///< prefix of the first layer's names after `body`
-  std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
-  std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
-  /// Default standard deviation of initial weights and tables (initializer_range).
+  std::string_view body = "model.";                 ///< prefix of all tensor names except the head's
+  std::string_view anchor = "embed_tokens.weight";  ///< name of the embedding after the prefix
+  std::string_view first_layer = "layers.0.";       ///< prefix of names in the first layer, after `body`
+  std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< suffixes of names: {current, older}
+  std::vector<std::string_view> other_parts = {};  ///< prefixes of tensors that do not belong to the stack
+  /// Default standard deviation of the initial weights and tables (initializer_range).
   double init_std = 0.02;
-  /// The recipe's init.residual: a factor on the initial W_o and W_down.
+  /// init.residual of the recipe: factor on the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// A config.json, untied, from which read() makes `model`, if the family can express it. Null in the program's own
-  /// family.
+  /// Returns an untied config.json from which read() gives `model`, if the family supports it. Null for the family
+  /// "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
-/// Every public family.
+/// All public families.
 std::span<const Family> family_table();
 
-/// The family of a model_type, or null. "periscope" is the family of stacks that no public family computes.
+/// Looks up a family by model_type; null if unknown. Includes "periscope", for stacks that no public family supports.
 const Family* find_family(std::string_view model_type);
-/// A public family, or null.
+/// Looks up a public family by name; null if unknown.
 const Family* family_named(std::string_view name);
 
-/// A tensor's name without wrapping modules in any nesting: torch.compile's _orig_mod, module of data parallelism,
-/// base_model.model of PEFT.
+/// Removes wrapping modules, nested or not, from a tensor's name: torch.compile's _orig_mod, module of data
+/// parallelism, and base_model.model of PEFT.
 [[nodiscard]] std::string unwrapped(std::string_view name);
 
-/// The names of a checkpoint's tensors, whose prefixes may differ from the family's: of a model without its head,
-/// inside a larger model, or wrapped.
+/// Names of a checkpoint's tensors. Their prefixes differ from the family's in models without a head, in parts of a
+/// larger model, and in wrapped models.
 class TensorNames {
  public:
-  /// Finds the prefix. `aliases` are other names of tensors: {alias, name}. Throws InputError naming `where` if no
-  /// prefix fits, or several, or for an adapter (LoRA) that is not merged.
+  /// Determines the prefix. `aliases` are other names of tensors: {alias, name}. Throws InputError, which names
+  /// `where`, if no prefix or several prefixes match, or for an unmerged adapter (LoRA).
   TensorNames(std::vector<std::string> names, const Family& family, const std::string& where,
               const std::map<std::string, std::string>& aliases = {});
 
-  /// The name in the files of the family's `name`, whether or not it exists.
+  /// Returns the name in the files for the family's `name`, even if no such tensor exists.
   [[nodiscard]] std::string stored(const std::string& name) const;
   [[nodiscard]] bool contains(const std::string& name) const { return has(plain(name)); }
 
  private:
   [[nodiscard]] bool has(const std::string& name) const { return names_.contains(name); }
-  /// The name in the files without wrappers.
+  /// Returns the name in the files without wrappers.
   [[nodiscard]] std::string plain(const std::string& name) const;
 
-  std::map<std::string, std::string> names_;  ///< unwrapped -> as in the files
+  std::map<std::string, std::string> names_;  ///< unwrapped name -> name in the files
   const Family& family_;
   std::string prefix_, wrapper_;
 };
 
-/// The names of a written checkpoint, with or without head.
+/// Tensor names of a written checkpoint, with or without a head.
 TensorNames written_names(const Family& family, bool unembedding);
 
 }  // namespace periscope

@@ -13,7 +13,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view lfs_pointer = "version https://git-lfs.github.com/spec/";
-/// Beginnings of files in other formats, and what these files are.
+/// Signatures of other file formats, with descriptions.
 constexpr std::pair<std::string_view, std::string_view> other_formats[] = {
     {"PK\x03\x04"sv, "a zip archive, as PyTorch writes its pickles"},
     {"\x80\x02"sv, "a pickle"},
@@ -41,9 +41,9 @@ InputError unsupported(const std::string& path, const std::string& what) {
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t longest = 120;
+  constexpr std::size_t max_length = 120;
   std::string line = "\"";
-  for (const char c : text.substr(0, longest)) {
+  for (const char c : text.substr(0, max_length)) {
     if (c == '"' || c == '\\') line += '\\';
     if (c >= ' ' && c <= '~') {
       line += c;
@@ -52,15 +52,15 @@ std::string in_quotes(std::string_view text) {
     }
   }
   line += '"';
-  if (text.size() > longest) line += fmt::format(" … ({} bytes)", text.size());
+  if (text.size() > max_length) line += fmt::format(" … ({} bytes)", text.size());
   return line;
 }
 
 std::string nearest_name(const std::string& name, std::vector<std::string> names) {
-  constexpr std::size_t longest = 200;  // comparing names takes the product of their lengths
-  constexpr std::size_t most = 50'000;
-  std::erase_if(names, [](const std::string& other) { return other.size() > longest; });
-  names.resize(std::min(names.size(), most));
+  constexpr std::size_t max_length = 200;  // the cost of comparing two names is the product of their lengths
+  constexpr std::size_t max_names = 50'000;
+  std::erase_if(names, [](const std::string& other) { return other.size() > max_length; });
+  names.resize(std::min(names.size(), max_names));
   return names.empty() ? "" : "; nearest is " + in_quotes(nearest(name, names));
 }
 
@@ -77,7 +77,7 @@ void reject_other_formats(std::span<const std::byte> file, const std::string& pa
   }
   for (const auto& [beginning, name] : other_formats) {
     if (!text.starts_with(beginning)) continue;
-    throw unsupported(path, fmt::format("this is {}; only safetensors files are read", name));
+    throw unsupported(path, fmt::format("this is {}; only safetensors files are supported", name));
   }
 }
 

@@ -10,20 +10,21 @@
 
 namespace periscope {
 
-/// "malformed: PATH: WHAT": the file breaks the rules of its own format. To be thrown.
+/// Returns the error "malformed: PATH: WHAT", for a file that violates its format.
 [[nodiscard]] InputError malformed(const std::string& path, const std::string& what);
 
-/// "unsupported: PATH: WHAT": the file may be valid, but Periscope does not read it. To be thrown.
+/// Returns the error "unsupported: PATH: WHAT", for a file that may be valid, but that Periscope cannot read.
 [[nodiscard]] InputError unsupported(const std::string& path, const std::string& what);
 
-/// A string of a file for a one-line message: in quotes, with escapes for all but printable ASCII, shortened if long.
+/// Quotes a string of a file for a one-line message: escapes everything except printable ASCII, and shortens long
+/// strings.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// Throws InputError if a malformed `file` begins as another known format: a Git LFS pointer, a pickle, GGUF, a web
+/// Throws InputError if a malformed `file` is in another known format: a Git LFS pointer, a pickle, GGUF, or a web
 /// page.
 void reject_other_formats(std::span<const std::byte> file, const std::string& path);
 
-/// Remedy for an adapter (LoRA), for messages.
+/// Advice for messages about adapters (LoRA).
 inline constexpr std::string_view merge_advice = "merge it with merge_and_unload() of PEFT and save the merged model";
 
 /// Returns "; nearest is NAME" with the name of `names` that is nearest to `name`; "" without names.

@@ -13,7 +13,7 @@
 namespace periscope {
 namespace {
 
-/// Takes values off the front of a file.
+/// Reads consecutive values from a file.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> rest, const std::string& path) : rest_(rest), path_(path) {}
@@ -40,7 +40,7 @@ class Bytes {
   const std::string& path_;
 };
 
-/// The byte that "<0xXX>" stands for, or −1.
+/// Returns the byte that a piece "<0xXX>" represents, or −1 for other pieces.
 int byte_of(const std::string& piece) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
@@ -72,7 +72,7 @@ Llama2cTokenizer::Llama2cTokenizer(std::span<const std::byte> file, const std::s
     ids_.emplace(pieces_.back().text, id);
   }
   if (bytes.left() > 0) {
-    throw malformed(path, fmt::format("{} bytes are left after {} tokens, the model's vocabulary: expected none",
+    throw malformed(path, fmt::format("{} bytes are left after {} tokens (the vocabulary size), expected none",
                                       bytes.left(), vocab));
   }
 }
@@ -109,8 +109,8 @@ std::vector<int> Llama2cTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-// A queue of joins, best score first and then leftmost. A join is stale once one of its two tokens has become part of
-// another; `next` and `previous` link the tokens that are left.
+// Queue of joins, ordered by highest score, then by leftmost position. A join is stale if one of its two tokens has
+// been merged since. `next` and `previous` link the remaining tokens.
 std::vector<int> Llama2cTokenizer::merged(std::vector<int> ids) const {
   struct Join {
     float score;
@@ -159,7 +159,7 @@ std::string Llama2cTokenizer::piece(int id) const {
 
 std::string Llama2cTokenizer::decode(std::span<const int> ids) const {
   std::string text;
-  bool first = false;  // the token after a begin_id
+  bool first = false;  // true after a begin_id
   for (const int id : ids) {
     if (id != begin_id && id != end_id) {
       const std::string next = piece(id);

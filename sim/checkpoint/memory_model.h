@@ -8,13 +8,13 @@
 
 namespace periscope {
 
-/// A checkpoint that lies in this process's memory instead of a folder.
+/// A checkpoint in this process's memory instead of a folder.
 struct MemoryModel {
-  std::string name;                        ///< what messages and results call it
-  std::string config;                      ///< the text that config.json would have
-  SafetensorsContents tensors;             ///< by the names that they would have in the files
-  std::shared_ptr<const void> owner{};     ///< of the bytes of the tensors
-  std::vector<std::string> ignore_keys{};  ///< of the configuration, as Checkpoint takes them
+  std::string name;                        ///< name in messages and results
+  std::string config;                      ///< text of config.json
+  SafetensorsContents tensors;             ///< by their names in files
+  std::shared_ptr<const void> owner{};     ///< owns the bytes of the tensors
+  std::vector<std::string> ignore_keys{};  ///< keys of the configuration to ignore, as for Checkpoint
 };
 
 }  // namespace periscope

@@ -28,7 +28,7 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
     if (const StoredPart* part = find(id)) all[part->tensor].push_back({id, *part, rows, cols});
   };
   const auto require = [](bool mapped, const ParameterId& id) {
-    if (!mapped) throw std::logic_error("a family has no tensor for " + name_of(id));
+    if (!mapped) throw std::logic_error("the family maps no tensor to " + name_of(id));
   };
   for (const ParameterId& id : matrices_of(token_stack(model))) {
     require(find(id) != nullptr, id);
@@ -46,17 +46,17 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
   return all;
 }
 
-std::int64_t place_of(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride) {
+std::int64_t stored_index(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride) {
   const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
   const std::int64_t feature = entry / cols + use.part.first;
   return use.part.transposed ? entry % cols * stride + feature : feature * cols + entry % cols;
 }
 
-std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t place, std::int64_t stride) {
+std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t index, std::int64_t stride) {
   const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
-  const std::int64_t feature = (use.part.transposed ? place % stride : place / cols) - use.part.first;
+  const std::int64_t feature = (use.part.transposed ? index % stride : index / cols) - use.part.first;
   if (feature < 0 || feature >= use.rows) return std::nullopt;
-  return feature * cols + (use.part.transposed ? place / stride : place % cols);
+  return feature * cols + (use.part.transposed ? index / stride : index % cols);
 }
 
 std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses) {

@@ -7,9 +7,9 @@
 namespace periscope {
 namespace {
 
-/// Returns the sizes in what write() says of a stack, which are the whole numbers, and the keys that name the kind of
-/// model. Leaves out all other keys.
-nlohmann::json sizes_alone(const nlohmann::ordered_json& written) {
+/// Returns the sizes (integer keys) of a written config.json and the keys that identify the kind of model, without all
+/// others.
+nlohmann::json sizes_of(const nlohmann::ordered_json& written) {
   nlohmann::json sizes = nlohmann::json::object();
   for (const auto& [key, value] : written.items()) {
     const bool is_name = key == "model_type" || key == "architectures";
@@ -18,13 +18,13 @@ nlohmann::json sizes_alone(const nlohmann::ordered_json& written) {
   return sizes;
 }
 
-/// The tables whose rows are added up to the stack's input, in shares of the token table's second moment.
+/// Second moment of the stack's input, relative to that of the token table: the sum over all tables.
 double input_share(const ModelSpec& m) {
   const EmbeddingSpec& e = m.embedding;
   return e.scale * e.scale + (e.positions > 0 ? 1.0 : 0.0) + (e.token_types > 0 ? 1.0 : 0.0);
 }
 
-std::vector<std::string> beyond_keys(const FamilyStack& stack) {
+std::vector<std::string> extras_of(const FamilyStack& stack) {
   const ModelSpec& m = stack.model;
   std::vector<std::string> all;
   const auto has_window = [](const AttentionRule& r) { return r.scores.window > 0; };
@@ -37,10 +37,10 @@ std::vector<std::string> beyond_keys(const FamilyStack& stack) {
   if (const auto it = std::ranges::find_if(m.attention, has_cap); it != m.attention.end()) {
     all.push_back(fmt::format("soft cap {:g} of scores", it->scores.soft_cap));
   }
-  if (std::ranges::any_of(m.attention, has_frequencies)) all.emplace_back("RoPE of another base in some layers");
+  if (std::ranges::any_of(m.attention, has_frequencies)) all.emplace_back("a different RoPE base in some layers");
   if (m.head.soft_cap > 0.0) all.push_back(fmt::format("soft cap {:g} of logits", m.head.soft_cap));
   if (m.head.transform) all.emplace_back("a transform before the unembedding");
-  if (m.embedding.positions > 0) all.emplace_back("learned positions, which count in the input's size alone");
+  if (m.embedding.positions > 0) all.emplace_back("learned positions, included only in input.second_moment");
   if (stack.map.find(bias_of(matrix_id(0, Weight::q))) != nullptr) all.emplace_back("biases, which start at 0");
   if (stack.tied) all.emplace_back("an unembedding tied to the embedding");
   return all;
@@ -52,20 +52,20 @@ Recipe recipe_of(const Family& family, int width) {
   ModelSpec sizes;
   sizes.width = width;
   sizes.heads = sizes.kv_heads = 1;
-  ConfigReader reader(sizes_alone(family.write(sizes)), "config.json");
+  ConfigReader reader(sizes_of(family.write(sizes)), "config.json");
   FamilyStack stack;
   try {
     stack = family.read(reader, written_names(family, true));
   } catch (const InputError& error) {
-    throw ConfigError(fmt::format("model.recipe = \"{}\": the family cannot have model.width = {}: {}", family.name,
-                                  width, error.what()));
+    throw ConfigError(fmt::format("model.recipe = \"{}\": the family does not support model.width = {}: {}",
+                                  family.name, width, error.what()));
   }
   return {
       .model = stack.model,
       .init_std = family.init_std,
       .init_residual = family.init_residual == "1" ? 1.0 : *DepthExpression::parse(std::string(family.init_residual)),
       .second_moment = family.init_std * family.init_std * input_share(stack.model),
-      .beyond = beyond_keys(stack)};
+      .extras = extras_of(stack)};
 }
 
 double input_second_moment(const ModelSpec& model, double std, std::optional<double> position_std) {

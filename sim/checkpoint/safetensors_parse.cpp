@@ -20,17 +20,17 @@ static_assert(std::endian::native == std::endian::little, "safetensors is little
 static_assert(sizeof(std::size_t) == 8);
 
 constexpr std::uint64_t length_bytes = 8;
-constexpr std::uint64_t longest_header = 100'000'000;  // the official reader's
+constexpr std::uint64_t max_header_bytes = 100'000'000;  // limit of the official reader
 constexpr const char* metadata_key = "__metadata__";
 
-/// A number or a word as JSON shows it; what is neither, by its kind.
+/// Describes a JSON value: numbers and strings by their text, arrays and objects by type and size.
 std::string shown(const Json& value) {
   if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
   if (value.is_object() || value.is_array()) return fmt::format("an {} of {}", value.type_name(), value.size());
   return value.dump();
 }
 
-/// The header's text. Checks the file's length against the header's.
+/// Returns the header after checking its length against the file's.
 Bytes header_of(Bytes file, const std::string& path) {
   if (file.size() < length_bytes) {
     throw malformed(path,
@@ -38,10 +38,10 @@ Bytes header_of(Bytes file, const std::string& path) {
   }
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), length_bytes);
-  if (length > longest_header) {
+  if (length > max_header_bytes) {
     reject_other_formats(file, path);
     throw malformed(path, fmt::format("its first {} bytes say that the header has {} bytes, expected at most {}",
-                                      length_bytes, length, longest_header));
+                                      length_bytes, length, max_header_bytes));
   }
   if (const std::uint64_t rest = file.size() - length_bytes; length > rest) {
     reject_other_formats(file, path);
@@ -51,7 +51,7 @@ Bytes header_of(Bytes file, const std::string& path) {
   return file.subspan(length_bytes, length);
 }
 
-/// A tensor's bytes by the header, counted from the beginning of the data.
+/// Byte range of a tensor according to the header, relative to the start of the data.
 struct ByteRange {
   std::uint64_t begin;
   std::uint64_t end;
@@ -94,7 +94,7 @@ class EntryReader {
     bool too_long = false;
     for (const Json& length : lengths) {
       const std::uint64_t number = whole(length, "a length in its shape");
-      // From left to right, as the official reader multiplies: [2^63, 4, 0] overflows although it is empty.
+      // Multiplies from left to right like the official reader: [2^63, 4, 0] overflows although it is empty.
       if (__builtin_mul_overflow(product, number, &product)) throw wrong("has a shape whose product exceeds 64 bits");
       too_long = too_long || number > std::numeric_limits<std::int64_t>::max();
       shape.push_back(static_cast<std::int64_t>(number));
@@ -119,7 +119,7 @@ class EntryReader {
 
  private:
   [[nodiscard]] std::uint64_t whole(const Json& value, const char* what) const {
-    // 1.0, 1e3, -0 and what exceeds 64 bits are no unsigned numbers to the parser.
+    // The parser does not treat 1.0, 1e3, -0 or numbers above 64 bits as unsigned.
     if (!value.is_number_unsigned()) {
       throw wrong(fmt::format("has {} that is {}, expected a whole number from 0 to 2^64 - 1", what, shown(value)));
     }
@@ -146,7 +146,7 @@ std::map<std::string, std::string> metadata_of(const Json& value, const std::str
   return metadata;
 }
 
-/// Bytes that shape and type need.
+/// Returns the number of bytes for this shape and type.
 std::uint64_t bytes_needed(const SafetensorsView& view, const EntryReader& reader) {
   std::uint64_t bits = 0;
   if (__builtin_mul_overflow(count_of(view), static_cast<std::uint64_t>(bits_of(view.type)), &bits)) {
@@ -182,7 +182,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
     entries.emplace_back(reader.offsets(), reader);
   }
 
-  // The tensors must fill the data without holes.
+  // Tensors must cover the data without gaps.
   std::ranges::sort(entries, {}, [](const auto& entry) { return std::pair(entry.first.begin, entry.first.end); });
   std::uint64_t end = 0;
   for (const auto& [range, reader] : entries) {
@@ -199,7 +199,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
                                      name_of(view.type), needed));
     }
     if (range.end > data.size()) {
-      throw reader.wrong(fmt::format("ends at byte {} of the data, of which the file has {}: it is cut short",
+      throw reader.wrong(fmt::format("ends at byte {} of the data, but the file has only {}: it is truncated",
                                      range.end, data.size()));
     }
     view.bytes = data.subspan(range.begin, range.end - range.begin);

@@ -11,14 +11,14 @@
 
 namespace periscope {
 
-/// A safetensors file, mapped into memory and checked (see parse_safetensors). Reading converts a piece at a time and
-/// releases its pages. Several threads may read.
+/// A safetensors file, mapped into memory and validated (see parse_safetensors). Reads convert one piece at a time and
+/// release its pages. Safe for concurrent reads.
 class SafetensorsFile {
  public:
-  /// Throws InputError for a file that cannot be opened or is malformed; names other kinds (a Git LFS pointer, a
-  /// pickle, …).
+  /// Throws InputError if the file cannot be opened or is malformed; the message names other known formats (a Git LFS
+  /// pointer, a pickle, …).
   explicit SafetensorsFile(const std::string& path);
-  /// Tensors in memory, which outlives this, under the name of a file.
+  /// For tensors in memory, which must outlive this object; `name` replaces the path.
   SafetensorsFile(const std::string& name, SafetensorsContents contents);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
@@ -26,15 +26,15 @@ class SafetensorsFile {
   [[nodiscard]] const std::map<std::string, SafetensorsView>& tensors() const { return contents_.tensors; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
 
-  /// Throws InputError naming file, tensor and the nearest name.
+  /// Throws InputError with the file, the tensor and the nearest name if there is no such tensor.
   [[nodiscard]] const SafetensorsView& find(const std::string& name) const;
 
-  /// Elements first … first + out.size() - 1, row-major; conversions and errors as in read_values. Throws
-  /// InputError also if the file has changed since it was opened.
+  /// Reads elements first … first + out.size() - 1, row-major; conversions and errors as in read_values. Also throws
+  /// InputError if the file has changed since it was opened.
   template <class T>  // double or float
   void read(const std::string& name, std::uint64_t first, std::span<T> out) const;
 
-  /// The whole tensor.
+  /// Reads the whole tensor.
   [[nodiscard]] std::vector<double> values(const std::string& name) const;
 
  private:

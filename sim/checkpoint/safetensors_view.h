@@ -11,35 +11,35 @@
 
 namespace periscope {
 
-/// A tensor in the bytes of a file: row-major, little-endian, unaligned.
+/// A tensor within the bytes of a file: row-major, little-endian, possibly unaligned.
 struct SafetensorsView {
   SafetensorsType type = SafetensorsType::f64;
-  std::vector<std::int64_t> shape;     ///< empty for a single number; a length may be 0
-  std::span<const std::byte> bytes{};  ///< exactly the tensor
+  std::vector<std::int64_t> shape;     ///< empty for a single number; dimensions may be 0
+  std::span<const std::byte> bytes{};  ///< the tensor's bytes only
 };
 
 [[nodiscard]] std::uint64_t count_of(const SafetensorsView& view);
 
-/// The contents of a safetensors file. The views point into the bytes that were parsed.
+/// Contents of a safetensors file. Views point into the parsed bytes.
 struct SafetensorsContents {
   std::map<std::string, SafetensorsView> tensors;
-  std::map<std::string, std::string> metadata;  ///< of "__metadata__", empty if there is none
+  std::map<std::string, std::string> metadata;  ///< entries of "__metadata__", if present
 };
 
-/// Parses a whole file: u64 N, N bytes of JSON, data. Rejects all that the official reader rejects (N above 100 000 000
-/// or the remaining bytes; JSON; types; offsets that leave holes, overlap or do not end with the file; products that
-/// overflow; sizes that do not fit shape and type), and also
-/// - a repeated key at any level (the official reader takes the last one, others the first);
+/// Parses a whole file: u64 N, N bytes of JSON, data. Rejects everything that the official reader rejects: N above 100
+/// 000 000 or the remaining bytes; invalid JSON; unknown types; offsets with gaps or overlaps, or that do not end with
+/// the file; products that overflow; sizes inconsistent with shape and type. Also rejects
+/// - a repeated key at any level (the official reader takes the last one, other readers the first);
 /// - an unknown field of a tensor, an entry that is not an object, a `__metadata__` that is null;
-/// - as unsupported, a length of 2^63 or more in the shape of an empty tensor.
-/// White space before the opening brace is accepted, as by the official reader. Throws InputError, "malformed: PATH: …"
-/// or "unsupported: PATH: …", with the tensor, what was found and expected.
+/// - as unsupported, a dimension of 2^63 or more in the shape of an empty tensor.
+/// White space before the opening brace is accepted, as in the official reader. Throws InputError, "malformed: PATH: …"
+/// or "unsupported: PATH: …", with the tensor, found and expected value.
 [[nodiscard]] SafetensorsContents parse_safetensors(std::span<const std::byte> file, const std::string& path);
 
-/// Elements first … first + out.size() - 1 of the tensor, row-major. Rounds to nearest in float; NaNs and infinities
-/// pass. Throws InputError: "unsupported: …" for a type that cannot be read, a 64-bit integer that is not a double, and
-/// a finite number beyond the range of float; "malformed: …" for a boolean that is neither 0 nor 1. Throws
-/// std::out_of_range for elements beyond the tensor. `path` and `name` are for messages.
+/// Converts elements first … first + out.size() - 1 of the tensor, row-major. Rounds to nearest for float; NaNs and
+/// infinities are preserved. Throws InputError: "unsupported: …" for a type that cannot be read, a 64-bit integer that
+/// double cannot represent, and a finite number beyond the range of float; "malformed: …" for a boolean other than 0
+/// and 1. Throws std::out_of_range for elements beyond the tensor. `path` and `name` are for messages.
 template <class Out>  // double or float
 void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
                  std::span<Out> out);

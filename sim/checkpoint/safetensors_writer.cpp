@@ -15,7 +15,8 @@ constexpr const char* metadata_entry = "__metadata__";
 std::uint64_t bytes_of(const SafetensorsEntry& entry) {
   auto bits = static_cast<std::uint64_t>(bits_of(entry.type));
   for (const std::int64_t length : entry.shape) bits *= static_cast<std::uint64_t>(length);
-  if (bits % 8 != 0) throw std::logic_error("safetensors: " + entry.name + " does not fill whole bytes");
+  if (bits % 8 != 0)
+    throw std::logic_error("safetensors: " + entry.name + " has a size that is not a whole number of bytes");
   return bits / 8;
 }
 
@@ -43,7 +44,7 @@ void SafetensorsWriter::begin(const std::vector<SafetensorsEntry>& entries,
     end += bytes_of(entry);
     json[entry.name] = {{"dtype", name_of(entry.type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
     if (entry.name == metadata_entry || !slots_.insert({entry.name, {entry.type, end - begin, begin, false}}).second) {
-      throw std::logic_error("safetensors: the name is taken: " + entry.name);
+      throw std::logic_error("safetensors: duplicate name: " + entry.name);
     }
   }
   std::string header = json.dump();
@@ -58,10 +59,10 @@ void SafetensorsWriter::begin(const std::vector<SafetensorsEntry>& entries,
 void SafetensorsWriter::put_bytes(const std::string& name, std::span<const std::byte> bytes,
                                   std::optional<SafetensorsType> type) {
   const auto found = slots_.find(name);
-  if (found == slots_.end()) throw std::logic_error("safetensors: no tensor is called " + name);
+  if (found == slots_.end()) throw std::logic_error("safetensors: unknown tensor " + name);
   Slot& slot = found->second;
   if (slot.type != type.value_or(slot.type) || slot.bytes != bytes.size() || slot.written) {
-    throw std::logic_error("safetensors: " + name + " has another type or size, or was written already");
+    throw std::logic_error("safetensors: " + name + " has a wrong type or size, or was already written");
   }
   slot.written = true;
   file_.write_at(slot.offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

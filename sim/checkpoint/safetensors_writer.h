@@ -13,29 +13,29 @@
 
 namespace periscope {
 
-/// A tensor that a file is to hold, row-major.
+/// Description of a tensor to write, row-major.
 struct SafetensorsEntry {
   std::string name;
   SafetensorsType type = SafetensorsType::f64;
   std::vector<std::int64_t> shape;
 };
 
-/// Writes a safetensors file, one tensor at a time in any order: the header's length in 8 bytes, the header in JSON
-/// padded with spaces to a multiple of 8, then the tensors in the order of `entries` without gaps, little-endian. Each
-/// is aligned to its elements' bytes if `entries` have the wider types first.
+/// Writes a safetensors file, one tensor at a time in any order: the header's length in 8 bytes, the JSON header padded
+/// with spaces to a multiple of 8, then the tensors in the order of `entries` without gaps, little-endian. Tensors are
+/// aligned to their element size if `entries` lists wider types first.
 class SafetensorsWriter {
  public:
-  /// Reserves the file's size and writes the header into `file`, which the caller commits and which outlives this.
-  /// `metadata` is for other programs; some want {"format", "pt"}. Throws std::logic_error for a repeated name,
-  /// "__metadata__", and a tensor that ends within a byte; Error as OutputFile does.
+  /// Reserves the file's size and writes the header into `file`, which the caller commits and which must outlive this
+  /// object. `metadata` is for other programs; some expect {"format", "pt"}. Throws std::logic_error for a repeated
+  /// name, "__metadata__", and a tensor whose size is not a whole number of bytes; Error as OutputFile does.
   SafetensorsWriter(OutputFile& file, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
-  /// Writes to `path`, which appears when close() is called.
+  /// Writes to `path`, which is created by close().
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
 
-  /// Writes one tensor. Throws std::logic_error for a name, type or size that is not in the header, and for a tensor
-  /// that was already written.
+  /// Writes one tensor. Throws std::logic_error if name, type or size differ from the header, or if the tensor was
+  /// already written.
   void put(const std::string& name, std::span<const double> values) {
     put_bytes(name, std::as_bytes(values), SafetensorsType::f64);
   }
@@ -45,17 +45,17 @@ class SafetensorsWriter {
   void put(const std::string& name, std::span<const std::int64_t> values) {
     put_bytes(name, std::as_bytes(values), SafetensorsType::i64);
   }
-  /// Writes the stored bytes of a tensor: row-major, little-endian. `type` is checked if given.
+  /// Writes the stored bytes of a tensor: row-major, little-endian. Checks `type` if given.
   void put_bytes(const std::string& name, std::span<const std::byte> bytes, std::optional<SafetensorsType> type = {});
 
-  /// Ends the file. Throws std::logic_error if a tensor is missing; Error as OutputFile does.
+  /// Completes the file. Throws std::logic_error if a tensor is missing; Error as OutputFile does.
   void close();
 
  private:
   struct Slot {
     SafetensorsType type;
     std::uint64_t bytes;
-    std::uint64_t offset;  ///< from the beginning of the file
+    std::uint64_t offset;  ///< from the start of the file
     bool written;
   };
   void begin(const std::vector<SafetensorsEntry>& entries, const std::map<std::string, std::string>& metadata);

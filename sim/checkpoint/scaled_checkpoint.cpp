@@ -19,7 +19,7 @@
 namespace periscope {
 namespace {
 
-/// What a tensor is multiplied by, and what is added to it before (1 of gains that are stored as w of 1 + w).
+/// Factor of a tensor, and the offset added before multiplying: 1 for gains that are stored as w of 1 + w.
 struct TensorFactor {
   double factor = 1.0;
   double plus = 0.0;
@@ -30,12 +30,12 @@ TensorFactor factor_of_uses(const std::string& tensor, const std::vector<Paramet
   const TensorFactor first{factor(uses.front().parameter), uses.front().part.plus};
   for (const ParameterMap::Use& use : uses) {
     if (factor(use.parameter) == first.factor && use.part.plus == first.plus) continue;
-    throw std::logic_error(fmt::format("tensor \"{}\" has parameters of different factors", tensor));
+    throw std::logic_error(fmt::format("tensor \"{}\" has parameters with different factors", tensor));
   }
   return first;
 }
 
-/// A gain of 1 that no tensor holds cannot become another.
+/// An implicit gain of 1 is not stored and cannot be scaled.
 void require_stored_gains(const Checkpoint& checkpoint, const FactorOfParameter& factor) {
   for (const ParameterId& gain : gains_of(checkpoint.model())) {
     if (factor(gain) == 1.0 || checkpoint.map().find(gain) != nullptr) continue;
@@ -44,7 +44,7 @@ void require_stored_gains(const Checkpoint& checkpoint, const FactorOfParameter&
   }
 }
 
-/// The factors of all tensors that do not stay as they are.
+/// Returns the factors of all tensors that change.
 std::map<std::string, TensorFactor> factors_of(const Checkpoint& checkpoint, const FactorOfParameter& factor) {
   std::map<std::string, TensorFactor> all;
   for (const auto& [tensor, uses] : checkpoint.uses()) {
@@ -58,7 +58,7 @@ std::map<std::string, TensorFactor> factors_of(const Checkpoint& checkpoint, con
   return all;
 }
 
-/// Makes x of stored numbers (x + plus)·factor − plus, and counts those that the last step rounds.
+/// Replaces x by (x + plus)·factor − plus and returns the number of inexact results.
 std::uint64_t scale(std::vector<double>& values, const TensorFactor& f) {
   std::uint64_t rounded = 0;
   for (double& x : values) {
@@ -71,7 +71,7 @@ std::uint64_t scale(std::vector<double>& values, const TensorFactor& f) {
     const double whole = x + f.plus;
     const double y = whole * f.factor;
     const double stored = y - f.plus;
-    // An exact sum gives back each of its terms.
+    // A sum is exact if subtracting either term gives the other.
     if (whole - f.plus != x || whole - x != f.plus || stored + f.plus != y || y - stored != f.plus) ++rounded;
     x = stored;
   }
@@ -81,7 +81,7 @@ std::uint64_t scale(std::vector<double>& values, const TensorFactor& f) {
 using Encoded = std::optional<std::vector<std::byte>>;
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// `encode` gives an element's bits, or nothing.
+/// `encode` returns an element's bits, or nullopt if the type cannot represent it.
 template <class Stored, class Encode>
 Encoded encoded(std::span<const double> values, const Encode& encode) {
   std::vector<std::byte> bytes(values.size() * sizeof(Stored));
@@ -93,7 +93,7 @@ Encoded encoded(std::span<const double> values, const Encode& encode) {
   return bytes;
 }
 
-/// A double that is a float, zeros with their sign; any NaN.
+/// Returns a double as float if the conversion is exact, including the sign of zero. NaNs become one NaN.
 std::optional<float> as_float(double x) {
   if (std::isnan(x)) return nan;
   if (std::isfinite(x) && std::abs(x) > static_cast<double>(std::numeric_limits<float>::max())) return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<float> as_float(double x) {
   return static_cast<double>(narrow) == x ? std::optional(narrow) : std::nullopt;
 }
 
-/// Looks up numbers among all values of a narrow type.
+/// Encodes numbers by looking them up among all values of a narrow type.
 template <class Format>
 Encoded looked_up(std::span<const double> values) {
   using Stored = typename Format::Stored;
@@ -117,8 +117,8 @@ Encoded looked_up(std::span<const double> values) {
   });
 }
 
-/// The little-endian elements of a floating-point type that are these numbers; nullopt if the type lacks one of them.
-/// Any NaN stands for any other.
+/// Returns the little-endian elements if the floating-point type represents all numbers exactly, else nullopt. NaN
+/// payloads are not preserved.
 Encoded exact_bytes(SafetensorsType type, std::span<const double> values) {
   switch (type) {
     case SafetensorsType::f64: return encoded<double>(values, [](double x) { return std::optional(x); });
@@ -127,7 +127,7 @@ Encoded exact_bytes(SafetensorsType type, std::span<const double> values) {
     case SafetensorsType::bf16: return looked_up<Bf16>(values);
     case SafetensorsType::f8_e5m2: return looked_up<F8E5m2>(values);
     case SafetensorsType::f8_e4m3: return looked_up<F8E4m3>(values);
-    default: throw std::logic_error("exact_bytes: no floating-point type");
+    default: throw std::logic_error("exact_bytes: not a floating-point type");
   }
 }
 
@@ -144,7 +144,7 @@ ScaledTensor scaled_tensor(const Checkpoint& checkpoint, const std::string& tens
   for (const SafetensorsType type : {own, SafetensorsType::f32, SafetensorsType::f64}) {
     if (auto bytes = exact_bytes(type, values)) return {type, std::move(*bytes), rounded};
   }
-  throw std::logic_error("a double that f64 does not hold");
+  throw std::logic_error("scaled_tensor: f64 must represent every double");
 }
 
 }  // namespace

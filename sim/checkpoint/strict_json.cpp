@@ -14,19 +14,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t deepest = 128;
+constexpr std::size_t max_depth = 128;
 
-/// Follows the library's parser and throws at what it would let pass.
-class Watch {
+/// Parser callback that throws for input that the library would accept.
+class StrictCallback {
  public:
-  Watch(const std::string& path, const std::string& what) : path_(path), what_(what) {}
+  StrictCallback(const std::string& path, const std::string& what) : path_(path), what_(what) {}
 
   bool operator()(int /*depth*/, Json::parse_event_t event, Json& parsed) {
     switch (event) {
       case Json::parse_event_t::object_start:
       case Json::parse_event_t::array_start:
-        if (keys_.size() == deepest) {
-          throw malformed(path_, fmt::format("{} is nested more than {} deep", what_, deepest));
+        if (keys_.size() == max_depth) {
+          throw malformed(path_, fmt::format("{} is nested more than {} deep", what_, max_depth));
         }
         keys_.emplace_back();
         break;
@@ -45,10 +45,10 @@ class Watch {
  private:
   const std::string& path_;
   const std::string& what_;
-  std::vector<std::set<std::string>> keys_;  ///< of the objects (and, empty, arrays) that are open
+  std::vector<std::set<std::string>> keys_;  ///< keys of the open objects; empty sets for open arrays
 };
 
-/// "at byte 17, near "…"", for the first byte that does not belong.
+/// Describes the position of a syntax error: "at byte 17, near "…"".
 std::string place(std::string_view text, std::size_t byte) {
   constexpr std::size_t around = 20;
   if (byte >= text.size()) return fmt::format("at its end, byte {}", text.size());
@@ -61,13 +61,13 @@ std::string place(std::string_view text, std::size_t byte) {
 Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path, const std::string& what) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xef\xbb\xbf")) {
-    throw malformed(path, what + " begins with a byte-order mark, which JSON must not");
+    throw malformed(path, what + " begins with a byte-order mark, which JSON does not allow");
   }
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     throw malformed(path, fmt::format("{} is not JSON: a zero byte {}", what, place(text, zero)));
   }
   try {
-    return Json::parse(text.begin(), text.end(), Watch(path, what));
+    return Json::parse(text.begin(), text.end(), StrictCallback(path, what));
   } catch (const Json::parse_error& error) {
     reject_other_formats(bytes, path);
     throw malformed(

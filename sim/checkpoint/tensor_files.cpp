@@ -23,9 +23,8 @@ constexpr const char* index_name = "model.safetensors.index.json";
 
 std::string inside(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
-/// Refuses a link to somewhere else: whoever wrote the index must not choose among all files of this machine. The
-/// download cache of Hugging Face is let through: there a model's folder is …/snapshots/REVISION, whose files are
-/// links to …/blobs/HASH.
+/// Rejects links out of the folder: an index from elsewhere must not give access to all files of this machine. In
+/// Hugging Face's download cache, links from …/snapshots/REVISION to …/blobs/HASH are allowed.
 void reject_escape(const std::string& folder, const std::string& path) {
   std::error_code error;
   const fs::path home = fs::canonical(folder, error);
@@ -36,7 +35,7 @@ void reject_escape(const std::string& folder, const std::string& path) {
   };
   if (is_under(home)) return;
   if (home.parent_path().filename() == "snapshots" && is_under(home.parent_path().parent_path() / "blobs")) return;
-  throw malformed(path, fmt::format("a link that leads out of the folder, to {}", in_quotes(target.string())));
+  throw malformed(path, fmt::format("link out of the folder, to {}", in_quotes(target.string())));
 }
 
 bool is_not_plain(char c) { return c == '/' || c == '\\' || (c >= 0 && c < ' ') || c == '\x7f'; }
@@ -47,14 +46,14 @@ void check_file_name(std::string_view file, const std::string& tensor, const std
                                       in_quotes(tensor), in_quotes(file)));
   }
   if (!file.ends_with(".safetensors")) {
-    throw unsupported(path, fmt::format("weight_map has {} in the file {}; only .safetensors files are read",
+    throw unsupported(path, fmt::format("weight_map has {} in the file {}; only .safetensors files are supported",
                                         in_quotes(tensor), in_quotes(file)));
   }
 }
 
 std::map<std::string, std::string> weight_map_of(const nlohmann::json& index, const std::string& path) {
   const auto found = index.find("weight_map");
-  if (found == index.end()) throw malformed(path, "no weight_map, which says which file holds which tensor");
+  if (found == index.end()) throw malformed(path, "expected a weight_map from tensors to files, found none");
   if (!found->is_object() || found->empty()) {
     throw malformed(path, fmt::format("weight_map is an {} of {}, expected an object with tensors", found->type_name(),
                                       found->size()));
@@ -89,7 +88,7 @@ TensorIndex parse_tensor_index(std::span<const std::byte> text, const std::strin
     if (size->is_number_unsigned()) {
       index.total_size = size->get<std::uint64_t>();
     } else {
-      index.warnings.push_back(fmt::format("{}: total_size is no whole number, so it was not checked", path));
+      index.warnings.push_back(fmt::format("{}: total_size is not an integer and was not checked", path));
     }
   }
   return index;
@@ -100,26 +99,26 @@ TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
   const fs::file_status status = fs::status(folder, error);
   if (!fs::is_directory(status)) {
     throw InputError(fmt::format("{}: {}, expected a folder with {} or {}", folder,
-                                 fs::exists(status) ? "this is no folder" : "no such folder", single_name, index_name));
+                                 fs::exists(status) ? "not a folder" : "no such folder", single_name, index_name));
   }
   const std::string single = inside(folder, single_name);
   const std::string index = inside(folder, index_name);
   if (!entry_exists(single)) {
     if (!entry_exists(index)) {
       throw InputError(
-          fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, weights_in(folder)));
+          fmt::format("{}: expected {} or {}, found neither{}", folder, single_name, index_name, weights_in(folder)));
     }
     open_shards(index);
     return;
   }
-  if (entry_exists(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
+  if (entry_exists(index)) warnings_.push_back(fmt::format("{}: ignored, because {} exists", index, single_name));
   files_.emplace_back(single);
-  for (const auto& [name, view] : files_.front().tensors()) holders_[name] = 0;
+  for (const auto& [name, view] : files_.front().tensors()) file_indices_[name] = 0;
 }
 
 TensorFiles::TensorFiles(const MemoryModel& model) : folder_(model.name) {
   files_.emplace_back(model.name, model.tensors);
-  for (const auto& [name, view] : model.tensors.tensors) holders_[name] = 0;
+  for (const auto& [name, view] : model.tensors.tensors) file_indices_[name] = 0;
 }
 
 void TensorFiles::open_shards(const std::string& index_path) {
@@ -134,7 +133,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
     if (!entry_exists(inside(folder_, shard))) missing.push_back(in_quotes(shard));
   }
   if (!missing.empty()) {
-    throw InputError(fmt::format("{}: {} of the {} files that {} names are missing, the first is {}", folder_,
+    throw InputError(fmt::format("{}: {} of the {} files listed in {} are missing, the first is {}", folder_,
                                  missing.size(), shards.size(), index_name, missing.front()));
   }
 
@@ -145,8 +144,8 @@ void TensorFiles::open_shards(const std::string& index_path) {
     files_.emplace_back(path);
     for (const auto& [name, view] : files_.back().tensors()) {
       bytes += view.bytes.size();
-      if (const auto [other, is_new] = holders_.insert({name, files_.size() - 1}); !is_new) {
-        throw malformed(path, fmt::format("tensor {} is in {} too", in_quotes(name), files_[other->second].path()));
+      if (const auto [other, is_new] = file_indices_.insert({name, files_.size() - 1}); !is_new) {
+        throw malformed(path, fmt::format("tensor {} is also in {}", in_quotes(name), files_[other->second].path()));
       }
       if (!index.weight_map.contains(name)) {
         warnings_.push_back(fmt::format("{}: tensor {} is not in the index", path, in_quotes(name)));
@@ -154,11 +153,11 @@ void TensorFiles::open_shards(const std::string& index_path) {
     }
   }
   for (const auto& [name, shard] : index.weight_map) {
-    const auto found = holders_.find(name);
-    if (found == holders_.end() || files_[found->second].path() != inside(folder_, shard)) {
+    const auto found = file_indices_.find(name);
+    if (found == file_indices_.end() || files_[found->second].path() != inside(folder_, shard)) {
       throw malformed(index_path,
-                      fmt::format("weight_map has tensor {} in {}, which does not hold it{}", in_quotes(name),
-                                  in_quotes(shard), found == holders_.end() ? "" : "; another file does"));
+                      fmt::format("weight_map has tensor {} in {}, which does not contain it{}", in_quotes(name),
+                                  in_quotes(shard), found == file_indices_.end() ? "" : "; another file does"));
     }
   }
   if (index.total_size && *index.total_size != bytes) {
@@ -168,7 +167,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
 }
 
 std::vector<std::string> TensorFiles::names() const {
-  return mapped(holders_, [](const auto& item) { return item.first; });
+  return mapped(file_indices_, [](const auto& item) { return item.first; });
 }
 
 std::map<std::string, std::string> TensorFiles::aliases() const {
@@ -182,23 +181,23 @@ std::map<std::string, std::string> TensorFiles::aliases() const {
 }
 
 StoredCounts TensorFiles::counts() const {
-  StoredCounts counts{.tensors = holders_.size(), .numbers = 0};
+  StoredCounts counts{.tensors = file_indices_.size(), .numbers = 0};
   for (const SafetensorsFile& file : files_) {
     for (const auto& [name, view] : file.tensors()) counts.numbers += count_of(view);
   }
   return counts;
 }
 
-const SafetensorsFile& TensorFiles::holder(const std::string& name) const {
-  const auto found = holders_.find(name);
-  if (found == holders_.end()) throw no_such_tensor(folder_, name, names());
+const SafetensorsFile& TensorFiles::file_with(const std::string& name) const {
+  const auto found = file_indices_.find(name);
+  if (found == file_indices_.end()) throw no_such_tensor(folder_, name, names());
   return files_[found->second];
 }
 
-const SafetensorsView& TensorFiles::find(const std::string& name) const { return holder(name).find(name); }
+const SafetensorsView& TensorFiles::find(const std::string& name) const { return file_with(name).find(name); }
 
-const std::string& TensorFiles::file_of(const std::string& name) const { return holder(name).path(); }
+const std::string& TensorFiles::file_of(const std::string& name) const { return file_with(name).path(); }
 
-std::vector<double> TensorFiles::values(const std::string& name) const { return holder(name).values(name); }
+std::vector<double> TensorFiles::values(const std::string& name) const { return file_with(name).values(name); }
 
 }  // namespace periscope

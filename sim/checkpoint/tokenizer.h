@@ -9,18 +9,19 @@
 
 namespace periscope {
 
-/// Text to token ids and back.
+/// Converts text to token ids and back.
 class Tokenizer : public Interface {
  public:
-  /// The ids of a text of any bytes, as the beginning of a sequence. Throws InputError for a byte without a token.
+  /// Returns the ids of a text of arbitrary bytes at the start of a sequence. Throws InputError for a byte without a
+  /// token.
   [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
   [[nodiscard]] virtual std::string decode(std::span<const int> ids) const = 0;
-  /// The text of a single token.
+  /// Returns the text of a single token.
   [[nodiscard]] virtual std::string piece(int id) const = 0;
   [[nodiscard]] virtual int size() const = 0;
 };
 
-/// Ids are bytes.
+/// Tokenizer whose ids are bytes.
 class ByteTokenizer final : public Tokenizer {
  public:
   [[nodiscard]] std::vector<int> encode(std::string_view text) const override {

@@ -165,7 +165,7 @@ std::vector<MadeFile> bad_safetensors() {
       {"an empty tensor inside another", several({{0, 4}, {2, 2}}, 4), "there is an overlap"},
       {"an empty tensor beyond the data", several({{0, 4}, {8, 8}}, 4), "begins at byte 8 of the data, expected 4"},
       {"data cut short", f32("[2]", "[0,8]", 7),
-       "tensor \"t\" ends at byte 8 of the data, of which the file has 7: it is cut short"},
+       "tensor \"t\" ends at byte 8 of the data, but the file has only 7: it is truncated"},
       {"no data", f32("[2]", "[0,8]", 0), "of which the file has 0"},
       {"data beyond the last tensor", f32("[2]", "[0,8]", 9),
        "malformed: bad: 9 bytes of data, but the tensors end at 8"},

@@ -63,7 +63,7 @@ TEST_CASE("a tensor is handed over once, when its last use has come") {
   gradients.on_gradient(matrix_id(0, Weight::k), gradient);
   CHECK(done == std::vector<std::string>{"h.0.attn.c_attn.weight"});
   CHECK_THROWS_AS(gradients.on_gradient(matrix_id(0, Weight::k), gradient), std::logic_error);
-  CHECK(gradients.waiting().size() == checkpoint.uses().size() - 1);
+  CHECK(gradients.incomplete().size() == checkpoint.uses().size() - 1);
 }
 
 }  // namespace

@@ -118,32 +118,34 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
     CAPTURE(said);
     CHECK(said.find(message) != std::string::npos);
   };
-  check("llama", "model.placement = \"peri\" (A B alpha 1 beta 1 input gain 1): the family llama has placement \"pre\"",
+  check("llama", "model.placement = \"peri\" (A B alpha 1 beta 1 input gain 1): expected \"pre\"",
         [](ModelSpec& m) { m.placement = *find_placement("peri"); });
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });
   check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual-dual"); });
-  check("llama", "model.norm = layer: the family llama has rms", [](ModelSpec& m) { m.norm = NormKind::layer; });
+  check("llama", "model.norm = layer: expected rms for family llama", [](ModelSpec& m) { m.norm = NormKind::layer; });
   check("llama", "model.final_norm = false", [](ModelSpec& m) { m.final_norm = false; });
   check("llama", "model.embedding_norm = true", [](ModelSpec& m) { m.embedding_norm = true; });
-  check("llama", "model.qk_norm = head: the family llama has none", [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
-  check("olmo2", "model.qk_norm = none: the family olmo2 has full", [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
-  check("llama", "model.v_norm = true: the family llama has false", [](ModelSpec& m) { m.v_norm = true; });
-  check("qwen3", "model.inner_norm = down: the family qwen3 has none",
+  check("llama", "model.qk_norm = head: expected none for family llama",
+        [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
+  check("olmo2", "model.qk_norm = none: expected full for family olmo2",
+        [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
+  check("llama", "model.v_norm = true: expected false for family llama", [](ModelSpec& m) { m.v_norm = true; });
+  check("qwen3", "model.inner_norm = down: expected none for family qwen3",
         [](ModelSpec& m) { m.inner_norm = InnerNorm::down; });
-  check("llama", "model.attention_gate = head: the family llama has none",
+  check("llama", "model.attention_gate = head: expected none for family llama",
         [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
   check("llama", "model.rope = false", [](ModelSpec& m) { m.rope = false; });
   check("gpt2", "model.rope = true", [](ModelSpec& m) { m.rope = true; });
   check("llama", "model.causal = false", [](ModelSpec& m) { m.causal = false; });
   check("llama", "hidden_act", [](ModelSpec& m) { m.mlp = MlpKind::relu; });
-  check("gpt2", "model.mlp = swiglu: the family gpt2 has silu", [](ModelSpec& m) { m.mlp = MlpKind::swiglu; });
+  check("gpt2", "model.mlp = swiglu: expected silu for family gpt2", [](ModelSpec& m) { m.mlp = MlpKind::swiglu; });
   check("gpt2", "model.head_dim = 6", [](ModelSpec& m) { m.head_dim = 6; });
   check("opt", "model.norm_eps = 0.001", [](ModelSpec& m) { m.norm_eps = 1e-3; });
-  check("opt", "model.kv_heads = 1: the family opt has 3", [](ModelSpec& m) { m.kv_heads = 1; });
-  check("llama", "the attention window = 3",
+  check("opt", "model.kv_heads = 1: expected 3 for family opt", [](ModelSpec& m) { m.kv_heads = 1; });
+  check("llama", "attention window = 3",
         [](ModelSpec& m) { m.attention.assign(2, {.scores = {.window = 3}, .rope_frequencies = {}}); });
-  check("llama", "the soft cap of logits = 30", [](ModelSpec& m) { m.head.soft_cap = 30.0; });
-  check("llama", "the embedding's scale = 2", [](ModelSpec& m) { m.embedding.scale = 2.0; });
+  check("llama", "soft cap of logits = 30", [](ModelSpec& m) { m.head.soft_cap = 30.0; });
+  check("llama", "embedding scale = 2", [](ModelSpec& m) { m.embedding.scale = 2.0; });
 }
 
 TEST_CASE("two matrices do not fit one tied tensor") {

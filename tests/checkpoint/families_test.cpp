@@ -166,9 +166,9 @@ TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is re
   CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange"}), doctest::Contains((nested + "\" = [2]: unknown").c_str()),
                        InputError);
 
-  const std::string read = "it is read from models of this family";
+  const std::string read = "this family reads it";
   const auto known = [](const std::string& key, const std::string& value, const std::string& expected) {
-    return "key \"" + key + "\" = " + value + " may: expected " + expected;
+    return "key \"" + key + "\" = " + value + ": expected " + expected;
   };
   struct Row {
     std::string key;
@@ -221,7 +221,7 @@ TEST_CASE("an entry is named by its tensor and its place in the file") {
       const std::int64_t stride = checkpoint.files().find(tensor).shape.back();
       for (const ParameterMap::Use& use : uses) {
         const std::int64_t entries = use.rows * std::max<std::int64_t>(use.cols, 1);
-        for (std::int64_t i = 0; i < entries; ++i) CHECK_EQ(entry_at(use, place_of(use, i, stride), stride), i);
+        for (std::int64_t i = 0; i < entries; ++i) CHECK_EQ(entry_at(use, stored_index(use, i, stride), stride), i);
       }
     }
   }
@@ -230,8 +230,8 @@ TEST_CASE("an entry is named by its tensor and its place in the file") {
     std::size_t place;
   };
   const std::vector<Row> rows{
-      {"gpt2-bare", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight (its k part): entry 26", 26},
-      {"gpt2-bare", "h.1.attn.c_attn.bias", "h.1.attn.c_attn.bias (its v part): entry 17", 17},
+      {"gpt2-bare", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight (k part): entry 26", 26},
+      {"gpt2-bare", "h.1.attn.c_attn.bias", "h.1.attn.c_attn.bias (v part): entry 17", 17},
       {"gpt2-bare", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.weight: entry 5", 5},
       {"llama-tied", "model.embed_tokens.weight", "model.embed_tokens.weight: entry 9", 9},
       {"gemma2", "model.norm.weight", "model.norm.weight: 1 + entry 3", 3},

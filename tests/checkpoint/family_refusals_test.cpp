@@ -77,7 +77,7 @@ TEST_CASE("values of config.json that cannot be") {
        set("architectures", "Qwen3ForCausalLM")},
       {"qwen3", "key \"layer_types\" = [\"full_attention\"]: expected a list of num_hidden_layers = 2",
        set("layer_types", {"full_attention"})},
-      {"qwen3", "key rope_parameters holds no JSON object", set("rope_parameters", 3)},
+      {"qwen3", "key rope_parameters: expected a JSON object", set("rope_parameters", 3)},
       {"llama-tied", "key \"rope_parameters.factor\" is missing",
        [](EditedCheckpoint& c) { c.config["rope_parameters"].erase("factor"); }},
       {"llama-tied", "key \"rope_parameters.high_freq_factor\" = 0.5: expected more than low_freq_factor",
@@ -85,7 +85,7 @@ TEST_CASE("values of config.json that cannot be") {
       {"gpt2-bare", "key \"n_head\" = 4: expected a divisor of n_embd = 6", set("n_head", 4)},
       {"bert-old", "key \"num_attention_heads\" = 4: expected a divisor of hidden_size = 6",
        set("num_attention_heads", 4)},
-      {"qwen3", "holds no JSON object", [](EditedCheckpoint& c) { c.config = nlohmann::json::array(); }},
+      {"qwen3", "the file: expected a JSON object", [](EditedCheckpoint& c) { c.config = nlohmann::json::array(); }},
       {"qwen3", "key \"model_type\" is missing", drop("model_type")},
   });
 }
@@ -96,7 +96,7 @@ TEST_CASE("values of config.json that change the function in a way that is not t
       {"qwen3", "key \"architectures\" = [\"Qwen3ForSequenceClassification\"]: expected one of Qwen3ForCausalLM",
        set("architectures", {"Qwen3ForSequenceClassification"})},
       {"qwen3",
-       "key \"layer_scalar\" = 1.5: unknown, it may change the function; pass --ignore-key \"layer_scalar\" if",
+       "key \"layer_scalar\" = 1.5: unknown key, may change the function; pass --ignore-key \"layer_scalar\" if",
        set("layer_scalar", 1.5)},
       {"qwen3", "key \"quantization_config\"", set("quantization_config", {{"bits", 4}})},
       {"qwen3", "key \"hidden_act\" = \"quick_gelu\": expected one of silu,", set("hidden_act", "quick_gelu")},
@@ -115,7 +115,7 @@ TEST_CASE("values of config.json that change the function in a way that is not t
       {"llama", "key \"layer_types\"", set("layer_types", {"full_attention", "sliding_attention"})},
       {"llama", "key \"sliding_window\" = 3: unknown", set("sliding_window", 3)},
       {"mistral", "key \"attention_bias\" = true: expected false", set("attention_bias", true)},
-      {"qwen3", "expected no sliding_attention without use_sliding_window",
+      {"qwen3", "expected no sliding_attention, because use_sliding_window",
        set("layer_types", {"full_attention", "sliding_attention"})},
       {"qwen3", "key \"layer_types\" = [\"full_attention\",\"chunked_attention\"]: expected sliding_attention",
        set("layer_types", {"full_attention", "chunked_attention"})},
@@ -174,7 +174,7 @@ TEST_CASE("keys that change the function of some family are refused by every fam
     for (const auto& [key, value] : foreign) {
       const bool known = key == "clip_qkv" && name == "olmo2";
       const std::string named = "key \"" + key + "\" = " + value.dump();
-      const std::string why = known ? ": expected null" : ": unknown, it may change the function";
+      const std::string why = known ? ": expected null" : ": unknown key, may change the function";
       all.push_back({name, named + why, set(key, value)});
       if (!nested) continue;
       all.push_back({name, "key \"text_config." + key + "\" = " + value.dump() + why,
@@ -237,12 +237,12 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
        drop_tensor("model.layers.1.self_attn.k_norm.weight")},
       {"qwen3", "no tensor \"lm_head.weight\": expected [11, 8] (unembedding.weight)", drop_tensor("lm_head.weight")},
       {"olmo2", "; 14 more are missing", set("num_hidden_layers", 3)},
-      {"qwen3", "tensor \"model.layers.1.input_layernorm.weight\" [8]: unknown to the family qwen3",
+      {"qwen3", "tensor \"model.layers.1.input_layernorm.weight\" [8]: unknown to family qwen3",
        [](EditedCheckpoint& c) {
          c.config["num_hidden_layers"] = 1;
          c.config["layer_types"] = {"full_attention"};
        }},
-      {"qwen3", "tensor \"model.layers.0.layer_scalar\" [1]: unknown to the family qwen3",
+      {"qwen3", "tensor \"model.layers.0.layer_scalar\" [1]: unknown to family qwen3",
        add_tensor("model.layers.0.layer_scalar", {1})},
       {"qwen3", "tensor \"model.layers.0.self_attn.k_proj.bias\" [8]: unknown", set("attention_bias", false)},
       {"qwen3", "tensor \"" + q0 + "\": shape [8, 16], expected [16, 8]",
@@ -260,11 +260,11 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
       {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8] (embedding.weight)",
        drop_tensor("model.embed_tokens.weight")},
       {"qwen3",
-       "no tensor \"model.embed_tokens.weight\", nor one with another of the prefixes \"model.\", \"transformer.\", "
+       "no tensor \"model.embed_tokens.weight\", or the same with prefix \"model.\", \"transformer.\", "
        "\"bert.\", \"language_model.model.\", \"model.language_model.\", \"language_model.\", \"\"; nearest is "
        "\"my.model.embed_tokens.weight\"",
        [](EditedCheckpoint& c) { c.rename_prefix("model.", "my.model."); }},
-      {"qwen3", "several models: tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
+      {"qwen3", "expected one model, found two: tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
        add_tensor("module.model.norm.weight", {8})},
       {"qwen3", "no tensor \"module.model.norm.weight\": expected [8] (final_norm.gain)",
        [](EditedCheckpoint& c) {
@@ -273,14 +273,16 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
        }},
       {"qwen3",
        "tensor \"base_model.model." + q0.substr(0, q0.size() - 6) +
-           "lora_A.default.weight\": of an adapter that is not merged; merge it with merge_and_unload() of PEFT",
+           "lora_A.default.weight\": belongs to an unmerged adapter; merge it with merge_and_unload() of PEFT",
        [](EditedCheckpoint& c) {
          c.add(q0.substr(0, q0.size() - 6) + "lora_A.default.weight", {2, 8});
          c.rename_prefix("", "base_model.model.");
        }},
-      {"qwen3", "several models: tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
+      {"qwen3", "expected one model, found two: tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
        add_tensor("embed_tokens.weight", {11, 8})},
-      {"llama-tied", "\"lm_head.weight\" and \"model.embed_tokens.weight\" are one by config.json, but differ in value",
+      {"llama-tied",
+       "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\": expected equal tensors (tied by config.json), "
+       "found a different value",
        add_tensor("lm_head.weight", {11, 8})},
       {"llama-tied", "but differ in shape", add_tensor("lm_head.weight", {8, 11})},
       {"gpt2-bare", "no tensor \"h.0.ln_1.bias\": expected [6]", drop_tensor("h.0.ln_1.bias")},
@@ -313,7 +315,8 @@ TEST_CASE("a copy of a large table is compared piece by piece, each with its own
   CHECK(message(std::string::npos) == "accepted");
   for (const std::size_t changed : {0U, 65'535U, 65'536U, 131'072U, 159'999U}) {
     CAPTURE(changed);
-    CHECK(message(changed).find("are one by config.json, but differ in value") != std::string::npos);
+    CHECK(message(changed).find("expected equal tensors (tied by config.json), found a different value") !=
+          std::string::npos);
   }
 }
 

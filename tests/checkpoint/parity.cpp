@@ -90,7 +90,7 @@ NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>
   embedding_backward(context, ids, pass.gradient, hooks);
   out["logits"] = ops.to_host(pass.logits);
   out["loss"] = {pass.value};
-  for (const std::string& tensor : gradients.waiting()) out["waiting." + tensor] = {};
+  for (const std::string& tensor : gradients.incomplete()) out["incomplete." + tensor] = {};
   return out;
 }
 

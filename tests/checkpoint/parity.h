@@ -12,7 +12,7 @@ namespace periscope::testing {
 using NamedTensors = std::map<std::string, std::vector<double>>;
 
 /// A pass forward and back, with the names of expected.safetensors: logits, loss, streams and all gradients. A model
-/// without logits has "output" and streams only. A tensor whose gradient did not come in full is "waiting.NAME".
+/// without logits has "output" and streams only. A tensor whose gradient did not come in full is "incomplete.NAME".
 NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>& ids, const std::vector<int>& labels,
                             const Target& target);
 

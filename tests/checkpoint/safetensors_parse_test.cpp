@@ -89,7 +89,7 @@ TEST_CASE("an index says which file holds a tensor, and how many bytes there are
       parse_tensor_index(bytes_of(R"({"metadata":{"total_size":12.5},"weight_map":{"a":"1.safetensors"}})"), "index");
   CHECK(!odd.total_size);
   REQUIRE(odd.warnings.size() == 1);
-  CHECK(odd.warnings[0].find("total_size is no whole number") != std::string::npos);
+  CHECK(odd.warnings[0].find("total_size is not an integer") != std::string::npos);
 }
 
 }  // namespace

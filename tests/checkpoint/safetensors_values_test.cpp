@@ -158,7 +158,7 @@ TEST_CASE("an integer that no double is exactly is refused") {
   for (const std::int64_t value : {limit + 1, -limit - 1, std::numeric_limits<std::int64_t>::max()}) {
     const std::string bytes = raw<std::int64_t>({value});
     CHECK_THROWS_WITH_AS(static_cast<void>(read<double>(view_of(SafetensorsType::i64, bytes))),
-                         doctest::Contains("which no double is exactly"), InputError);
+                         doctest::Contains("which is not exactly representable as double"), InputError);
   }
   const std::string large = raw<std::uint64_t>({std::uint64_t{1} << 63});
   CHECK(read<double>(view_of(SafetensorsType::u64, large)).at(0) == 0x1p63);

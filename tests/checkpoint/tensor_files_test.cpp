@@ -81,7 +81,7 @@ TEST_CASE("the single file goes before the index, with a warning") {
   const TensorFiles files(folder.path());
   CHECK(files.names() == Names{"x"});
   REQUIRE(files.warnings().size() == 1);
-  CHECK(files.warnings()[0].find("not read, as there is model.safetensors too") != std::string::npos);
+  CHECK(files.warnings()[0].find("ignored, because model.safetensors exists") != std::string::npos);
 }
 
 TEST_CASE("oddities are warnings: a tensor that the index does not map, a wrong sum of bytes") {
@@ -109,12 +109,12 @@ TEST_CASE("a sum of bytes that is too large is a warning as well") {
 TEST_CASE("a folder without tensors is refused, and what it has is named") {
   const TemporaryFolder folder;
   check_refused(folder.path("missing"), "no such folder, expected a folder with model.safetensors");
-  check_refused(folder.write("file", ""), "this is no folder, expected a folder");
-  check_refused(folder.path(), "neither model.safetensors nor model.safetensors.index.json is there");
+  check_refused(folder.write("file", ""), "not a folder, expected a folder");
+  check_refused(folder.path(), "expected model.safetensors or model.safetensors.index.json, found neither");
   folder.write("pytorch_model.bin", "");
-  check_refused(folder.path(), "is there; it has \"pytorch_model.bin\"");
+  check_refused(folder.path(), "neither; found \"pytorch_model.bin\"");
   folder.write("adapter_model.safetensors", "");
-  check_refused(folder.path(), "it has an adapter, \"adapter_model.safetensors\": merge it with merge_and_unload()");
+  check_refused(folder.path(), "found an adapter, \"adapter_model.safetensors\": merge it with merge_and_unload()");
 }
 
 TEST_CASE("shards that do not hold what the index says") {
@@ -123,23 +123,23 @@ TEST_CASE("shards that do not hold what the index says") {
   SUBCASE("a file is missing") {
     fs::remove(folder.path("2.safetensors"));
     check_refused(folder.path(),
-                  "1 of the 2 files that model.safetensors.index.json names are missing, the first is "
+                  "1 of the 2 files listed in model.safetensors.index.json are missing, the first is "
                   "\"2.safetensors\"");
   }
   SUBCASE("a tensor is missing") {
     folder.write("2.safetensors", tensors({"d"}, 3));
-    check_refused(folder.path(), "weight_map has tensor \"c\" in \"2.safetensors\", which does not hold it");
+    check_refused(folder.path(), "weight_map has tensor \"c\" in \"2.safetensors\", which does not contain it");
   }
   SUBCASE("a tensor is in another file") {
     folder.write("1.safetensors", tensors({"a", "c"}, 1));
     folder.write("2.safetensors", tensors({"b"}, 1));
     check_refused(folder.path(),
-                  "weight_map has tensor \"b\" in \"1.safetensors\", which does not hold it; another file does");
+                  "weight_map has tensor \"b\" in \"1.safetensors\", which does not contain it; another file does");
   }
   SUBCASE("a tensor is in two files") {
     folder.write("2.safetensors", tensors({"a", "c"}, 3));
     check_refused(folder.path(),
-                  folder.path("2.safetensors") + ": tensor \"a\" is in " + folder.path("1.safetensors") + " too");
+                  folder.path("2.safetensors") + ": tensor \"a\" is also in " + folder.path("1.safetensors"));
   }
   SUBCASE("a file is a Git LFS pointer") {
     folder.write("2.safetensors", "version https://git-lfs.github.com/spec/v1\n");
@@ -169,12 +169,12 @@ TEST_CASE("links: within the folder and into the download cache, but nowhere els
   SUBCASE("out of the folder") {
     folder.write("there", tensors({"c"}, 3));
     fs::create_symlink("../there", shard);
-    check_refused(folder.path("model"), "malformed: " + shard + ": a link that leads out of the folder");
+    check_refused(folder.path("model"), "malformed: " + shard + ": link out of the folder");
   }
   SUBCASE("into a folder whose name begins alike") {
     folder.write("model2/there", tensors({"c"}, 3));
     fs::create_symlink("../model2/there", shard);
-    check_refused(folder.path("model"), "a link that leads out of the folder");
+    check_refused(folder.path("model"), "link out of the folder");
   }
   SUBCASE("to nothing") {
     fs::create_symlink("nothing", shard);

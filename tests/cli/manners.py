@@ -68,20 +68,20 @@ class Checkpoints(FolderTest):
         cache = self.folder / "models--org--name"
         for name in ("0a1b", "9f3e"):
             (cache / "snapshots" / name).mkdir(parents=True)
-        self.refused(cache, f"its files are in {cache}/snapshots/0a1b\n")
+        self.refused(cache, f"use its folder {cache}/snapshots/0a1b\n")
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text("9f3e")
-        self.refused(cache, f"its files are in {cache}/snapshots/9f3e\n")
+        self.refused(cache, f"use its folder {cache}/snapshots/9f3e\n")
         (cache / "refs" / "main").write_text("../../elsewhere")
-        self.refused(cache, f"its files are in {cache}/snapshots/0a1b\n")
+        self.refused(cache, f"use its folder {cache}/snapshots/0a1b\n")
         for name in ("pytorch_model.bin", "model.gguf"):
             with self.subTest(name):
                 place = self.folder / name.replace(".", "-")
                 place.mkdir()
                 (place / name).write_bytes(b"PK")
-                self.refused(place, f'"{name}"', "only safetensors files are read")
+                self.refused(place, f'"{name}"', "only safetensors files are supported")
                 (place / "config.json").write_bytes((FIXTURE / "config.json").read_bytes())
-                self.refused(place, f'"{name}"', "only safetensors files are read")
+                self.refused(place, f'"{name}"', "only safetensors files are supported")
                 self.refused(place / name, "this is a file", "expected a folder", "save_pretrained")
 
 

@@ -75,9 +75,9 @@ class EveryStudy(unittest.TestCase):
         self.assertEqual(placements.reset_index().to_dict("records"), listed["placements"])
         self.assertEqual(placements.loc["peri", "norms"], "A B")
         recipes = ps.recipes()
-        self.assertEqual(recipes.drop(columns="beyond").to_dict("index"),
+        self.assertEqual(recipes.drop(columns="extras").to_dict("index"),
                          {one["name"]: one["sets"] for one in listed["recipes"]})  # fmt: skip
-        self.assertEqual(list(recipes.beyond), ["; ".join(one["beyond"]) for one in listed["recipes"]])
+        self.assertEqual(list(recipes.extras), ["; ".join(one["extras"]) for one in listed["recipes"]])
 
     def test_json_of_the_door_is_that_of_the_program(self) -> None:
         keys = ("model.layers=2", "model.width=16", "model.heads=2")

@@ -151,7 +151,7 @@ class Models(unittest.TestCase):
             copy = Path(folder) / "llama"
             shutil.copytree(FIXTURES / "llama", copy)
             (copy / "config.json").write_text('{"model_type": "llama", "model_type": "gpt2"}')
-            with rejected("llama: its configuration"):
+            with rejected("llama: configuration"):
                 ps.probe(in_memory(copy), tokens=[1])
 
 

@@ -17,7 +17,7 @@ def use() -> None:
     ds = ps.train(cfg, corpus="FILE", callback=lambda record: record.step < 500 and record.loss < 9.0)
     ds = ps.certify(ps.Config(), format=["fp16"])
     worst: float = ps.verdicts(ds, all=True)["worst_z"].max()
-    print(ps.cite(ds) + ps.cite(), ps.placements().loc["peri"], ps.recipes().beyond)
+    print(ps.cite(ds) + ps.cite(), ps.placements().loc["peri"], ps.recipes().extras)
     ps.plot(ds, "variance").savefig("variance.svg")
     seen: list[float] = []
 

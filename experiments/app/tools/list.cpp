@@ -61,7 +61,7 @@ std::string cell(const ordered_json& row, const std::string& field) {
   if (found == object.end()) return "";
   if (found->is_boolean()) return *found ? "yes" : "no";
   if (found->is_array())
-    return fmt::format("{}", fmt::join(found->get<std::vector<std::string>>(), field == "beyond" ? "; " : ", "));
+    return fmt::format("{}", fmt::join(found->get<std::vector<std::string>>(), field == "extras" ? "; " : ", "));
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 
@@ -79,10 +79,10 @@ ListTable recipe_table() {
       "Recipes",
       "model.recipe sets these keys of [model], [init] and [input]; explicit keys override them. std and residual "
       "are keys of [init]. second_moment: second moment of embeddings drawn with std, or with init.std if that key is "
-      "set. beyond: properties of the family that no key describes.",
+      "set. extras: properties of the family that no key describes.",
       recipes_json(),
       {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
-       "std", "second_moment", "residual", "beyond"});
+       "std", "second_moment", "residual", "extras"});
 }
 
 std::string text_of(const std::vector<ListTable>& lists) {

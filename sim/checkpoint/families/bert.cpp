@@ -20,7 +20,7 @@ void map_layer(ParameterMap& map, int layer) {
   map.set_norm(2 * layer + 1, Weight::norm_c, layer_norm(stem + "output.LayerNorm"));
 }
 
-/// The masked-token head: norm(φ(x Wᵀ + b)), then the embedding's table and a bias. A BertModel has none.
+/// Masked-token head: norm(φ(x Wᵀ + b)), then the embedding's table and a bias. BertModel has no head.
 void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack) {
   const std::string head = "cls.predictions.";
   stack.model.unembedding = names.contains(head + "transform.dense.weight") || names.contains(head + "bias");
@@ -30,15 +30,15 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
       stack.warnings.emplace_back("no masked-token head (cls.predictions): the stack has no logits");
       return;
     }
-    stack.model.unembedding = true;  // the missing tensors are then named
+    stack.model.unembedding = true;  // so that the missing tensors are reported
   }
   stack.model.head.transform = true;
   ParameterMap& map = stack.map;
   map_linear(map, 0, Weight::head_dense, head + "transform.dense");
   map.set_norm(0, Weight::head_norm, layer_norm(head + "transform.LayerNorm"));
   map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
-  // The implementation adds decoder.bias. Tied, and before transformers 5 always, that is the head's own bias; else
-  // the latter is stored all the same.
+  // The public implementation adds decoder.bias. If tied, and always before transformers 5, it equals the head's own
+  // bias; otherwise the head's own bias is stored but not used.
   if (!stack.tied && names.contains(head + "decoder.bias")) {
     map.set_bias(0, Weight::unembedding, whole(head + "decoder.bias"));
     stack.unread.push_back(head + "bias");
@@ -48,7 +48,7 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   }
 }
 
-/// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
+/// Post-LN encoder with LayerNorm, learned positions, an embedding norm, no mask, and biases everywhere.
 FamilyStack read_bert(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config, false);
   config.harmless({"pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
@@ -67,8 +67,8 @@ FamilyStack read_bert(ConfigReader& config, const TensorNames& names) {
   if (m.width < 2) throw config.malformed_value("hidden_size", "at least 2, because LayerNorm of one feature is 0");
   m.kv_heads = m.heads;
   m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
-  m.embedding.positions = config.integer("max_position_embeddings", most_tokens);
-  m.embedding.token_types = config.integer_or("type_vocab_size", 2, most_wide);
+  m.embedding.positions = config.integer("max_position_embeddings", max_tokens);
+  m.embedding.token_types = config.integer_or("type_vocab_size", 2, max_width);
   m.norm_eps = config.positive_or("layer_norm_eps", 1e-12);
   m.mlp = read_plain_mlp(config, "hidden_act", "gelu");
 

@@ -9,25 +9,25 @@ namespace periscope {
 namespace {
 
 constexpr std::string_view harmless_keys[] = {
-    // what it is and where it comes from
+    // identity and provenance
     "_name_or_path", "name_or_path", "_commit_hash", "architectures", "model_type", "transformers_version", "dtype",
     "torch_dtype", "_pre_quantization_dtype", "tokenizer_class", "tokenizer_name", "finetuning_task", "is_decoder",
     "task_specific_params", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
     "transformers.js_config", "auto_map", "_use_default_values",
-    // special tokens, padding and truncation of text
+    // special tokens, padding, truncation of text
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id",
     "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "add_bos_token", "add_eos_token",
     "padding_side", "tokenizer_padding_side", "tokenizer_model_max_length",
-    // training: initial values, dropout, noise, memory
+    // training: initialisation, dropout, noise, memory
     "initializer_range", "initializer_factor", "init_std", "attention_dropout", "hidden_dropout", "dropout",
     "activation_dropout", "layerdrop", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
     "embd_pdrop", "attn_pdrop", "resid_pdrop", "neftune_noise_alpha", "gradient_checkpointing",
     "use_reentrant_checkpointing", "use_bfloat16", "tf_legacy_loss",
-    // how it is computed, not what
+    // implementation of the same function
     "use_cache", "cache_implementation", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "_flash_attn_2_enabled", "use_flash_attention", "use_flash_attn",
     "flash_attention", "torchscript", "pretraining_tp", "chunk_size_feed_forward", "output_past", "xla_device",
-    // what is returned
+    // choice of outputs
     "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
     "tie_last_hidden_states",
     // generation
@@ -35,14 +35,14 @@ constexpr std::string_view harmless_keys[] = {
     "num_beams", "num_beam_groups", "num_return_sequences", "early_stopping", "repetition_penalty", "length_penalty",
     "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
     "begin_suppress_tokens", "remove_invalid_values", "exponential_decay_length_penalty", "prefix",
-    // limits that no parameter's shape has, where they do not scale RoPE
+    // limits without effect on parameter shapes (if they do not scale RoPE)
     "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "max_seq_length", "seq_length",
     "model_max_length",
     // heads for other tasks
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
 
-/// Keys that vendors add and the public implementations of these families do not read. Other values describe functions
-/// that those implementations do not compute.
+/// Keys that vendors add and that the public implementations of these families do not read. Values other than these
+/// describe functions that the implementations do not compute.
 constexpr std::array inert_keys{
     InertKey{.key = "unsloth_*"},
     InertKey{.key = "is_llama_config", .values = "[true]"},
@@ -61,7 +61,7 @@ struct ActivationName {
   std::string_view name;
   std::optional<MlpKind> plain, gated;
 };
-/// GELU with the error function, its approximation with tanh, and SiLU have several names.
+/// Exact GELU, its tanh approximation and SiLU have several names.
 constexpr std::array activations{
     ActivationName{"relu", MlpKind::relu, std::nullopt},
     ActivationName{"silu", MlpKind::silu, MlpKind::swiglu},
@@ -104,27 +104,27 @@ bool is_headless(ConfigReader& config) {
 }
 
 int read_layers(ConfigReader& config, std::string_view key, std::optional<int> fallback) {
-  const int layers = fallback ? config.integer_or(key, *fallback, most_layers) : config.integer(key, most_layers);
+  const int layers = fallback ? config.integer_or(key, *fallback, max_layers) : config.integer(key, max_layers);
   const std::uint64_t tensors = config.counts().tensors;
   if (config.has(key) && static_cast<std::uint64_t>(layers) > tensors) {
-    throw config.malformed_value(key, fmt::format("at most {}, the tensors that the files hold", tensors));
+    throw config.malformed_value(key, fmt::format("at most {}, the number of tensors in the files", tensors));
   }
   return layers;
 }
 
 void read_sizes(ConfigReader& config, ModelSpec& m) {
-  m.width = config.integer("hidden_size", most_wide);
+  m.width = config.integer("hidden_size", max_width);
   m.layers = read_layers(config, "num_hidden_layers");
-  m.heads = config.integer("num_attention_heads", most_wide);
-  m.mlp_width = config.integer("intermediate_size", most_wide);
-  m.vocab = config.integer("vocab_size", most_tokens);
+  m.heads = config.integer("num_attention_heads", max_width);
+  m.mlp_width = config.integer("intermediate_size", max_width);
+  m.vocab = config.integer("vocab_size", max_tokens);
 }
 
 void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback, bool null) {
   constexpr std::string_view key = "num_key_value_heads";
   const int absent = fallback > 0 ? fallback : m.heads;
-  m.kv_heads = null ? config.integer_or_none(key, absent, most_wide).value_or(m.heads)
-                    : config.integer_or(key, absent, most_wide);
+  m.kv_heads = null ? config.integer_or_none(key, absent, max_width).value_or(m.heads)
+                    : config.integer_or(key, absent, max_width);
   if (m.heads % m.kv_heads != 0) {
     throw config.malformed_value(key, fmt::format("a divisor of num_attention_heads = {}", m.heads));
   }
@@ -140,20 +140,20 @@ int divided_head_dim(const ConfigReader& config, const ModelSpec& m, std::string
 
 void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   if (config.is_given("head_dim") || fallback > 0) {
-    m.head_dim = config.integer_or("head_dim", fallback, most_wide);
+    m.head_dim = config.integer_or("head_dim", fallback, max_width);
   } else {
     config.must_be("head_dim", nullptr);
     m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
   }
-  if (m.head_dim % 2 != 0) throw config.malformed_value("head_dim", "an even number, because RoPE turns pairs");
-  if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
-    throw config.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));
+  if (m.head_dim % 2 != 0) throw config.malformed_value("head_dim", "an even number, because RoPE rotates pairs");
+  if (static_cast<std::int64_t>(m.heads) * m.head_dim > max_width) {
+    throw config.malformed_value("head_dim", fmt::format("at most {} for all heads together", max_width));
   }
   const std::uint64_t numbers = config.counts().numbers;
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
     throw config.malformed_value(
-        "head_dim", fmt::format("no more than the files hold: {} layers with heads of {} are more than {} numbers",
-                                m.layers, m.head_dim, numbers));
+        "head_dim",
+        fmt::format("{} layers * head_dim at most {}, the number of values in the files", m.layers, numbers));
   }
 }
 
@@ -188,7 +188,7 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*o
     sliding.push_back(type == "sliding_attention");
   }
   if (std::ssize(sliding) != layers) {
-    throw config.malformed_value("layer_types", fmt::format("a list of num_hidden_layers = {}", layers));
+    throw config.malformed_value("layer_types", fmt::format("a list of num_hidden_layers = {} entries", layers));
   }
   return sliding;
 }
@@ -206,24 +206,24 @@ void set_attention(ModelSpec& m, std::vector<AttentionRule> rules) {
 
 void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack, bool tied_by_default,
               const std::string& embedding, const std::string& head) {
-  const bool said = config.has("tie_word_embeddings");
+  const bool is_set = config.has("tie_word_embeddings");
   stack.tied = config.flag_or("tie_word_embeddings", tied_by_default);
   if (!stack.tied && !names.contains(head)) {
     if (is_headless(config)) {
       stack.model.unembedding = false;
-      stack.warnings.push_back("no " + head + ", and config.json ties none: the stack has no logits");
+      stack.warnings.push_back("no " + head + ", and config.json does not tie the embedding: the stack has no logits");
       return;
     }
-    if (!said) {
+    if (!is_set) {
       stack.tied = true;
-      stack.warnings.push_back("no " + head + ", and config.json does not say tie_word_embeddings: taken as tied");
+      stack.warnings.push_back("no " + head + ", and config.json has no tie_word_embeddings: assumed tied");
     }
   }
   if (!stack.tied && names.contains(head) && names.stored(head) == names.stored(embedding)) {
     stack.tied = true;
-    stack.warnings.push_back(head + " is the embedding's tensor by the file's metadata: taken as tied");
+    stack.warnings.push_back(head + " is an alias of the embedding in the file's metadata: assumed tied");
   }
-  // Some programs store only one of the tensors that share memory, which may be the head.
+  // Some programs store only one of the tensors that share memory, possibly the head.
   const std::string& table = stack.tied && (names.contains(embedding) || !names.contains(head)) ? embedding : head;
   if (stack.tied) {
     if (table != head) stack.copies.emplace_back(head, embedding);

@@ -5,43 +5,43 @@
 namespace periscope {
 namespace {
 
-/// Reads what Gemma 2 and 3 have in common, attention rules and head excepted: Peri-LN with gains 1 + w, a gated MLP
-/// with tanh's GELU, embeddings times √D in f32.
+/// Reads the keys shared by Gemma 2 and 3, except attention rules and head: Peri-LN with gains 1 + w, a gated MLP with
+/// the tanh approximation of GELU, embeddings multiplied by √D in f32.
 void read_gemma(ConfigReader& config, ModelSpec& m) {
   skip_harmless_keys(config);
   m.placement = *find_placement("peri");
-  m.width = config.integer_or("hidden_size", 2304, most_wide);
+  m.width = config.integer_or("hidden_size", 2304, max_width);
   m.layers = read_layers(config, "num_hidden_layers", 26);
-  m.heads = config.integer_or("num_attention_heads", 8, most_wide);
-  m.mlp_width = config.integer_or("intermediate_size", 9216, most_wide);
+  m.heads = config.integer_or("num_attention_heads", 8, max_width);
+  m.mlp_width = config.integer_or("intermediate_size", 9216, max_width);
   read_kv_heads(config, m, 4, false);
   read_head_dim(config, m, 256);
   m.mlp = read_gated_mlp(config, "hidden_activation", "gelu_pytorch_tanh");
-  // An older name of the same key, which the public implementation does not read.
+  // An older name of this key, which the public implementation ignores.
   if (config.has("hidden_act") && read_gated_mlp(config, "hidden_act", "") != m.mlp) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  // √D as an f32, also in f64, as in the reference numbers. The public implementation rounds it further to the type
-  // that it computes in: bf16 gives 55.5 for D = 3072.
+  // √D is rounded to f32, even in f64, as in the reference values. The public implementation rounds it to its compute
+  // dtype: bf16 gives 55.5 for D = 3072.
   m.embedding.scale = static_cast<float>(std::sqrt(static_cast<double>(m.width)));
   config.must_be("use_bidirectional_attention", false);
 }
 
-/// query_pre_attn_scalar^(−1/2), or 0 (the plain scale) if that is the same.
+/// Returns query_pre_attn_scalar^(−1/2), or 0 (the default scale) if the two are equal.
 double read_score_scale(ConfigReader& config, int head_dim) {
   const double scalar = config.positive_or("query_pre_attn_scalar", 256);
   return scalar == head_dim ? 0.0 : 1.0 / std::sqrt(scalar);
 }
 
-/// A layer has either the rule `full` or `windowed`, which gets sliding_window.
+/// Gives every layer the rule `full` or `windowed`; the latter uses sliding_window.
 void set_gemma_attention(ConfigReader& config, ModelSpec& m, const std::vector<bool>& sliding, int window,
                          const AttentionRule& full, AttentionRule windowed) {
   windowed.scores.window = window;
   std::vector<AttentionRule> rules;
   for (const bool slides : sliding) {
     if (slides && window == 0)
-      throw config.unsupported_value("sliding_window", "a number, because layers have a window");
+      throw config.unsupported_value("sliding_window", "a number, because some layers have a window");
     rules.push_back(slides ? windowed : full);
   }
   set_attention(m, std::move(rules));
@@ -65,16 +65,16 @@ nlohmann::ordered_json gemma_config(const ModelSpec& m, std::string_view model_t
   return json;
 }
 
-/// Soft caps of scores and logits; a window in every other layer, from the first.
+/// Soft caps of scores and logits; windows in every other layer, starting with the first.
 FamilyStack read_gemma2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;
   read_gemma(config, m);
-  m.vocab = config.integer_or("vocab_size", 256000, most_tokens);
+  m.vocab = config.integer_or("vocab_size", 256000, max_tokens);
   m.head.soft_cap = config.positive_or_none("final_logit_softcapping", 30.0).value_or(0.0);
-  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
+  const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
   AttentionRule rule;
-  const int context = config.integer_or("max_position_embeddings", 8192, most_tokens);
+  const int context = config.integer_or("max_position_embeddings", 8192, max_tokens);
   rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
   rule.scores.scale = read_score_scale(config, m.head_dim);
   rule.scores.soft_cap = config.positive_or_none("attn_logit_softcapping", 50.0).value_or(0.0);
@@ -84,7 +84,7 @@ FamilyStack read_gemma2(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-/// The frequencies of layers without and with a window.
+/// RoPE frequencies of layers without a window (full) and with one (sliding).
 struct RopePair {
   std::vector<double> full, sliding;
 };
@@ -115,23 +115,24 @@ RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
   return pair;
 }
 
-/// QK-norm of every head with gains 1 + w; five layers with a window, then one without, each kind with its own RoPE.
+/// QK-norm of every head with gains 1 + w. Five layers with a window alternate with one without; both kinds have their
+/// own RoPE frequencies.
 FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;
   read_gemma(config, m);
   m.qk_norm = QkNorm::head;
   config.null_is_absent("rope_theta");
-  m.vocab = config.integer_or("vocab_size", 262208, most_tokens);
+  m.vocab = config.integer_or("vocab_size", 262208, max_tokens);
   m.head.soft_cap = config.positive_or_none("final_logit_softcapping", std::nullopt).value_or(0.0);
-  config.must_be("attn_logit_softcapping", nullptr);  // the public implementation reads it and does nothing with it
-  const int context = config.integer_or("max_position_embeddings", 131072, most_tokens);
+  config.must_be("attn_logit_softcapping", nullptr);  // the public implementation reads it, but ignores it
+  const int context = config.integer_or("max_position_embeddings", 131072, max_tokens);
   const RopePair ropes = read_ropes(config, m.head_dim, context);
   const double scale = read_score_scale(config, m.head_dim);
-  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
-  int pattern = 0;  // that of layer_types
+  const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
+  int pattern = 0;  // unused with layer_types
   if (!config.has("layer_types")) {
-    pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
+    pattern = config.integer_or("sliding_window_pattern", 6, max_layers);
     config.must_be("_sliding_window_pattern", pattern);
   }
   config.harmless({"sliding_window_pattern", "_sliding_window_pattern"});
@@ -143,7 +144,7 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-/// A model with a picture tower keeps its text model's keys under text_config.
+/// Multimodal models store the keys of their text model in text_config.
 FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
   if (!config.has("text_config")) return read_text(config, names);
   skip_harmless_keys(config);
@@ -152,11 +153,11 @@ FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
   config.must_be("tie_word_embeddings", true);
   ConfigReader text = config.table("text_config");
   text.must_be("model_type", "gemma3_text");
-  text.must_be("final_logit_softcapping", nullptr);  // that class does not apply it
+  text.must_be("final_logit_softcapping", nullptr);  // this class does not apply it
   text.must_be("tie_word_embeddings", true);
   FamilyStack stack = read_text(text, names);
   text.finish();
-  stack.warnings.emplace_back("the text model of a model for text and pictures");
+  stack.warnings.emplace_back("only the text model of this multimodal model is used");
   return stack;
 }
 

@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-/// Reads the factor of the scores q·k, layer by layer.
+/// Returns the attention rule of every layer, with the factor on q·k.
 std::vector<AttentionRule> read_scales(ConfigReader& config, const ModelSpec& m) {
   const bool by_head = config.flag_or("scale_attn_weights", true);
   const bool by_layer = config.flag_or("scale_attn_by_inverse_layer_idx", false);
@@ -20,7 +20,7 @@ std::vector<AttentionRule> read_scales(ConfigReader& config, const ModelSpec& m)
   return rules;
 }
 
-/// Matrices are stored as [in, out]; those of queries, keys and values side by side in one tensor.
+/// Matrices are stored as [in, out]; queries, keys and values share one tensor.
 void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
   const std::string stem = fmt::format("transformer.h.{}.", layer);
   const auto linear = [&](Weight weight, const std::string& name, std::int64_t first) {
@@ -40,7 +40,7 @@ void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
   linear(Weight::down, "mlp.c_proj", 0);
 }
 
-/// Pre-LN with LayerNorm, learned positions, biases everywhere.
+/// Pre-LN with LayerNorm, learned positions and biases everywhere.
 FamilyStack read_gpt2(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   config.harmless({"reorder_and_upcast_attn"});
@@ -49,13 +49,13 @@ FamilyStack read_gpt2(ConfigReader& config, const TensorNames& names) {
   m.placement = *find_placement("pre");
   m.norm = NormKind::layer;
   m.rope = false;
-  m.width = config.integer("n_embd", most_wide, 2);
+  m.width = config.integer("n_embd", max_width, 2);
   m.layers = read_layers(config, "n_layer");
-  m.heads = m.kv_heads = config.integer("n_head", most_wide);
+  m.heads = m.kv_heads = config.integer("n_head", max_width);
   m.head_dim = divided_head_dim(config, m, "n_embd", "n_head");
-  m.mlp_width = config.integer_or_none("n_inner", std::nullopt, most_wide).value_or(4 * m.width);
-  m.vocab = config.integer("vocab_size", most_tokens);
-  m.embedding.positions = config.integer("n_positions", most_tokens);
+  m.mlp_width = config.integer_or_none("n_inner", std::nullopt, max_width).value_or(4 * m.width);
+  m.vocab = config.integer("vocab_size", max_tokens);
+  m.embedding.positions = config.integer("n_positions", max_tokens);
   m.norm_eps = config.positive_or("layer_norm_epsilon", 1e-5);
   m.mlp = read_plain_mlp(config, "activation_function", "gelu_new");
   set_attention(m, read_scales(config, m));

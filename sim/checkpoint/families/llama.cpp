@@ -20,13 +20,13 @@ nlohmann::ordered_json write_llama(const ModelSpec& m) {
   return json;
 }
 
-/// No biases, but a window.
+/// Llama without biases, with a window.
 FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   config.null_is_absent("head_dim");
   const LlamaDefaults defaults{.kv_heads = 8, .null_kv_heads = false, .context = 131072};
   std::vector<AttentionRule> rules = read_llama_like(config, stack.model, defaults);
-  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
+  const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
   for (AttentionRule& rule : rules) rule.scores.window = window;
   set_attention(stack.model, std::move(rules));
   config.must_be("attention_bias", false);
@@ -43,11 +43,12 @@ nlohmann::ordered_json write_mistral(const ModelSpec& m) {
   return json;
 }
 
-/// Reads the window that Qwen 2 and 3 add to Llama's keys: from layer max_window_layers on, if use_sliding_window.
+/// Reads the window that Qwen 2 and 3 add to Llama's keys. It applies from layer max_window_layers on, if
+/// use_sliding_window.
 void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
   const bool windows = config.flag_or("use_sliding_window", false);
-  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
-  const int first = config.integer_or("max_window_layers", 28, most_layers, 0);
+  const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
+  const int first = config.integer_or("max_window_layers", 28, max_layers, 0);
   const bool usable = windows && window > 0;
   const auto from_first = [](int layer, int parameter) { return layer >= parameter; };
   const std::vector<bool> sliding = read_sliding_layers(config, m.layers, from_first, usable ? first : m.layers);
@@ -55,14 +56,14 @@ void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule>
     if (!sliding[layer]) continue;
     if (!usable) {
       throw config.unsupported_value("layer_types",
-                                     "no sliding_attention without use_sliding_window and sliding_window");
+                                     "no sliding_attention, because use_sliding_window or sliding_window is unset");
     }
     rules[layer].scores.window = window;
   }
   set_attention(m, std::move(rules));
 }
 
-/// Queries, keys and values have biases, the output has none.
+/// Llama with biases of queries, keys and values, but not of the output.
 FamilyStack read_qwen2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   read_windows(config, stack.model, read_llama_like(config, stack.model, {.kv_heads = 32, .context = 32768}));
@@ -76,7 +77,7 @@ nlohmann::ordered_json write_qwen2(const ModelSpec& m) {
   return json;
 }
 
-/// QK-norm of every head.
+/// Llama with QK-norm of every head.
 FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   const LlamaDefaults defaults{.kv_heads = 32, .head_dim = 128, .context = 32768};
@@ -86,7 +87,7 @@ FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-/// B-only: the two norms of a layer are on the branches. QK-norm of the whole projections.
+/// Placement B only: both norms of a layer are on its branches. QK-norm of whole projections.
 FamilyStack read_olmo2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   set_attention(stack.model, read_llama_like(config, stack.model, {.norm_eps = 1e-5}));
@@ -111,11 +112,12 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, c
   read_head_dim(config, m, defaults.head_dim);
   m.mlp = read_gated_mlp(config, "hidden_act", "silu");
   const std::string_view mlp = mlp_kind_names[static_cast<std::size_t>(m.mlp)];
-  if (config.has("activation") && config.text("activation") != mlp) {  // Falcon 3 has it; no implementation reads it
+  if (config.has("activation") &&
+      config.text("activation") != mlp) {  // Falcon 3 has it, but no implementation reads it
     throw config.unsupported_value("activation", in_quotes(mlp) + ", the gated MLP of hidden_act");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
-  const int context = config.integer_or("max_position_embeddings", defaults.context, most_tokens);
+  const int context = config.integer_or("max_position_embeddings", defaults.context, max_tokens);
   AttentionRule rule;
   rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
   return std::vector<AttentionRule>(static_cast<std::size_t>(m.layers), rule);

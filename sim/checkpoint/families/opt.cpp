@@ -5,11 +5,11 @@
 namespace periscope {
 namespace {
 
-constexpr int position_offset = 2;  // the first two rows of the table are never used
-constexpr double norm_eps = 1e-5;   // no key for it
+constexpr int position_offset = 2;  // the first two rows of the position table are never used
+constexpr double norm_eps = 1e-5;   // not configurable
 
-/// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions; the embedding may be narrower
-/// than the stack.
+/// Pre-LN, or Post-LN if do_layer_norm_before is false, with LayerNorm and learned positions. The embedding may be
+/// narrower than the stack.
 FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   FamilyStack stack;
@@ -17,16 +17,16 @@ FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   m.norm = NormKind::layer;
   m.norm_eps = norm_eps;
   m.rope = false;
-  m.width = config.integer("hidden_size", most_wide, 2);
+  m.width = config.integer("hidden_size", max_width, 2);
   m.layers = read_layers(config, "num_hidden_layers");
-  m.heads = m.kv_heads = config.integer("num_attention_heads", most_wide);
+  m.heads = m.kv_heads = config.integer("num_attention_heads", max_width);
   m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
-  m.mlp_width = config.integer("ffn_dim", most_wide);
-  m.vocab = config.integer("vocab_size", most_tokens);
+  m.mlp_width = config.integer("ffn_dim", max_width);
+  m.vocab = config.integer("vocab_size", max_tokens);
   config.null_is_absent("word_embed_proj_dim");
-  const int narrow = config.integer_or("word_embed_proj_dim", m.width, most_wide);
+  const int narrow = config.integer_or("word_embed_proj_dim", m.width, max_width);
   m.embedding.width = narrow == m.width ? 0 : narrow;
-  m.embedding.positions = config.integer("max_position_embeddings", most_tokens) + position_offset;
+  m.embedding.positions = config.integer("max_position_embeddings", max_tokens) + position_offset;
   m.embedding.position_offset = position_offset;
   m.mlp = read_plain_mlp(config, "activation_function", "relu");
 

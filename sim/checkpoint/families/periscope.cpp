@@ -7,10 +7,10 @@
 namespace periscope {
 namespace {
 
-/// Reads the checkpoint that `train` writes of a stack that no other family computes: the tables [model], [init],
-/// [input] and [train] of the configuration, and parameters by the names that name_of gives them (as in `propagate
+/// Reads a checkpoint that `train` writes for a stack that no public family supports. config.json contains the sections
+/// [model], [init], [input] and [train] of the configuration. Parameters are named by name_of (as in `propagate
 /// --dump`).
-FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_periscope(ConfigReader& config, const TensorNames& names) {
   config.harmless({"model_type", "init", "input", "train"});
   ConfigReader model = config.table("model");
   FamilyStack stack;
@@ -40,12 +40,12 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
 
 }  // namespace
 
-Family own_family() {
+Family periscope_family() {
   return {.name = "periscope",
           .architectures = {},
           .body = "",
           .anchor = "embedding.weight",
-          .read = read_own,
+          .read = read_periscope,
           .write = nullptr};
 }
 
