@@ -85,8 +85,9 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
       spread.value.push_back(0.02);
     }
   }
-  for (int replicate = 0; replicate < 64; ++replicate) stack.prediction.draws.push_back(stack.prediction.profile);
-  stack.prediction.draws_per_sequence = 64;
+  for (int replicate = 0; replicate < 64; ++replicate)
+    stack.prediction.replicate_profiles.push_back(stack.prediction.profile);
+  stack.prediction.replicates_per_sequence = 64;
   for (const auto& [name, bend] : {std::pair("fp64", 0.0), {"fp16", 0.0}, {"bf16", 0.05}}) {
     formats::FormatResult& format = stack.formats.emplace_back();
     format.name = name;

@@ -215,10 +215,10 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
   stack.prediction.spread = stack.prediction.profile;
   stack.prediction.finite_width_replicates = 6;
   stack.prediction.finite_width_degrees = 4;
-  stack.prediction.draws_per_sequence = 3;
+  stack.prediction.replicates_per_sequence = 3;
   // Two sequences of three replicates, the same number at every depth: the mean over depth is that number.
   for (const double value : {0.9, 1.0, 1.1, 5.0, 5.3, 5.6}) {
-    Profile& draw = stack.prediction.draws.emplace_back();
+    Profile& draw = stack.prediction.replicate_profiles.emplace_back();
     draw.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, value), {}};
   }
   const judge::StackVerdict a = stack.judged({}, true);

@@ -218,7 +218,7 @@ TEST_CASE("profiles of ones give the prediction without profiles to the last bit
       }
     }
     const auto predicted = [](const StackSpec& of) {
-      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.most_samples = 64});
+      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.max_samples = 64});
     };
     const theory::Prediction a = predicted(with(spec, flat));
     const theory::Prediction b = predicted(with(spec, ones));

@@ -107,7 +107,7 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
     }
     for (const ParameterId& id : gains_of(spec.model)) same.gains[id] = gain_of(spec, id.sublayer, id.weight);
     const auto curves = [](const StackSpec& of) {
-      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.most_samples = 64}).profile;
+      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.max_samples = 64}).profile;
     };
     const Profile initial = curves(spec);
     const Profile scaled = curves(with(spec, same));
@@ -121,7 +121,7 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
 TEST_CASE("gradients are not predicted with scales, and the prediction says why") {
   const StackSpec spec = with(scaled_stack("peri"), uneven_scales(scaled_stack("peri")));
   const theory::Prediction p = theory::predict(spec, stacks::distinct_token_ids(spec, 0, 1),
-                                               {.most_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
+                                               {.max_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});
   CHECK(p.gradient_unsupported.find("loss") != std::string::npos);
   CHECK(p.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(p.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);

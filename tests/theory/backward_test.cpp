@@ -21,7 +21,7 @@ using doctest::Approx;
 
 Profile with_gradients(const StackSpec& spec, const std::vector<std::vector<int>>& labels,
                        GradientPaths paths = GradientPaths::all) {
-  const ForwardChain chain{.ids = {}, .samples = 4};
+  const ForwardReplicate chain{.ids = {}, .samples = 4};
   ForwardTrace trace;
   Profile profile = forward_profile(spec, chain, &trace);
   backward_profile(spec, chain, trace, labels, profile, paths);
@@ -125,17 +125,17 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
   CHECK(loss_unsupported(spec.model).empty());
   CHECK(loss_gradient(spec, output, labels, 1, {1, 2, 3}).size() == 25);
-  CHECK(predict(spec, {}, {.most_samples = 8, .labels = labels}).gradient_unsupported.empty());
+  CHECK(predict(spec, {}, {.max_samples = 8, .labels = labels}).gradient_unsupported.empty());
   spec.model.head.transform = true;
   CHECK_THROWS_AS((void)loss_gradient(spec, output, labels, 1, {1, 2, 3}), std::invalid_argument);
-  const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
+  const Prediction prediction = predict(spec, {}, {.max_samples = 8, .labels = labels});
   CHECK(prediction.unsupported.empty());
   CHECK(prediction.gradient_unsupported.find("BERT") != std::string::npos);
   CHECK(prediction.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
   CHECK(prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
   CHECK(std::ranges::none_of(prediction.profile.curves,
                              [](const auto& curve) { return std::holds_alternative<Weight>(curve.first.second); }));
-  CHECK(predict(spec, {}, {.most_samples = 8}).gradient_unsupported.empty());
+  CHECK(predict(spec, {}, {.max_samples = 8}).gradient_unsupported.empty());
 }
 
 TEST_CASE("gradients whose mean squares are infinite are refused: norms of what one or two numbers make") {
@@ -144,7 +144,7 @@ TEST_CASE("gradients whose mean squares are infinite are refused: norms of what 
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
     spec.model.qk_norm = QkNorm::none;
     change(spec);
-    const Prediction prediction = predict(spec, {}, {.most_samples = 8, .labels = labels});
+    const Prediction prediction = predict(spec, {}, {.max_samples = 8, .labels = labels});
     CHECK(prediction.unsupported.empty());
     CHECK((prediction.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr) ==
           !prediction.gradient_unsupported.empty());

@@ -24,7 +24,7 @@ Prediction with(Fault fault, const StackSpec& spec) {
   return predict(spec, {},
                  {.tolerance = 1e-9,
                   .gradient_tolerance = 1e-9,
-                  .most_samples = 16,
+                  .max_samples = 16,
                   .labels = {{0, 1, 2, 0, 1, 2}},
                   .fault = fault});
 }

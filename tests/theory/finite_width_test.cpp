@@ -26,7 +26,7 @@ StackSpec small(std::string_view placement) {
 /// The limit beside the chain, with `replicates`.
 Prediction at_width(const StackSpec& spec, int replicates, std::uint64_t seed = 3,
                     const std::vector<std::vector<int>>& ids = {}) {
-  Prediction p = predict(spec, ids, {.most_samples = 64, .seed = seed});
+  Prediction p = predict(spec, ids, {.max_samples = 64, .seed = seed});
   predict_at_width(spec, ids, {.replicates = replicates, .seed = seed}, p);
   return p;
 }
@@ -57,7 +57,7 @@ TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
 TEST_CASE("a prediction at width tells which share of it is done, and what it is told to throw ends it") {
   const testing::Threads threads(2);
   const StackSpec spec = small("pre");
-  const Prediction limit = predict(spec, {}, {.most_samples = 64});
+  const Prediction limit = predict(spec, {}, {.max_samples = 64});
   std::vector<double> shares;
   Prediction p = limit;
   predict_at_width(spec, {}, {.replicates = 10, .on_progress = [&](double share) { shares.push_back(share); }}, p);
@@ -85,7 +85,7 @@ TEST_CASE("what a replicate throws leaves the loop over replicates: too large a 
 
 TEST_CASE("profile has the chain's curves where there are any, and the limit beside them") {
   const StackSpec spec = small("pre");
-  Prediction limit = predict(spec, {}, {.most_samples = 64, .seed = 3});
+  Prediction limit = predict(spec, {}, {.max_samples = 64, .seed = 3});
   CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Signal::x_out));
   CHECK(limit.limit.curves.empty());
   const Prediction p = at_width(spec, 64);
@@ -149,11 +149,11 @@ TEST_CASE("replicates of several sequences are independent, of equal ones too") 
   spec.input.correlation = 0.0;
   const std::vector<int> ids{0, 1, 2, 3, 4};
   const Prediction p = at_width(spec, 6, 3, {ids, ids});
-  REQUIRE(p.draws.size() == 6);
+  REQUIRE(p.replicate_profiles.size() == 6);
   for (std::size_t i = 0; i < 6; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const std::pair x{Statistic::second_moment, Signal::x_out};
-      CHECK(p.draws[i].curves.at(x).value.back() != p.draws[j].curves.at(x).value.back());
+      CHECK(p.replicate_profiles[i].curves.at(x).value.back() != p.replicate_profiles[j].curves.at(x).value.back());
     }
   }
 }
@@ -192,7 +192,7 @@ TEST_CASE("what small weights and the default ε take off a B-only branch is see
 TEST_CASE("a fault of the limit is one of the chain too") {
   const StackSpec spec = small("pre");
   const auto branches = [&](Fault fault) {
-    Prediction p = predict(spec, {}, {.most_samples = 8, .fault = fault});
+    Prediction p = predict(spec, {}, {.max_samples = 8, .fault = fault});
     predict_at_width(spec, {}, {.replicates = 8, .fault = fault}, p);
     return p.profile.find(Statistic::second_moment, Signal::B_out)->value;
   };
@@ -255,7 +255,7 @@ TEST_CASE("replicates cost no more than the measurement, or the limit has to do,
   CHECK_MESSAGE(replicates_for(spec, 100, 7, 0.5 * all * each) % 7 == 0, "every sequence gets equally many");
 
   spec = small("pre");
-  const Prediction limit = predict(spec, {}, {.most_samples = 64});
+  const Prediction limit = predict(spec, {}, {.max_samples = 64});
   Prediction p = limit;
   predict_at_width(spec, {}, {.replicates = 8, .operations = 1.0}, p);
   CHECK_MESSAGE(p.finite_width_replicates == 8, "a number that was asked for wins");
@@ -277,7 +277,7 @@ TEST_CASE("where a replicate overflows there is no prediction, and a refusal sta
   Prediction p;
   p.profile.curves[{Statistic::second_moment, Signal::x_out}] = {};
   predict_at_width(spec, {}, {.replicates = 8}, p);
-  CHECK(p.unsupported.find("leaves the range of numbers at depth") != std::string::npos);
+  CHECK(p.unsupported.find("is not finite at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK_FALSE(p.exact_at_width);
   const std::string reason = p.unsupported;

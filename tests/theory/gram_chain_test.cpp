@@ -93,7 +93,7 @@ std::vector<std::string> differences(const std::vector<Profile>& a, const std::v
 
 std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = {}, Fault fault = Fault::none) {
   return readings([&](int i) {
-    return gram_chain(spec, ids, {.seed = 11, .replicate = static_cast<std::uint64_t>(i), .fault = fault});
+    return gram_chain(spec, ids, {.seed = 11, .index = static_cast<std::uint64_t>(i), .fault = fault});
   });
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("a chain without V-norm or gates would be seen") {
 TEST_CASE("a replicate is named by seed and number alone") {
   const StackSpec spec = narrow("peri");
   const auto top = [&](std::uint64_t seed, std::uint64_t replicate) {
-    return gram_chain(spec, {}, {.seed = seed, .replicate = replicate})
+    return gram_chain(spec, {}, {.seed = seed, .index = replicate})
         .find(Statistic::second_moment, Signal::f_out)
         ->value.back();
   };

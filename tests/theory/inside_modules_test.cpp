@@ -170,7 +170,7 @@ TEST_CASE("an inner norm makes the second moment of W_o's and W_down's input 1")
   StackSpec spec = gated_stack(AttentionGate::none);
   spec.model.inner_norm = InnerNorm::both;
   spec.model.norm_eps = 0.0;
-  const Prediction p = predict(spec, {}, {.most_samples = 64});
+  const Prediction p = predict(spec, {}, {.max_samples = 64});
   const std::vector<double>& q = p.profile.find(Statistic::second_moment, Signal::f_out)->value;
   for (std::size_t l = 0; l < q.size(); ++l) {
     const double width = l % 2 == 0 ? spec.model.query_width() : spec.model.mlp_width;
@@ -182,7 +182,7 @@ TEST_CASE("what there is no law for is refused with a reason") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
   spec.model.rope = false;
   const auto rejection = [&] {
-    return predict(spec, {}, {.most_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_unsupported;
+    return predict(spec, {}, {.max_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_unsupported;
   };
   spec.model.head_dim = 2;
   CHECK(rejection().empty());
@@ -195,7 +195,7 @@ TEST_CASE("what there is no law for is refused with a reason") {
   CHECK(rejection().find("an inner norm of values over 2 features") != std::string::npos);
   spec.scales = std::make_shared<const WeightScales>();  // of given weights
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{1, 2, 3, 4, 5}}}) {
-    const Prediction p = predict(spec, {}, {.most_samples = 8, .labels = labels});
+    const Prediction p = predict(spec, {}, {.max_samples = 8, .labels = labels});
     CHECK(p.unsupported.find("model.inner_norm") != std::string::npos);
     CHECK(p.profile.curves.empty());
   }

@@ -52,7 +52,7 @@ TEST_CASE("what is the same in both levels stays exact; what was not finite has 
 
 TEST_CASE("a level that grows is the level that began with as many chains; levels share no random numbers") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
-  const ChainInputs inputs{.ids = std::vector<std::vector<int>>(1)};
+  const ReplicateInputs inputs{.ids = std::vector<std::vector<int>>(1)};
   const PredictionOptions options;
   const auto top = [](const PatternLevel& level) {
     return level.mean().find(Statistic::second_moment, Signal::x_out)->value.back();

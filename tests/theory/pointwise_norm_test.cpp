@@ -154,7 +154,7 @@ TEST_CASE("theory refuses a pointwise norm that reads what another made other th
   const auto rejection = [](std::string_view placement, bool embedding_norm = false) {
     StackSpec spec = small_stack(placement, NormKind::derf);
     spec.model.embedding_norm = embedding_norm;
-    return predict(spec, {}, {.most_samples = 16}).unsupported;
+    return predict(spec, {}, {.max_samples = 16}).unsupported;
   };
   CHECK(rejection("pre").empty());
   CHECK(rejection("lns").empty());
@@ -172,7 +172,7 @@ TEST_CASE("theory refuses a pointwise norm that reads what another made other th
 
 TEST_CASE("behind a pointwise norm B the final norm's gradients are refused, signals are not") {
   StackSpec spec = small_stack("b-only", NormKind::dyt);
-  const PredictionOptions options{.most_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
+  const PredictionOptions options{.max_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
   const Prediction with = predict(spec, {}, options);
   CHECK(with.unsupported.empty());
   CHECK(with.gradient_unsupported.find("the final norm (DyT)") == 0);
@@ -184,7 +184,7 @@ TEST_CASE("behind a pointwise norm B the final norm's gradients are refused, sig
 }
 
 TEST_CASE("kurtosis and maximum behind a pointwise norm A are left out, those of the stream are not") {
-  const Prediction p = predict(small_stack("pre", NormKind::dyt), {}, {.most_samples = 16});
+  const Prediction p = predict(small_stack("pre", NormKind::dyt), {}, {.max_samples = 16});
   CHECK(p.profile.find(Statistic::kurtosis, Signal::A_out) == nullptr);
   CHECK(p.profile.find(Statistic::maximum, Signal::A_out) == nullptr);
   CHECK(p.profile.find(Statistic::kurtosis, Signal::x_out) != nullptr);
@@ -193,7 +193,7 @@ TEST_CASE("kurtosis and maximum behind a pointwise norm A are left out, those of
 
 TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the prediction says so") {
   const StackSpec spec = small_stack("pre", NormKind::dyt);
-  Prediction p = predict(spec, {}, {.most_samples = 16});
+  Prediction p = predict(spec, {}, {.max_samples = 16});
   predict_at_width(spec, {}, {.seeds = 4}, p);
   CHECK_FALSE(p.exact_at_width);
   CHECK(p.unsupported.empty());

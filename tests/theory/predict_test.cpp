@@ -28,7 +28,7 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads") {
   for (const char* placement : {"pre", "residual-dual"}) {
     const auto run = [&](int count) {
       const testing::Threads threads(count);
-      return predict(softmax_stack(placement), {}, {.most_samples = 16});
+      return predict(softmax_stack(placement), {}, {.max_samples = 16});
     };
     const Prediction alone = run(1);
     for (const int count : {2, 3}) {
@@ -49,7 +49,7 @@ TEST_CASE("a prediction tells which share of it is done, and what it is told to 
   const std::vector<std::vector<int>> labels{{0, 1, 2, 3, 4, 5}};
   for (const bool backward : {false, true}) {
     const auto options = [&](OnProgress on_progress) {
-      return PredictionOptions{.most_samples = 256,
+      return PredictionOptions{.max_samples = 256,
                                .labels = backward ? labels : std::vector<std::vector<int>>(),
                                .on_progress = std::move(on_progress)};
     };
@@ -74,7 +74,7 @@ TEST_CASE("a prediction tells which share of it is done, and what it is told to 
 
 TEST_CASE("another seed is another sample of the same prediction") {
   const auto run = [](std::uint64_t seed) {
-    return predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 256, .seed = seed});
+    return predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 256, .seed = seed});
   };
   const Curve a = *run(1).profile.find(Statistic::second_moment, Signal::x_out);
   const Curve b = *run(2).profile.find(Statistic::second_moment, Signal::x_out);
@@ -86,7 +86,7 @@ TEST_CASE("another seed is another sample of the same prediction") {
 double replicate_variance(int samples) {
   std::vector<double> values;
   for (std::uint64_t r = 0; r < 256; ++r) {
-    const ForwardChain chain{.ids = {}, .samples = samples, .seed = 5, .replicate = r};
+    const ForwardReplicate chain{.ids = {}, .samples = samples, .seed = 5, .index = r};
     values.push_back(predicted(softmax_stack("pre"), Statistic::second_moment, Signal::x_out, chain)[1]);
   }
   return 256.0 * std::pow(testing::estimate(values).standard_error, 2);
@@ -100,16 +100,16 @@ TEST_CASE("T20: sixteen times the patterns, a sixteenth of the variance") {
 }
 
 TEST_CASE("there are more chains until the tolerance is reached, or the limit of patterns; two levels at least") {
-  const Prediction p = predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .most_samples = 1 << 14});
+  const Prediction p = predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .max_samples = 1 << 14});
   const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
   for (std::size_t i = 0; i < q.value.size(); ++i) CHECK(q.standard_error[i] <= 0.01 * q.value[i]);
   CHECK(p.samples < 1 << 14);
   StackSpec longer = softmax_stack("pre");
   longer.input.tokens = 64;
-  CHECK(predict(longer, {}, {.tolerance = 1e-9, .most_samples = 512}).samples == 512);
+  CHECK(predict(longer, {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 512);
   // Patterns of five tokens are cheap: four times as many.
-  CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 512}).samples == 4 * 512);
-  CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .most_samples = 16}).samples == 16 * 16);
+  CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 4 * 512);
+  CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 16}).samples == 16 * 16);
 }
 
 /// A stack small enough to be predicted a hundred times.
@@ -166,7 +166,7 @@ TEST_CASE("every published number varies over 100 prediction seeds by its stated
     CHECK(imprecise == 0);
     const Prediction precise = predict(
         spec, {},
-        {.tolerance = 0.006, .gradient_tolerance = 0.02, .most_samples = 1 << 17, .seed = 1000, .labels = some_labels});
+        {.tolerance = 0.006, .gradient_tolerance = 0.02, .max_samples = 1 << 17, .seed = 1000, .labels = some_labels});
     for_curves(precise.profile, [&](const std::string& name, Statistic, const Curve& curve) {
       for (std::size_t i = 0; i < curve.value.size(); ++i) {
         const auto it = spreads.find(fmt::format("{} {}[{}]", placement, name, i));
@@ -217,13 +217,13 @@ TEST_CASE("operations buy fewer chains of fewer patterns, which predict the same
   CHECK(wanting.left_out.find("theory.tolerance") != std::string::npos);
   CHECK(wanting.left_out.find(std::to_string(wanting.samples) + " were taken") != std::string::npos);
   const Prediction all =
-      predict(spec, {}, {.tolerance = 1e-6, .most_samples = 2048, .operations = each, .reaches_tolerance = true});
+      predict(spec, {}, {.tolerance = 1e-6, .max_samples = 2048, .operations = each, .reaches_tolerance = true});
   CHECK(all.samples > 1500);
   CHECK(all.left_out.empty());
 }
 
 TEST_CASE("what the limit of patterns leaves imprecise is said to be so") {
-  const Prediction p = predict(quick_stack("pre"), {}, {.most_samples = 32, .labels = some_labels});
+  const Prediction p = predict(quick_stack("pre"), {}, {.max_samples = 32, .labels = some_labels});
   const Curve& w_q = *p.profile.find(Statistic::log_grad_sq, Weight::q);
   bool all = true;
   for (std::size_t i = 0; i < w_q.value.size(); ++i) all = all && is_precise(p, Statistic::log_grad_sq, w_q, i);
@@ -234,7 +234,7 @@ TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, 
   const auto zero = [](const StackSpec& spec, std::initializer_list<Weight> weights, int classes = 64) {
     std::vector<int> labels;
     for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % classes);
-    const Prediction p = predict(spec, {}, {.most_samples = 64, .labels = {labels}});
+    const Prediction p = predict(spec, {}, {.max_samples = 64, .labels = {labels}});
     REQUIRE(p.unsupported.empty());
     for (const Weight w : weights) {
       const Curve& g = *p.profile.find(Statistic::grad_sq, w);
@@ -339,7 +339,7 @@ TEST_CASE("theory refuses where its numbers overflow, and says at which depth") 
   spec.model.layers = 200;
   spec.init.factor = 4.0;
   spec.init.scheme = InitScheme::scaled;
-  const Prediction p = predict(spec, {}, {.most_samples = 8});
+  const Prediction p = predict(spec, {}, {.max_samples = 8});
   CHECK(p.unsupported.find("overflows at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK(p.finite_width.empty());
@@ -351,7 +351,7 @@ TEST_CASE("theory says of an underflow that it is one") {
   spec.init.std = 1e-100;
   spec.model.norm_eps = 1e300;
   spec.input.correlation = 0.0;
-  const Prediction p = predict(spec, {}, {.most_samples = 8});
+  const Prediction p = predict(spec, {}, {.max_samples = 8});
   CHECK(p.unsupported == "the predicted second moment underflows before depth 3");
 }
 
@@ -359,7 +359,7 @@ TEST_CASE("a deep stack with norms is no reason to refuse") {
   for (const char* placement : {"peri", "post", "lns"}) {
     StackSpec spec = softmax_stack(placement);
     spec.model.layers = 40;
-    CHECK(predict(spec, {}, {.most_samples = 8}).unsupported.empty());
+    CHECK(predict(spec, {}, {.max_samples = 8}).unsupported.empty());
   }
 }
 

@@ -209,10 +209,10 @@ std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int sam
   const std::optional<TokenGrid> grid = grid_for(spec);
   std::map<std::string, std::vector<double>> entries;
   for (int r = 0; r < replicates; ++r) {
-    ForwardChain chain;
+    ForwardReplicate chain;
     chain.samples = samples;
     chain.seed = on_grid ? 1 : 2;
-    chain.replicate = static_cast<std::uint64_t>(r);
+    chain.index = static_cast<std::uint64_t>(r);
     if (on_grid) chain.grid = &grid.value();
     for (const auto& [key, curve] : forward_profile(spec, chain).curves) {
       for (std::size_t i = 0; i < curve.value.size(); ++i) {

@@ -178,7 +178,7 @@ StackSpec stack(const Placement& placement) {
 constexpr double rounding = 1e-10;
 
 void check(const std::string& what, const StackSpec& spec) {
-  const ForwardChain chain{.ids = {}, .samples = 64, .seed = 3};
+  const ForwardReplicate chain{.ids = {}, .samples = 64, .seed = 3};
   ForwardTrace trace;
   Profile profile = forward_profile(spec, chain, &trace);
   backward_profile(spec, chain, trace, {labels}, profile);
@@ -192,7 +192,7 @@ void check(const std::string& what, const StackSpec& spec) {
   testing::check_close_to_scale(what + ", output", values(trace.output), values(output), rounding);
   // T7 has tests of its own; drawn from the same numbers, it is the same here.
   const Matrix loss = loss_gradient(spec, trace.output, {labels}, chain.samples,
-                                    {chain.seed, chain.replicate, place::backward_pass + place::logits});
+                                    {chain.seed, chain.index, place::backward_pass + place::logits});
   expected.backward(loss);
   testing::check_close_to_scale(what + ", gradient of the stream",
                                 profile.find(Statistic::grad_sq, Signal::x_out)->value, expected.gradient, rounding);

@@ -10,8 +10,8 @@
 namespace periscope::testing {
 namespace {
 
-using theory::ChainInputs;
 using theory::pairs_of_windows;
+using theory::ReplicateInputs;
 using Windows = std::vector<std::vector<int>>;
 
 /// Windows of one token each: 0, 1, 2 …
@@ -24,7 +24,7 @@ Windows numbered(int count) {
 TEST_CASE("every pair of windows comes once; of too many every window comes about as often") {
   for (const int count : {2, 3, 4, 5, 8, 11}) {
     CAPTURE(count);
-    const ChainInputs pairs = pairs_of_windows(numbered(count), numbered(count), 64);
+    const ReplicateInputs pairs = pairs_of_windows(numbered(count), numbered(count), 64);
     std::set<std::set<int>> found;
     for (const auto& pair : pairs.ids) found.insert({pair.begin(), pair.end()});
     const auto all = static_cast<std::size_t>(count * (count - 1) / 2);
@@ -34,11 +34,11 @@ TEST_CASE("every pair of windows comes once; of too many every window comes abou
     CHECK(pairs.population == all);
     CHECK(pairs.labels == pairs.ids);
     CHECK(pairs.sequences.count == 2);
-    CHECK(pairs.sequences.of == count);
+    CHECK(pairs.sequences.batch == count);
   }
   for (const int count : {12, 16, 64, 100}) {
     CAPTURE(count);
-    const ChainInputs pairs = pairs_of_windows(numbered(count), {}, 64);
+    const ReplicateInputs pairs = pairs_of_windows(numbered(count), {}, 64);
     CHECK(pairs.ids.size() == 64);
     CHECK(pairs.labels.empty());
     CHECK(pairs.population == static_cast<std::size_t>(count * (count - 1) / 2));
@@ -52,11 +52,11 @@ TEST_CASE("every pair of windows comes once; of too many every window comes abou
     const double each = 128.0 / count;
     for (int w = 0; w < count; ++w) CHECK(std::abs(uses[w] - each) <= 2.0);
   }
-  const ChainInputs one = pairs_of_windows({{7, 8}}, {{8, 9}}, 64);
+  const ReplicateInputs one = pairs_of_windows({{7, 8}}, {{8, 9}}, 64);
   CHECK(one.ids == Windows{{7, 8}});
   CHECK(one.labels == Windows{{8, 9}});
   CHECK(one.sequences.count == 1);
-  CHECK(one.sequences.of == 1);
+  CHECK(one.sequences.batch == 1);
 }
 
 TEST_CASE("windows that do not make one batch are refused") {
@@ -86,14 +86,14 @@ constexpr std::array exact{Weight::v, Weight::o, Weight::gate, Weight::up, Weigh
 
 /// T11 of a batch that one chain passes whole.
 Profile whole(const StackSpec& spec, const Windows& ids, const Windows& labels) {
-  theory::ForwardChain chain;
+  theory::ForwardReplicate chain;
   std::vector<int> all;
   for (std::size_t w = 0; w < ids.size(); ++w) {
     chain.ids.insert(chain.ids.end(), ids[w].begin(), ids[w].end());
     all.insert(all.end(), labels[w].begin(), labels[w].end());
   }
   const auto windows = static_cast<int>(ids.size());
-  chain.sequences = {.count = windows, .of = windows};
+  chain.sequences = {.count = windows, .batch = windows};
   theory::ForwardTrace trace;
   Profile profile = theory::forward_profile(spec, chain, &trace);
   theory::backward_profile(spec, chain, trace, {all}, profile);
@@ -107,7 +107,7 @@ TEST_CASE("pairs of windows have the gradients of the whole batch, and single wi
     CAPTURE(causal);
     const StackSpec spec = three_tokens(causal);
     const Profile expected = whole(spec, ids, labels);
-    theory::PredictionOptions options{.most_samples = 64};
+    theory::PredictionOptions options{.max_samples = 64};
     const Profile found = theory::predict_batch(spec, ids, labels, options).profile;
     options.labels = labels;
     const Profile apart = theory::predict(spec, ids, options).profile;

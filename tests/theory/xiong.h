@@ -30,7 +30,7 @@ inline StackSpec xiong_stack(std::string_view placement) {
 
 /// One curve of the recursion.
 inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
-                                     const ForwardChain& chain = {}) {
+                                     const ForwardReplicate& chain = {}) {
   return forward_profile(spec, chain).find(statistic, site)->value;
 }
 

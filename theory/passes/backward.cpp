@@ -13,22 +13,22 @@ namespace {
 
 double squared(double x) { return x * x; }
 
-int backward_samples(const ForwardChain& chain) {
-  return chain.backward_samples > 0 ? chain.backward_samples : chain.samples;
+int backward_samples(const ForwardReplicate& replicate) {
+  return replicate.backward_samples > 0 ? replicate.backward_samples : replicate.samples;
 }
 
 class Backward {
  public:
-  Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
+  Backward(const StackSpec& spec, const ForwardReplicate& replicate, const ForwardTrace& trace, Profile& profile,
            GradientPaths paths)
       : spec_(spec),
-        chain_(chain),
+        replicate_(replicate),
         trace_(trace),
         profile_(profile),
-        paths_(paths == GradientPaths::all && chain.fault == Fault::no_score_path ? GradientPaths::without_scores
-                                                                                  : paths),
+        paths_(paths == GradientPaths::all && replicate.fault == Fault::no_score_path ? GradientPaths::without_scores
+                                                                                      : paths),
         norm_(norm_use(spec.model)),
-        attention_(spec, chain.sequences.count) {
+        attention_(spec, replicate.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
@@ -44,7 +44,7 @@ class Backward {
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
     const StreamEnds ends = m.ends();
-    // The output is plain + N(normed): of one gradient, with and without the norm on either side.
+    // The output is plain + N(normed), so the gradient kernel has terms with the norm on both, one or no side.
     Gradients g(ends.names.size(), Matrix::Zero(loss.rows(), loss.cols()));
     g.add(ends.plain, loss);
     g.add(ends.normed, m.final_norm ? through_norm(loss, trace_.final_norm) : loss);
@@ -60,24 +60,24 @@ class Backward {
     for (int s = m.steps() - 1; s >= 0; --s) {
       step(s, g);
       write(s, ends, g);
-      chain_.on_work(1.0);
+      replicate_.on_work(1.0);
     }
   }
 
  private:
-  /// The gradient kernels G_ij = E⟨∂loss/∂x_i,t, ∂loss/∂x_j,t'⟩ of the streams, [T, T] each.
+  /// Gradient kernels of the streams, G_ij = E⟨∂loss/∂x_i,t, ∂loss/∂x_j,t'⟩, [T, T] each.
   using Gradients = StreamPairs<Matrix>;
 
-  /// T11: replaces the gradient kernels of the streams after a step by those before it.
+  /// Backpropagates through a step (T11): replaces the gradient kernels after it by those before it.
   void step(int index, Gradients& g) {
     const ModelSpec& m = spec_.model;
-    const Step step = step_under(chain_.fault, m, index);
+    const Step step = step_under(replicate_.fault, m, index);
     for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
       if (!step.norm_c[i]) continue;
       const Vector factor = slope(trace_.norm_c[static_cast<std::size_t>(index)][i]);
       g.scale(i, factor, factor);
     }
-    std::vector<Matrix> inputs;  // gradient kernels of the branches' A_out
+    std::vector<Matrix> inputs;  // gradient kernels at A_out of every branch
     for (const Branch& branch : step.branches) {
       const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
       Matrix written = g.sum(branch.writes, branch.writes);
@@ -85,7 +85,7 @@ class Backward {
       inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t, written)
                                                             : mlp(branch.sublayer, t, written));
     }
-    // Branches of fresh weights have gradients that are independent of each other: in a norm that they share they add.
+    // Gradients of different branches are independent, so their kernels add at a shared norm A.
     for (std::size_t i = 0; i < step.branches.size(); ++i) {
       if (step.branches[i].shares_input) inputs.front() += inputs[i];
     }
@@ -103,18 +103,17 @@ class Backward {
     }
   }
 
-  /// T8.
+  /// Returns the gradient kernel at a norm's input (T8).
   [[nodiscard]] Matrix through_norm(const Matrix& g, const NormTrace& trace) const {
     return law_of(norm_.kind).gradient(g, trace, norm_, spec_.model.gamma);
   }
-  /// One side of the same, for the kernel of two different gradients.
+  /// One-sided factor of T8, for cross kernels of two different gradients.
   [[nodiscard]] Vector slope(const NormTrace& trace) const {
     return law_of(norm_.kind).slope(trace, norm_, spec_.model.gamma);
   }
 
-  /// T9 and the attention weights' T11, with norms and gates inside, in the order of the backward pass: the inner norm
-  /// as T8, the gates, which multiply the gradient of the heads' outputs and lead to A_out by a path of their own, the
-  /// heads, and the norm of the values.
+  /// Backpropagates through attention (T9) and sets its weight gradients (T11). The order is: inner norm (T8), gates,
+  /// heads, V-norm. Gates multiply the gradient at the head outputs and add a separate path to A_out.
   Matrix attention(int l, const SublayerTrace& forward, const Matrix& g) {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
@@ -126,13 +125,13 @@ class Backward {
     const Matrix projected = v * input;
     const Matrix after_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
     const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
-    const Matrix of_heads = gated ? Matrix(gate.values.cwiseProduct(after_gate)) : after_gate;
+    const Matrix dheads = gated ? Matrix(gate.values.cwiseProduct(after_gate)) : after_gate;
     HeadGradients head;
     if (gated || normed || m.inner_norm_at(l)) {
       const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
-      head = attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), patterns(l));
-    } else {  // one kernel for queries, keys and values
-      head = attention_.at(layer).gradients(input, of_heads, backward_samples(chain_), patterns(l));
+      head = attention_.at(layer).gradients(input, values, dheads, backward_samples(replicate_), patterns(l));
+    } else {  // queries, keys and values share a kernel
+      head = attention_.at(layer).gradients(input, dheads, backward_samples(replicate_), patterns(l));
       for (Matrix* linear : {&head.output, &head.query, &head.key}) *linear *= v;
     }
     Matrix value = o * m.query_width() * head.value;
@@ -143,8 +142,8 @@ class Backward {
     const Matrix key = o * m.heads * head.key;
     Matrix in = through_heads(l, input, {.output = read, .value = value, .query = query, .key = key}, g);
     if (gated) {
-      // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
-      // the same kernel, whether there is one for a head or one for a channel.
+      // A gate per head sums the independent gradients of its e channels, so the total kernel over all gates is the
+      // same as with one gate per channel.
       const Matrix dgate = o * m.query_width() * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;
@@ -152,17 +151,19 @@ class Backward {
     return in;
   }
 
-  /// The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
-  /// mean unbiased; with the patterns of the forward pass, on which the kernels depend too, it would not.
+  /// Patterns of the backward pass are independent of the forward pass. Squared gradients are linear in averages over
+  /// them, so sampling noise adds no bias; reusing the forward patterns would, because the kernels depend on those.
   [[nodiscard]] PatternStream patterns(int l) const {
-    return {chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l), &chain_.on_work};
+    return {replicate_.seed, replicate_.index, place::backward_pass + static_cast<std::uint64_t>(l),
+            &replicate_.on_work};
   }
 
-  /// T11 of the attention weights, and the gradient kernel of A_out, from the gradient kernels of all values, queries
-  /// and keys, and from g, that of W_o's output; `heads.output` is the kernel that W_o reads.
+  /// Sets the gradients of the attention weights (T11) and returns the gradient kernel at A_out. `heads` holds the
+  /// gradient kernels of all values, queries and keys, and the kernel at the input of W_o; g is the gradient kernel at
+  /// its output.
   Matrix through_heads(int l, const Matrix& input, const HeadGradients& heads, const Matrix& g) {
     const ModelSpec& m = spec_.model;
-    const double off = chain_.fault == Fault::query_gradient ? 1.1 : 1.0;
+    const double off = replicate_.fault == Fault::query_gradient ? 1.1 : 1.0;
     set(Weight::q, l, off * weight_gradient(m.width, input, heads.query));
     set(Weight::k, l, weight_gradient(m.width, input, heads.key));
     set(Weight::v, l, weight_gradient(m.width, input, heads.value));
@@ -172,11 +173,11 @@ class Backward {
         m.width * (variance_of(l, Weight::q) * heads.query + variance_of(l, Weight::k) * heads.key);
     const double scores = through_scores.trace();
     profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
-        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0/0 counts as 0
     return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
-  /// T10 and the MLP weights' T11.
+  /// Backpropagates through an MLP (T10) and sets its weight gradients (T11).
   Matrix mlp(int l, const SublayerTrace& forward, const Matrix& out) {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
@@ -185,7 +186,7 @@ class Backward {
     const double d = variance_of(l, Weight::down) * m.mlp_width;
     const Activation activation = activation_of(m.mlp);
     const Matrix up = u * m.width * input;
-    Matrix hidden = is_gated(m.mlp) ? Matrix(phi.cwiseProduct(up)) : phi;  // what W_down reads
+    Matrix hidden = is_gated(m.mlp) ? Matrix(phi.cwiseProduct(up)) : phi;  // input of W_down
     Matrix g = out;
     if (m.inner_norm_at(l)) {
       const Vector r = inner_square(hidden, m.norm_eps);
@@ -207,23 +208,23 @@ class Backward {
     return m.width * (u * du + w * dgate);
   }
 
-  /// T11: n Σ_tt' K_in G_out. Of n sequences of a batch of B, whose loss is here the mean over these: pairs of tokens
-  /// of one sequence are one in n pairs here and one in B there.
+  /// Returns fan_in·Σ_tt' K_in G_out (T11). The replicate's loss is a mean over n of the B windows of the batch, so
+  /// pairs within a window, a share 1/n of all pairs here but 1/B in the batch, are reweighted.
   [[nodiscard]] double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) const {
     const Matrix products = input.cwiseProduct(output);
-    const auto [count, of] = chain_.sequences;
-    if (count == of) return fan_in * products.sum();
+    const auto [count, batch] = replicate_.sequences;
+    if (count == batch) return fan_in * products.sum();
     const Index tokens = products.rows() / count;
     double within = 0.0;
     for (int i = 0; i < count; ++i) within += products.block(i * tokens, i * tokens, tokens, tokens).sum();
     const double n = count;
-    const double batch = of;
-    return fan_in * n / batch * (within + (batch - 1.0) / (n - 1.0) * (products.sum() - within));
+    const double windows = batch;
+    return fan_in * n / windows * (within + (windows - 1.0) / (n - 1.0) * (products.sum() - within));
   }
 
   [[nodiscard]] double variance_of(int l, Weight weight) const { return squared(stddev_of(spec_, l / 2, weight)); }
-  /// Writes the mean over tokens of E‖∂loss/∂x_t‖² of the first stream with the others held fixed, or the sum over
-  /// those that are parts of x_out. What all streams begin as has the gradient of all.
+  /// Writes the mean over tokens of E‖∂loss/∂x_t‖² for the first stream, at fixed other streams, or the sum over the
+  /// streams that are parts of x_out. At depth 0 all streams are equal, and the gradient is the total over streams.
   void write(int depth, const StreamEnds& ends, const Gradients& g) {
     const bool parts = ends.parts_of_stream() > 1;
     double square = 0.0;
@@ -233,7 +234,7 @@ class Backward {
     } else {
       for (std::size_t i = 0; i < (parts ? g.count() : 1); ++i) square += g(i, i).diagonal().mean();
     }
-    const double share = static_cast<double>(chain_.sequences.count) / chain_.sequences.of;
+    const double share = static_cast<double>(replicate_.sequences.count) / replicate_.sequences.batch;
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
         squared(share) * square;
   }
@@ -242,7 +243,7 @@ class Backward {
   }
 
   const StackSpec& spec_;
-  const ForwardChain& chain_;
+  const ForwardReplicate& replicate_;
   const ForwardTrace& trace_;
   Profile& profile_;
   GradientPaths paths_;
@@ -252,16 +253,16 @@ class Backward {
 
 }  // namespace
 
-void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
+void backward_profile(const StackSpec& spec, const ForwardReplicate& replicate, const ForwardTrace& trace,
                       const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
-  const PatternStream stream{chain.seed, chain.replicate, place::backward_pass + place::logits};
-  // A logit matrix averages over the vocabulary itself: a large one needs fewer of them.
+  const PatternStream stream{replicate.seed, replicate.index, place::backward_pass + place::logits};
+  // A logit matrix averages over the vocabulary, so large vocabularies need fewer samples.
   constexpr int enough_logits = 2048;
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
-  const int samples = backward_samples(chain);
+  const int samples = backward_samples(replicate);
   const int draws = classes <= enough_logits ? samples : std::max(1, samples / (classes / enough_logits));
   const Matrix loss = loss_gradient(spec, trace.output, labels, draws, stream);
-  Backward(spec, chain, trace, profile, paths).run(loss);
+  Backward(spec, replicate, trace, profile, paths).run(loss);
 }
 
 }  // namespace periscope::theory

@@ -18,20 +18,19 @@ double variance_of(const StackSpec& spec, int layer, Weight weight) {
   return sigma * sigma;
 }
 
-/// Returns the gains of a layer's QK-norm, or nothing where they are 1.
+/// Returns the gains of a layer's QK-norm; empty if they are 1.
 std::vector<double> qk_gain(const StackSpec& spec, int layer, Weight norm) {
   if (spec.scales == nullptr || spec.model.qk_norm_at(layer) == QkNorm::none) return {};
   return gain_of(spec, 2 * layer, norm);
 }
 
-/// True if a norm changes the direction of what it reads, to leading order in 1/D.
-bool turns(const StackSpec& spec, const ParameterId& gain) {
+/// Returns true if a norm changes the direction of its input, to leading order in 1/D.
+bool changes_direction(const StackSpec& spec, const ParameterId& gain) {
   return !norm_gain(spec, gain.sublayer, gain.weight).is_uniform() || bias_stddev_of(spec, gain) > 0.0;
 }
 
-/// True if a norm, or QK-norm, gives every attention's logits a size of their own, and their standard deviation is at
-/// most `most`.
-bool has_logits_within(const StackSpec& spec, double most) {
+/// Returns true if norms fix the size of the logits in every attention and their standard deviation is at most `limit`.
+bool logits_are_bounded(const StackSpec& spec, double limit) {
   const ModelSpec& m = spec.model;
   for (int s = 0; s < m.steps(); ++s) {
     const Step step = m.step(s);
@@ -51,7 +50,7 @@ bool has_logits_within(const StackSpec& spec, double most) {
         }
         size *= std::sqrt(law.query.variance * law.key.variance) * moment;
       }
-      if (!(size <= most)) return false;
+      if (!(size <= limit)) return false;
     }
   }
   return true;
@@ -82,10 +81,10 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
 }
 
 std::optional<TokenGrid> grid_for(const StackSpec& spec) {
-  constexpr double sharpest = 2.5;
+  constexpr double max_logit_stddev = 2.5;
   const ModelSpec& m = spec.model;
   if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || is_uniform(pattern_law(spec, 0)) ||
-      !has_logits_within(spec, sharpest)) {
+      !logits_are_bounded(spec, max_logit_stddev)) {
     return {};
   }
   for (int layer = 0; layer < m.layers; ++layer) {
@@ -114,10 +113,10 @@ StackAttention::StackAttention(const StackSpec& spec, int sequences, const Token
   }
 }
 
-Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace) {
+Profile forward_profile(const StackSpec& spec, const ForwardReplicate& replicate, ForwardTrace* trace) {
   const ModelSpec& m = spec.model;
   if (trace != nullptr && spec.scales != nullptr) {
-    throw std::logic_error("the backward pass has no gains of single channels");
+    throw std::logic_error("unsupported in the backward pass: given scales");
   }
   const NormUse norms = norm_use(m);
   const NormLaw& law = law_of(m.norm);
@@ -127,33 +126,33 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   };
   const auto traced = [&](const ChannelKernel& x) { return law.trace(x.total, norms); };
   const auto slope = [&](const ChannelKernel& x) { return law.slope(traced(x), norms, m.gamma); };
-  if (chain.grid != nullptr && (trace != nullptr || !chain.ids.empty() || chain.sequences.count > 1)) {
-    throw std::logic_error("a grid stands for the tokens of one Gaussian input, forward");
+  if (replicate.grid != nullptr && (trace != nullptr || !replicate.ids.empty() || replicate.sequences.count > 1)) {
+    throw std::logic_error("unsupported on a token grid: token ids, several sequences, or a backward pass");
   }
-  KernelProfile writer(m, chain.sequences.count, chain.grid);
-  const StackAttention attention(spec, chain.sequences.count, chain.grid);
+  KernelProfile writer(m, replicate.sequences.count, replicate.grid);
+  const StackAttention attention(spec, replicate.sequences.count, replicate.grid);
   const auto module = [&](const Branch& branch, const ChannelKernel& input, Matrix* activated, Vector* inner) {
     const int layer = branch.layer();
     if (branch.kind == ModuleKind::mlp) {
       return with_bias(mlp_kernel(spec, layer, input, activated), bias_stddev_of(spec, matrix_id(layer, Weight::down)),
                        m.width);
     }
-    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(branch.sublayer),
-                               &chain.on_work};
-    return with_bias(attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, inner),
+    const PatternStream stream{replicate.seed, replicate.index, static_cast<std::uint64_t>(branch.sublayer),
+                               &replicate.on_work};
+    return with_bias(attention_kernel(spec, layer, attention.at(layer), input, replicate.samples, stream, inner),
                      bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
   const StreamEnds ends = m.ends();
-  StackSpec kept = spec;
-  if (chain.grid != nullptr) kept.input.tokens = static_cast<int>(chain.grid->size());
-  ChannelKernel x = stack_input(kept, chain.ids);
+  StackSpec grid_spec = spec;
+  if (replicate.grid != nullptr) grid_spec.input.tokens = static_cast<int>(replicate.grid->size());
+  ChannelKernel x = stack_input(grid_spec, replicate.ids);
   if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);
   KernelStreams streams(x, ends.streams(), m.width);
-  bool one_direction = ends.parts_of_stream() == 1;  // no norm C turned the stream, and nothing else came into it
+  bool one_direction = ends.parts_of_stream() == 1;  // no norm C or mixing has changed the stream's direction
   std::vector<Vector> step_cosine;
   writer.write(0, ends, streams);
   for (int s = 0; s < m.steps(); ++s) {
-    const Step step = step_under(chain.fault, m, s);
+    const Step step = step_under(replicate.fault, m, s);
     std::vector<ChannelKernel> written;
     ChannelKernel shared;
     for (const Branch& branch : step.branches) {
@@ -172,7 +171,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       const ChannelKernel f = module(branch, a, trace != nullptr ? &activated : nullptr, &r_inner);
       writer.write(l, Signal::f_out, f);
       ChannelKernel b = branch.norm_b ? norm(f, l, Weight::norm_b) : f;
-      if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
+      if (const double off = branch_factor(replicate.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
       writer.write(l, Signal::B_out, b);
       writer.write_branch(l, branch_scale(step, branch), read.total, b.total);
       if (trace != nullptr) {
@@ -200,10 +199,10 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       if (ends.names[i] == Signal::x_out && ends.parts_of_stream() == 1) writer.write_sum(s + 1, streams[i]);
       const Vector scale = slope(streams[i]);
       streams.normalise(i, norm(streams[i], l, Weight::norm_c), scale);
-      if (turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;
+      if (changes_direction(spec, gain_id(l, Weight::norm_c))) one_direction = false;
     }
     writer.write(s + 1, ends, streams);
-    chain.on_work(1.0);
+    replicate.on_work(1.0);
   }
   if (trace != nullptr) {
     const ChannelKernel last = streams.sum(ends.normed);
@@ -217,51 +216,51 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   }
   Profile profile = writer.take();
   remove_pointwise_tails(m, profile);
-  if (one_direction) profile.angular_distance = angular_distances(step_cosine, chain.grid);
+  if (one_direction) profile.angular_distance = angular_distances(step_cosine, replicate.grid);
   return profile;
 }
 
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch) {
   const ModelSpec& m = spec.model;
-  // Attention averages over H heads, which makes 1/(32 H) larger than 1/D where heads are wider than 32, and the MLP's
-  // output averages over h features.
-  const auto step_of = [&](double width, double heads, double hidden) {
+  // Attention averages over H heads, so 1/(32 H) exceeds 1/D for heads wider than 32. The MLP averages over h features.
+  const auto width_term = [&](double width, double heads, double hidden) {
     return std::max({width / m.width, heads / (32.0 * m.heads), hidden / m.mlp_width});
   };
-  const double step = step_of(1.0, 1.0, 1.0);
-  std::vector<double> factor{m.embedding_norm ? step : 0.0};
+  const double base = width_term(1.0, 1.0, 1.0);
+  std::vector<double> factor{m.embedding_norm ? base : 0.0};
   for (int s = 0; s < m.steps(); ++s) {
-    const Step one = step_under(Fault::none, m, s);
-    const bool normed = std::ranges::find(one.norm_c, true) != one.norm_c.end();
+    const Step step = step_under(Fault::none, m, s);
+    const bool divided_sum = std::ranges::find(step.norm_c, true) != step.norm_c.end();
     double elasticity = 0.0;
-    double own = 0.0;
-    for (const Branch& branch : one.branches) {
+    double increment = 0.0;
+    for (const Branch& branch : step.branches) {
       const auto i = static_cast<std::size_t>(branch.sublayer);
-      // The second moment of a gated MLP's output grows at most with the square of its input's, and that of a gated
-      // attention by at most a sixth of a power faster than without gates (E σ(√c z)² from ¼ to ½).
+      // The output's second moment grows at most with the square of the input's for a gated MLP. For a gated attention
+      // the exponent is at most 1/6 larger than without gates (E σ(√c z)² rises from ¼ to ½).
       const bool attends = branch.kind == ModuleKind::attention;
       const bool gates = attends && m.gates_at(branch.layer()) > 0;
       const double degree = !attends && is_gated(m.mlp) ? 2.0 : gates ? 7.0 / 6.0 : 1.0;
-      const double stream = one.mixing[0][0] * one.mixing[0][0] * q_in[i];
+      const double stream = step.mixing[0][0] * step.mixing[0][0] * q_in[i];
       const double written = branch.writes[0] * branch.writes[0] * q_branch[i];
-      // A norm that divides gives the branch, or the sum, a size of its own. A pointwise one passes the stream's
-      // fluctuations on, lessened by its elasticity.
-      const bool after_a = branch.norm_a || (branch.shares_input && one.branches.front().norm_a);
-      const bool divides = !is_pointwise(m.norm) && (after_a || branch.norm_b || normed);
-      // What it reads may have its size from the norm C of the step before.
+      // A norm that divides fixes the size of the branch or of the sum. A pointwise norm passes on the fluctuations of
+      // the stream, reduced by its elasticity.
+      const bool after_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
+      const bool divides = !is_pointwise(m.norm) && (after_a || branch.norm_b || divided_sum);
+      // The norm C of the previous step may have fixed the size of the branch's input.
       const std::size_t stream_read = static_cast<std::size_t>(branch.read_stream().value_or(0));
-      const bool sized = s > 0 && !is_pointwise(m.norm) && m.step(s - 1).norm_c[stream_read];
-      const bool bounded = divides || sized || m.inner_norm_at(branch.sublayer);
-      const double passed = after_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
-      elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
-      const ChannelUnevenness loss = channel_unevenness(spec, branch.sublayer);
-      // One gate for all features of a head varies as the outputs of heads of 4 features do: E σ⁴/(E σ²)² − 1 comes to
-      // ½.
+      const bool fixed_size = s > 0 && !is_pointwise(m.norm) && m.step(s - 1).norm_c[stream_read];
+      const bool bounded = divides || fixed_size || m.inner_norm_at(branch.sublayer);
+      const double norm_elasticity = after_a ? law_of(m.norm).elasticity(q_in[i], norm_use(m)) : 1.0;
+      elasticity =
+          std::max(elasticity, bounded ? 1.0 : (stream + degree * norm_elasticity * written) / (stream + written));
+      const ChannelUnevenness uneven = channel_unevenness(spec, branch.sublayer);
+      // One gate per head fluctuates as much as the output of a head of 4 features: E σ⁴/(E σ²)² − 1 approaches ½.
       const bool of_heads = attends && m.attention_gate_at(branch.layer()) == AttentionGate::head;
-      own += step_of(loss.width, attends ? loss.hidden * (of_heads ? 8.0 : 1.0) : 1.0, attends ? 1.0 : loss.hidden);
+      increment += width_term(uneven.width, attends ? uneven.hidden * (of_heads ? 8.0 : 1.0) : 1.0,
+                              attends ? 1.0 : uneven.hidden);
     }
-    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + own);
+    factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + increment);
   }
   return factor;
 }

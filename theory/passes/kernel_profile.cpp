@@ -13,14 +13,14 @@ void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   set(Statistic::second_moment, signal, index, mean(q));
   set(Statistic::variance, signal, index, mean(q - x.total.mean.diagonal()));
   set(Statistic::mean, signal, index, 0.0);
-  read_tails(x.second_moments());
+  compute_tails(x.second_moments());
   set(Statistic::kurtosis, signal, index, kurtosis_);
   set(Statistic::maximum, signal, index, maximum_);
   set(Statistic::token_cosine, signal, index, cosine(x.total.product));
 }
 
 void KernelProfile::write_sum(int depth, const ChannelKernel& x) {
-  read_tails(x.second_moments());
+  compute_tails(x.second_moments());
   set(Statistic::maximum, Signal::sum, depth, maximum_);
 }
 
@@ -40,7 +40,7 @@ double KernelProfile::cosine(const Matrix& k) const {
 void KernelProfile::write(int depth, const StreamEnds& ends, const KernelStreams& streams) {
   const int parts = ends.parts_of_stream();
   if (parts > 1 && !streams.are_equal()) {
-    // Statistics of every part, of which the mean stays.
+    // Writes every part in turn, then replaces the result by the mean over parts.
     std::map<Statistic, double> means;
     for (std::size_t i = 0; i < streams.count(); ++i) {
       write(depth, Signal::x_out, streams[i]);
@@ -69,10 +69,10 @@ void KernelProfile::write_branch(int sublayer, double scale, const TokenKernel& 
   set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
 }
 
-void KernelProfile::read_tails(Matrix entries) {
-  // x_in repeats x_out, and B_out f_out where there is no norm B
-  if (entries.rows() == last_.rows() && entries.cols() == last_.cols() && entries == last_) return;
-  last_ = std::move(entries);
+void KernelProfile::compute_tails(Matrix second_moments) {
+  // x_in repeats x_out, and B_out repeats f_out without a norm B.
+  if (second_moments.rows() == last_.rows() && second_moments.cols() == last_.cols() && second_moments == last_) return;
+  last_ = std::move(second_moments);
   const Matrix& v = last_;
   const double n = width_;
   kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
@@ -91,9 +91,9 @@ void KernelProfile::set(Statistic statistic, Signal signal, int index, double va
 }
 
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid) {
-  constexpr std::size_t most_depths = 513;
+  constexpr std::size_t max_depths = 513;
   const std::size_t depths = step_cosine.size() + 1;
-  if (depths > most_depths) return {};
+  if (depths > max_depths) return {};
   std::vector<double> distance(depths * depths, 0.0);
   for (std::size_t i = 0; i < depths; ++i) {
     Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());

@@ -10,11 +10,10 @@
 namespace periscope::theory {
 namespace {
 
-/// Pairs of tokens that both have a label, and that have the same label: means over the sequences of 1/n² for such a
-/// pair and 0 for any other, n the sequence's number of labels [T, T].
+/// Indicators of pairs of tokens, times 1/n² for n labels in the sequence, averaged over the sequences [T, T].
 struct LabelPairs {
-  Matrix both;
-  Matrix same;
+  Matrix both;  ///< both tokens have a label
+  Matrix same;  ///< both tokens have the same label
 };
 
 LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Index tokens) {
@@ -35,7 +34,7 @@ LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Index tokens
   return pairs;
 }
 
-/// Variance of a logit per unit of the output's kernel.
+/// Returns the variance of a logit per unit of the output kernel.
 double logit_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!m.unembedding) return 1.0;
@@ -51,7 +50,7 @@ double logit_gain(const StackSpec& spec) {
 }  // namespace
 
 std::string loss_unsupported(const ModelSpec& model) {
-  return model.head.transform ? "the gradient through BERT's head transform is not modelled" : "";
+  return model.head.transform ? "the gradient of BERT's head transform is not modelled" : "";
 }
 
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
@@ -61,7 +60,7 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   const Index tokens = output.rows();
   const int classes = m.unembedding ? m.vocab : m.width;
   const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);
-  if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: exactly no gradient
+  if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: the gradient is exactly 0
   const double gain = logit_gain(spec);
   const ScaledKernel logits(gain * output);
   NormalStream numbers = numbers_of(stream);

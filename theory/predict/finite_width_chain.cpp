@@ -16,33 +16,33 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-constexpr int fewest_replicates = 32;
-constexpr int most_precise = 16;  ///< replicates per seed
-constexpr int usual = 4;
+constexpr int min_replicates = 32;
+constexpr int max_per_seed = 16;  ///< replicates per seed
+constexpr int min_per_seed = 4;
 constexpr double operations_of_seconds = 4e11;
 constexpr double operations_of_minutes = 4e13;
-constexpr int fewest_of_minutes = 8;
+constexpr int min_of_minutes = 8;  ///< replicates, even if they exceed operations_of_minutes
 
-/// Replicates that exist at one time.
-constexpr int replicates_at_once = 64;
+/// Replicates per batch, to limit memory.
+constexpr int replicates_per_batch = 64;
 
-/// The first depth at which the stream is no finite number, or −1.
-int first_without_number(const Profile& profile) {
+/// Returns the first depth at which the stream is not finite, or −1.
+int first_non_finite_depth(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
 
-int usual_replicates(const StackSpec& spec, int seeds) {
+int wanted_replicates(const StackSpec& spec, int seeds) {
   const double each = chain_operations(spec);
-  const double wanted = std::max<double>(fewest_replicates, usual * seeds);
-  const double precise = std::max<double>(wanted, most_precise * seeds);
+  const double wanted = std::max<double>(min_replicates, min_per_seed * seeds);
+  const double precise = std::max<double>(wanted, max_per_seed * seeds);
   const double affordable = std::max(wanted, std::min(precise, operations_of_seconds / each));
-  return static_cast<int>(std::min(affordable, std::max<double>(fewest_of_minutes, operations_of_minutes / each)));
+  return static_cast<int>(std::min(affordable, std::max<double>(min_of_minutes, operations_of_minutes / each)));
 }
 
-/// `wanted` or some more, so that every sequence gets equally many.
-int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
+/// Rounds `wanted` up to a multiple of `sequences`.
+int round_up(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
 
 }  // namespace
 
@@ -52,19 +52,19 @@ double chain_operations(const StackSpec& spec) {
   const double frame = std::min<double>(tokens + 1, m.width) * (0.5 + 0.5 * m.ends().streams());
   const double drawn =
       m.query_width() + 2.0 * m.key_width() + m.gates_at(0) + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
-  const double normal = 60.0;    // a normal number costs as much as these operations of a matrix product
-  const double in_double = 2.0;  // operations of f32, in which a measurement's are counted
+  const double normal = 60.0;    // cost of a normal number, in operations of a matrix product
+  const double in_double = 2.0;  // cost of an f64 operation, in f32 operations
   const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * m.query_width() + m.mlp_width);
   const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);
   return in_double * m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
 }
 
 int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {
-  const int usual_count = shared_out(usual_replicates(spec, seeds), sequences);
-  const double paid_for = std::max(operations, operations_of_seconds) / chain_operations(spec);
-  if (usual_count <= paid_for) return usual_count;
-  const int count = static_cast<int>(paid_for) / sequences * sequences;
-  return count < fewest_of_minutes ? 0 : count;
+  const int count_wanted = round_up(wanted_replicates(spec, seeds), sequences);
+  const double affordable = std::max(operations, operations_of_seconds) / chain_operations(spec);
+  if (count_wanted <= affordable) return count_wanted;
+  const int count = static_cast<int>(affordable) / sequences * sequences;
+  return count < min_of_minutes ? 0 : count;
 }
 
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
@@ -74,57 +74,59 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     prediction.left_out += (prediction.left_out.empty() ? "" : "; ") + reason;
   };
   if (const std::string reason = coordinates_unsupported(spec.model); !reason.empty()) {
-    leave_out(reason + ": signals are predicted at infinite width, with its allowance");
+    leave_out(reason + ": signals are predicted at infinite width, with a tolerated bias");
     return;
   }
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
-  const auto blocks = static_cast<int>(sequences.size());
-  const int unlimited = replicates_for(spec, options.seeds, blocks);
-  const int replicates = options.replicates > 0 ? shared_out(options.replicates, blocks)
-                                                : replicates_for(spec, options.seeds, blocks, options.operations);
+  const auto sequence_count = static_cast<int>(sequences.size());
+  const int unlimited = replicates_for(spec, options.seeds, sequence_count);
+  const int replicates = options.replicates > 0
+                             ? round_up(options.replicates, sequence_count)
+                             : replicates_for(spec, options.seeds, sequence_count, options.operations);
   if (options.replicates == 0 && replicates < unlimited) {
-    const double times = unlimited * chain_operations(spec) / options.operations;
-    leave_out(fmt::format(
-        "{} replicates of theory's chain at this width would cost {:.2g} times what the measurement does: {}; "
-        "theory.replicates asks for more",
-        unlimited, times,
-        replicates > 0 ? fmt::format("{} were taken", replicates)
-                       : "signals are predicted at infinite width, with its allowance"));
+    const double factor = unlimited * chain_operations(spec) / options.operations;
+    leave_out(
+        fmt::format("{} replicates of the finite-width chain (T25) would cost {:.2g} times the measurement: {}; set "
+                    "theory.replicates for more",
+                    unlimited, factor,
+                    replicates > 0 ? fmt::format("{} were run", replicates)
+                                   : "signals are predicted at infinite width, with a tolerated bias"));
   }
   if (replicates == 0) return;
-  const int per_block = replicates / blocks;
-  std::vector<ProfileMoments> of_sequence(per_block > 1 ? sequences.size() : 1);  // one block if each has one replicate
-  std::vector<Profile> readings(static_cast<std::size_t>(replicates_at_once));
-  PredictionProgress share(options.on_progress);
-  share.expect(static_cast<double>(replicates) * spec.model.sublayers());
-  for (int first = 0; first < replicates; first += replicates_at_once) {
-    const int end = std::min(first + replicates_at_once, replicates);
+  const int per_sequence = replicates / sequence_count;
+  std::vector<ProfileMoments> of_sequence(per_sequence > 1 ? sequences.size()
+                                                           : 1);  // one entry if each sequence has one replicate
+  std::vector<Profile> readings(static_cast<std::size_t>(replicates_per_batch));
+  PredictionProgress progress(options.on_progress);
+  progress.expect(static_cast<double>(replicates) * spec.model.sublayers());
+  for (int first = 0; first < replicates; first += replicates_per_batch) {
+    const int end = std::min(first + replicates_per_batch, replicates);
     parallel_for(end - first, [&](int i) {
       readings[static_cast<std::size_t>(i)] =
-          gram_chain(spec, sequences[static_cast<std::size_t>((first + i) / per_block)],
+          gram_chain(spec, sequences[static_cast<std::size_t>((first + i) / per_sequence)],
                      {.seed = options.seed,
-                      .replicate = static_cast<std::uint64_t>(first + i),
+                      .index = static_cast<std::uint64_t>(first + i),
                       .fault = options.fault,
-                      .on_work = [&share](double sublayers) { share.add(sublayers); }});
+                      .on_work = [&progress](double sublayers) { progress.add(sublayers); }});
     });
     for (int i = first; i < end; ++i) {
       const Profile& reading = readings[static_cast<std::size_t>(i - first)];
-      if (const int depth = first_without_number(reading); depth >= 0) {
+      if (const int depth = first_non_finite_depth(reading); depth >= 0) {
         prediction.unsupported =
-            fmt::format("at this width a replicate of the chain T25 leaves the range of numbers at depth {}", depth);
+            fmt::format("a replicate of the finite-width chain (T25) is not finite at depth {}", depth);
         prediction.profile = {};
-        prediction.draws = {};
+        prediction.replicate_profiles = {};
         return;
       }
-      prediction.draws.push_back(reading);
-      of_sequence[per_block > 1 ? static_cast<std::size_t>(i / per_block) : 0].add(reading);
+      prediction.replicate_profiles.push_back(reading);
+      of_sequence[per_sequence > 1 ? static_cast<std::size_t>(i / per_sequence) : 0].add(reading);
     }
   }
   prediction.exact_at_width = true;
-  prediction.draws_per_sequence = per_block;
+  prediction.replicates_per_sequence = per_sequence;
   prediction.finite_width_replicates = replicates;
   prediction.replicates_given = options.replicates > 0;
-  prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
+  prediction.finite_width_degrees = per_sequence > 1 ? replicates - sequence_count : replicates - 1;
   prediction.limit = prediction.profile;
   const double degrees = prediction.finite_width_degrees;
   for (const auto& [key, curve] : of_sequence.front().sums().curves) {
@@ -133,17 +135,17 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     mean = {};
     for (std::size_t j = 0; j < curve.value.size(); ++j) {
       double sum = 0.0;
-      double squares = 0.0;  // of deviations from the means of sequences
+      double squares = 0.0;  // of deviations from the mean of each sequence
       for (const ProfileMoments& sequence : of_sequence) {
-        const Curve& own = sequence.sums().curves.at(key);
-        sum += own.value[j];
-        squares += own.standard_error[j];
+        const Curve& sums = sequence.sums().curves.at(key);
+        sum += sums.value[j];
+        squares += sums.standard_error[j];
       }
       const double deviation = degrees > 0 ? std::sqrt(squares / degrees) : nan;
       mean.value.push_back(sum / static_cast<double>(of_sequence.size()));
       mean.standard_error.push_back(deviation / std::sqrt(replicates));
       spread.value.push_back(deviation);
-      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // of a normal law
+      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // for normal readings
     }
   }
 }

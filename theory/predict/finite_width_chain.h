@@ -9,31 +9,34 @@
 namespace periscope::theory {
 
 struct FiniteWidthOptions {
-  int seeds = 8;       ///< of the measurement that the prediction is for
-  int replicates = 0;  ///< of the chain; 0: as `replicates_for` says
-  /// Then: operations that the replicates may take, which are those of the measurement.
+  int seeds = 8;       ///< number of seeds of the measurement to compare with
+  int replicates = 0;  ///< of the chain; 0: chosen by `replicates_for`
+  /// Budget of operations if `replicates` is 0: the cost of the measurement.
   double operations = std::numeric_limits<double>::infinity();
   std::uint64_t seed = 0;
-  Fault fault = Fault::none;  ///< an injected mistake
+  Fault fault = Fault::none;
   OnProgress on_progress = {};
 };
 
-/// Operations of one replicate of the chain T25, about, in the unit of the measurement's (those of f32 products).
+/// Returns the approximate cost of one replicate of the finite-width chain (T25), in equivalent f32 operations.
 double chain_operations(const StackSpec& spec);
 
-/// Returns the number of replicates for a measurement of `seeds` seeds. Standard errors are spread/√replicates and
-/// spread/√seeds: with 4 replicates a seed the error of the difference is 1.12 times that of the measurement, with 16
-/// 1.03 times. At least 32 and 4 a seed, up to 16 a seed for 4e11 operations (seconds), at most 4e13 operations
-/// (minutes) but at least 8. If these cost more than 4e11 operations and more than `operations`, as many as
-/// `operations` pay for, equally many for each of `sequences`; 0 if fewer than 8: then the limit serves, with its
-/// finite-width term.
+/// Returns the number of replicates for a measurement of `seeds` seeds, equal for each of `sequences`. Standard errors
+/// are spread/√replicates and spread/√seeds: the error of the difference exceeds that of the measurement by a
+/// factor 1.12 with 4 replicates per seed, 1.03 with 16.
+/// - At least 32 and 4 per seed; up to 16 per seed while the cost stays below 4e11 operations (seconds).
+/// - At most 4e13 operations (minutes), but at least 8 replicates.
+/// - If the cost exceeds both 4e11 and `operations`, as many replicates as fit the larger of the two. If these are
+/// fewer
+///   than 8, returns 0: the infinite-width limit is used, with its finite-width term.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());
 
-/// T25: replaces curves of `prediction.profile`, the limit T2–T11, by means over replicates of the chain of Gram
-/// matrices, exact at the stack's own widths, and moves the limit to `prediction.limit`. Every sequence of `ids` (none
-/// for Gaussian input) gets equally many replicates. Refuses where a replicate's signals overflow; without replicates
-/// the limit stays, and `prediction.left_out` says why. The result does not depend on the number of threads.
+/// Replaces curves of `prediction.profile`, the infinite-width limit (T2–T11), by means over replicates of the
+/// finite-width chain (T25), exact at the stack's widths, and moves the limit to `prediction.limit`. Every sequence of
+/// `ids` (empty for Gaussian input) gets equally many replicates. Sets `prediction.unsupported` if a replicate
+/// overflows. Without replicates the limit remains and `prediction.left_out` gives the reason. The result does not
+/// depend on the number of threads.
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const FiniteWidthOptions& options, Prediction& prediction);
 

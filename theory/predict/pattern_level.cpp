@@ -13,32 +13,33 @@
 namespace periscope::theory {
 namespace {
 
-/// The work of a pattern in the backward pass, in units of that in the forward pass.
-constexpr double back_work = 4.0;
+/// Cost of a pattern in the backward pass, relative to the forward pass.
+constexpr double backward_work = 4.0;
 
 using Windows = std::vector<std::vector<int>>;
 
 void check(const Windows& ids, const Windows& labels) {
-  if (ids.empty() || ids.front().empty()) throw std::invalid_argument("a batch needs windows of token ids");
+  if (ids.empty() || ids.front().empty())
+    throw std::invalid_argument("batch: expected windows of token ids, found none");
   const std::size_t tokens = ids.front().size();
   const auto other_length = [&](const std::vector<int>& window) { return window.size() != tokens; };
-  if (std::ranges::any_of(ids, other_length)) throw std::invalid_argument("windows of a batch have one length");
+  if (std::ranges::any_of(ids, other_length)) throw std::invalid_argument("batch: expected windows of equal length");
   if (labels.empty()) return;
   if (labels.size() != ids.size() || std::ranges::any_of(labels, other_length)) {
-    throw std::invalid_argument("a batch has a label for every token");
+    throw std::invalid_argument("batch: expected as many labels as tokens in every window");
   }
   for (const std::vector<int>& window : labels) {
     if (std::ranges::any_of(window, [](int label) { return label < 0; })) {
-      throw std::invalid_argument("a token of a batch has no label");
+      throw std::invalid_argument("batch: expected a label for every token, found a negative label");
     }
   }
 }
 
-/// Row d holds the pairs of windows i and (i + d) mod B, for every i. The rows 1 … (B − 1)/2, and half of row B/2 if B
-/// is even, hold every pair once. If fewer are wanted, these are whole rows at evenly spaced distances, the last one
-/// cut short, or, if not even one row is wanted whole, evenly spaced pairs of the middle one.
-std::vector<std::pair<std::size_t, std::size_t>> chosen_pairs(std::size_t windows, std::size_t most) {
-  const std::size_t count = std::min(most, windows * (windows - 1) / 2);
+/// Chooses at most `max_pairs` pairs of B windows. Row d holds the pairs of windows i and (i + d) mod B for every
+/// i, so rows 1 … (B − 1)/2, and half of row B/2 if B is even, hold every pair once. Fewer pairs are complete rows at
+/// evenly spaced distances d, the last one truncated. Fewer than one row are evenly spaced pairs of the middle row.
+std::vector<std::pair<std::size_t, std::size_t>> chosen_pairs(std::size_t windows, std::size_t max_pairs) {
+  const std::size_t count = std::min(max_pairs, windows * (windows - 1) / 2);
   const std::size_t whole_rows = (windows - 1) / 2;
   const std::size_t rows = (count + windows - 1) / windows;
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
@@ -46,7 +47,7 @@ std::vector<std::pair<std::size_t, std::size_t>> chosen_pairs(std::size_t window
     const std::size_t row = k / windows;
     const std::size_t first = count < windows ? k * windows / count : k % windows;
     const std::size_t distance =
-        1 + (rows <= whole_rows && count == most ? row * whole_rows / rows + whole_rows / (2 * rows) : row);
+        1 + (rows <= whole_rows && count == max_pairs ? row * whole_rows / rows + whole_rows / (2 * rows) : row);
     pairs.emplace_back(first, (first + distance) % windows);
   }
   return pairs;
@@ -60,37 +61,37 @@ std::vector<int> joined(const std::vector<int>& first, const std::vector<int>& s
 
 }  // namespace
 
-ChainInputs pairs_of_windows(const Windows& ids, const Windows& labels, std::size_t most) {
+ReplicateInputs pairs_of_windows(const Windows& ids, const Windows& labels, std::size_t max_pairs) {
   check(ids, labels);
   const std::size_t windows = ids.size();
-  ChainInputs pairs{.ids = ids, .labels = labels};
+  ReplicateInputs pairs{.ids = ids, .labels = labels};
   if (windows == 1) return pairs;
   pairs = {.ids = {},
            .labels = {},
-           .sequences = {.count = 2, .of = static_cast<int>(windows)},
+           .sequences = {.count = 2, .batch = static_cast<int>(windows)},
            .population = windows * (windows - 1) / 2};
-  for (const auto& [first, second] : chosen_pairs(windows, most)) {
+  for (const auto& [first, second] : chosen_pairs(windows, max_pairs)) {
     pairs.ids.push_back(joined(ids[first], ids[second]));
     if (!labels.empty()) pairs.labels.push_back(joined(labels[first], labels[second]));
   }
   return pairs;
 }
 
-void ProfileMoments::add(const Profile& chain) {
+void ProfileMoments::add(const Profile& replicate) {
   ++count_;
-  for (const auto& [key, curve] : chain.curves) {
+  for (const auto& [key, curve] : replicate.curves) {
     Curve& sum = sums_.curves[key];
     sum.value.resize(curve.value.size(), 0.0);
     sum.standard_error.resize(curve.value.size(), 0.0);
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      const double before = curve.value[i] - sum.value[i];
-      sum.value[i] += before / count_;
-      sum.standard_error[i] += before * (curve.value[i] - sum.value[i]);
+      const double previous = curve.value[i] - sum.value[i];
+      sum.value[i] += previous / count_;
+      sum.standard_error[i] += previous * (curve.value[i] - sum.value[i]);
     }
   }
-  sums_.angular_distance.resize(chain.angular_distance.size(), 0.0);
-  for (std::size_t i = 0; i < chain.angular_distance.size(); ++i) {
-    sums_.angular_distance[i] += (chain.angular_distance[i] - sums_.angular_distance[i]) / count_;
+  sums_.angular_distance.resize(replicate.angular_distance.size(), 0.0);
+  for (std::size_t i = 0; i < replicate.angular_distance.size(); ++i) {
+    sums_.angular_distance[i] += (replicate.angular_distance[i] - sums_.angular_distance[i]) / count_;
   }
 }
 
@@ -103,10 +104,10 @@ Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t populati
   const double missing = total > n ? (1.0 / n - 1.0 / total) / (n - 1.0) : 0.0;
   for (auto& [key, curve] : all.curves) {
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      double within = 0.0;  // the squared error of the mean that comes from the chains
+      double within = 0.0;  // squared error from the spread between replicates of an input
       for (const ProfileMoments& input : inputs) {
-        const double chains = input.count();
-        within += input.sums().curves.at(key).standard_error[i] / (chains * (chains - 1.0) * n * n);
+        const double replicates = input.count();
+        within += input.sums().curves.at(key).standard_error[i] / (replicates * (replicates - 1.0) * n * n);
       }
       double& error = curve.standard_error[i];
       error = std::sqrt(within + (missing > 0.0 ? missing * error : 0.0));
@@ -115,7 +116,7 @@ Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t populati
   return all;
 }
 
-PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options,
+PatternLevel::PatternLevel(const StackSpec& spec, const ReplicateInputs& inputs, const PredictionOptions& options,
                            int number, int samples, int backward_samples, const TokenGrid* grid)
     : spec_(spec),
       inputs_(inputs),
@@ -126,60 +127,62 @@ PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, con
       grid_(grid),
       moments_(inputs.ids.size()) {}
 
-double PatternLevel::work(int chains) const {
+double PatternLevel::work(int replicates) const {
   const bool backward = !inputs_.labels.empty() || !options_.labels.empty();
   const bool sampled = !is_uniform(pattern_law(spec_, 0));
   // A layer is two sublayers and the patterns of its attention.
-  const double ahead = 2.0 + (sampled ? samples_ : 0.0);
-  const double back = backward ? back_work * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
-  return static_cast<double>(chains) * spec_.model.layers * (ahead + back);
+  const double forward_cost = 2.0 + (sampled ? samples_ : 0.0);
+  const double backward_cost = backward ? backward_work * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
+  return static_cast<double>(replicates) * spec_.model.layers * (forward_cost + backward_cost);
 }
 
-Profile PatternLevel::chain(int number) const {
-  ForwardChain chain{.ids = inputs_.ids[input_of(number)],
-                     .samples = samples_,
-                     .seed = options_.seed,
-                     .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
-                     .fault = options_.fault,
-                     .backward_samples = backward_samples_,
-                     .sequences = inputs_.sequences,
-                     .grid = grid_};
-  if (share_ != nullptr) chain.on_work = [this](double patterns) { share_->add(patterns); };
+Profile PatternLevel::run_replicate(int index) const {
+  ForwardReplicate replicate{.ids = inputs_.ids[input_of(index)],
+                             .samples = samples_,
+                             .seed = options_.seed,
+                             .index = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(index),
+                             .fault = options_.fault,
+                             .backward_samples = backward_samples_,
+                             .sequences = inputs_.sequences,
+                             .grid = grid_};
+  if (progress_ != nullptr) replicate.on_work = [this](double patterns) { progress_->add(patterns); };
   const std::vector<std::vector<int>> labels =
-      inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(number)]};
-  if (labels.empty()) return forward_profile(spec_, chain);
+      inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(index)]};
+  if (labels.empty()) return forward_profile(spec_, replicate);
   ForwardTrace trace;
-  Profile profile = forward_profile(spec_, chain, &trace);
-  if (share_ != nullptr) chain.on_work = [this](double patterns) { share_->add(back_work * patterns); };
-  backward_profile(spec_, chain, trace, labels, profile, options_.paths);
+  Profile profile = forward_profile(spec_, replicate, &trace);
+  if (progress_ != nullptr) replicate.on_work = [this](double patterns) { progress_->add(backward_work * patterns); };
+  backward_profile(spec_, replicate, trace, labels, profile, options_.paths);
   return profile;
 }
 
-void PatternLevel::grow(int chains) {
-  constexpr int batch = 64;  // profiles that exist at one time: a deep stack's has megabytes of angular distances
+void PatternLevel::grow(int replicates) {
+  constexpr int batch = 64;  // limits memory: the profile of a deep stack has megabytes of angular distances
   std::vector<Profile> profiles(static_cast<std::size_t>(batch));
-  while (chains_ < chains) {
-    const int end = std::min(chains, chains_ + batch);
-    parallel_for(end - chains_, [&](int c) { profiles[static_cast<std::size_t>(c)] = chain(chains_ + c); });
-    for (int c = chains_; c < end; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
-    chains_ = end;
+  while (replicates_ < replicates) {
+    const int end = std::min(replicates, replicates_ + batch);
+    parallel_for(end - replicates_,
+                 [&](int c) { profiles[static_cast<std::size_t>(c)] = run_replicate(replicates_ + c); });
+    for (int c = replicates_; c < end; ++c)
+      moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - replicates_)]);
+    replicates_ = end;
   }
 }
 
-std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative) {
+std::vector<double> extrapolate(Curve& curve, const Curve& previous, double r, bool relative) {
   std::vector<double> fixed(curve.value.size(), 0.0);
   for (std::size_t i = 0; i < curve.value.size(); ++i) {
     double& value = curve.value[i];
     double& error = curve.standard_error[i];
-    const double step = value - before.value[i];
+    const double step = value - previous.value[i];
     if (step == 0.0 || std::isnan(value)) continue;
     if (!std::isfinite(step)) {
       error = fixed[i] = std::numeric_limits<double>::infinity();
       continue;
     }
     value += step / (r - 1.0);
-    const double left = step * step / (2.0 * (r - 1.0) * (relative ? std::abs(value) : 1.0));
-    fixed[i] = std::hypot(before.standard_error[i] / (r - 1.0), left);
+    const double remainder = step * step / (2.0 * (r - 1.0) * (relative ? std::abs(value) : 1.0));
+    fixed[i] = std::hypot(previous.standard_error[i] / (r - 1.0), remainder);
     error = std::hypot(r / (r - 1.0) * error, fixed[i]);
   }
   return fixed;

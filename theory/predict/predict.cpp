@@ -16,57 +16,59 @@
 namespace periscope::theory {
 namespace {
 
-constexpr std::size_t most_inputs = 64;
-constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
-/// Of many tokens, the most patterns of a chain in the backward pass while those in the forward pass are no more:
-/// beyond, these are there against the bias of sharp patterns, which squared gradients do not take from the backward
-/// pass.
-constexpr int usual_back = 16;
+constexpr std::size_t max_inputs = 64;
+constexpr int first_samples = 2;  // patterns per replicate at every attention of level 0: one antithetic pair
+/// For long sequences, limit of backward patterns per replicate while forward patterns do not exceed it. More forward
+/// patterns only reduce the bias of sharp patterns, to which backward patterns do not contribute.
+constexpr int long_max_backward = 16;
 
-/// The first chains of a prediction: `fewest_chains` chains or more of first_samples patterns, and as many chains of
-/// `ratio` times as many patterns.
+/// The first two levels of a prediction: at least `min_replicates` replicates of first_samples patterns, and as many
+/// replicates of `ratio` times as many patterns.
 struct Scheme {
-  int fewest_chains;
-  int ratio;  ///< how many times as many patterns there are in the chains of the next level
+  int min_replicates;
+  int ratio;  ///< ratio of the numbers of patterns of consecutive levels
 
-  /// Equally many for every input, at least two.
-  [[nodiscard]] int chains(int inputs) const { return inputs * std::max(2, (fewest_chains + inputs - 1) / inputs); }
+  /// Returns the number of replicates, equal for every input and at least two per input.
+  [[nodiscard]] int replicates(int inputs) const {
+    return inputs * std::max(2, (min_replicates + inputs - 1) / inputs);
+  }
   [[nodiscard]] double patterns(int inputs) const {
-    return static_cast<double>(chains(inputs)) * first_samples * (1.0 + ratio);
+    return static_cast<double>(replicates(inputs)) * first_samples * (1.0 + ratio);
   }
 };
 
-/// From the usual one down. Where patterns are dear, their tokens are many and one pattern says much.
+/// The default scheme, then cheaper ones. Patterns are expensive for long sequences, but then each has little variance.
 constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 
-/// With gradients, a pattern in the backward pass is most of the work, and those of many tokens vary little: half as
-/// many chains, with more such patterns in each as the errors ask.
-constexpr int many_tokens = 64;
-constexpr Scheme scheme_of_many{8, 8};
+/// Scheme for gradients of long sequences. Backward patterns dominate the cost but vary little, so half as many
+/// replicates are used, with as many backward patterns as the errors require.
+constexpr int long_sequence = 64;
+constexpr Scheme long_sequence_scheme{8, 8};
 
-/// The first scheme that `affordable` patterns pay for, or the last. `back_tokens` is 0 without gradients.
+/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens` is 0 without
+/// gradients.
 const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
-  if (back_tokens >= many_tokens && scheme_of_many.patterns(inputs) <= affordable) return scheme_of_many;
+  if (back_tokens >= long_sequence && long_sequence_scheme.patterns(inputs) <= affordable) return long_sequence_scheme;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
 
-/// Patterns of short sequences are cheap: a pattern's products cost as its tokens squared and more.
-int patterns_allowed(const StackSpec& spec, const PredictionOptions& options) {
-  constexpr double usual_tokens = 64.0;
-  constexpr double most_times = 4.0;
-  const double times = std::clamp(std::pow(usual_tokens / spec.input.tokens, 2), 1.0, most_times);
-  return static_cast<int>(times * options.most_samples);
+/// Returns the limit of patterns per attention, larger for short sequences: patterns cost at least tokens².
+int max_patterns(const StackSpec& spec, const PredictionOptions& options) {
+  constexpr double reference_tokens = 64.0;
+  constexpr double max_factor = 4.0;
+  const double factor = std::clamp(std::pow(reference_tokens / spec.input.tokens, 2), 1.0, max_factor);
+  return static_cast<int>(factor * options.max_samples);
 }
 
-/// Beside every prediction of grad_sq its logarithm: at infinite width the mean of logs is the log of the mean.
+/// Adds log_grad_sq for every grad_sq: at infinite width the mean of logs is the log of the mean.
 void add_logarithms(Profile& profile) {
   Profile logarithms;
   for (const auto& [key, curve] : profile.curves) {
     if (key.first != Statistic::grad_sq) continue;
     Curve& log = logarithms.curves[{Statistic::log_grad_sq, key.second}];
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      log.value.push_back(std::log(curve.value[i]));  // −infinity, exactly, of a gradient that is exactly 0
+      log.value.push_back(std::log(curve.value[i]));  // −∞ for a gradient of exactly 0
       log.standard_error.push_back(curve.standard_error[i] == 0.0 ? 0.0 : curve.standard_error[i] / curve.value[i]);
     }
   }
@@ -79,7 +81,7 @@ std::string why_not_finite(const Profile& profile) {
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
   if (it == q.end()) return {};
   const auto depth = static_cast<std::size_t>(it - q.begin());
-  // 0/0 comes of what underflowed before, ∞/∞ and 0·∞ of what overflowed: the smallest and the largest tell.
+  // NaN from 0/0 indicates an earlier underflow; NaN from ∞/∞ or 0·∞ an overflow. The extreme values distinguish them.
   double smallest = 1.0;
   double largest = std::isinf(*it) ? *it : 1.0;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
@@ -90,10 +92,10 @@ std::string why_not_finite(const Profile& profile) {
       largest = std::max(largest, curve->value[i]);
     }
   }
-  constexpr double lost = 1e-140;  // half of double's exponents: kernels multiply two of these
-  if (largest > 1.0 / lost) return fmt::format("the predicted second moment overflows at depth {}", depth);
-  if (smallest < lost) return fmt::format("the predicted second moment underflows before depth {}", depth);
-  return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
+  constexpr double tiny = 1e-140;  // about half the exponent range of double: kernels multiply two such values
+  if (largest > 1.0 / tiny) return fmt::format("the predicted second moment overflows at depth {}", depth);
+  if (smallest < tiny) return fmt::format("the predicted second moment underflows before depth {}", depth);
+  return fmt::format("the predicted second moment is NaN at depth {}: a factor is too small or too large", depth);
 }
 
 Prediction unsupported_prediction(std::string reason, const PredictionOptions& options) {
@@ -104,7 +106,7 @@ Prediction unsupported_prediction(std::string reason, const PredictionOptions& o
   return prediction;
 }
 
-/// Takes every gradient out of the profile.
+/// Removes all gradients from the profile.
 void reject_gradients(Prediction& prediction, std::string reason) {
   std::erase_if(prediction.profile.curves, [](const auto& entry) {
     const Statistic s = entry.first.first;
@@ -114,9 +116,9 @@ void reject_gradients(Prediction& prediction, std::string reason) {
   prediction.gradient_unsupported = std::move(reason);
 }
 
-/// The score path's share lies in [0, 1]. A sampled correction and the extrapolation in patterns may leave it outside
-/// by their noise, which is put right; by more than that the sample is no basis for any gradient of the stack.
-void settle_shares(Prediction& prediction) {
+/// Clamps score_share to [0, 1]: the sampled correction and the extrapolation can exceed it by their noise. If one
+/// exceeds it by more, the sample is unreliable and all gradients are removed.
+void clamp_score_shares(Prediction& prediction) {
   constexpr double deviations = 4.0;
   const auto found = prediction.profile.curves.find({Statistic::score_share, Signal::A_out});
   if (found == prediction.profile.curves.end()) return;
@@ -125,15 +127,16 @@ void settle_shares(Prediction& prediction) {
     if (std::isnan(share.value[i])) continue;
     const double inside = std::clamp(share.value[i], 0.0, 1.0);
     if (!(std::abs(share.value[i] - inside) <= deviations * share.standard_error[i])) {
-      return reject_gradients(prediction, fmt::format("the sampled share of the score path in sublayer {} is {:.3g} ± "
-                                                      "{:.1g}, outside 0 to 1: attention patterns fluctuate too much",
-                                                      i, share.value[i], share.standard_error[i]));
+      return reject_gradients(prediction,
+                              fmt::format("score_share = {1:.3g} ± {2:.1g} in sublayer {0}: expected 0 to 1; "
+                                          "attention patterns fluctuate too much",
+                                          i, share.value[i], share.standard_error[i]));
     }
     share.value[i] = inside;
   }
 }
 
-/// Wanted standard error of a value of this statistic.
+/// Returns the requested standard error of a value of this statistic.
 double wanted_error(const Prediction& prediction, Statistic statistic, double value) {
   switch (statistic) {
     case Statistic::log_grad_sq: return prediction.gradient_tolerance;
@@ -145,7 +148,7 @@ double wanted_error(const Prediction& prediction, Statistic statistic, double va
   }
 }
 
-/// Returns the largest ratio of a standard error and the wanted one over all curves.
+/// Returns the largest ratio of a standard error to the requested one over all curves.
 double worst_error(const Prediction& prediction, const Profile& profile) {
   double worst = 0.0;
   for (const auto& [key, curve] : profile.curves) {
@@ -157,14 +160,14 @@ double worst_error(const Prediction& prediction, const Profile& profile) {
   return worst;
 }
 
-/// Extrapolates every curve from the level before. Returns the largest ratio of the error that more chains do not
-/// lessen and half of the wanted one.
-double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& before, int level_ratio) {
+/// Extrapolates every curve from the previous level. Returns the largest ratio of an error that more replicates do not
+/// reduce to half the requested error.
+double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& previous, int level_ratio) {
   double worst = 0.0;
   for (auto& [key, curve] : profile.curves) {
     const Statistic statistic = key.first;
     const bool cosine = statistic == Statistic::token_cosine || statistic == Statistic::branch_cosine;
-    const std::vector<double> fixed = extrapolate(curve, before.curves.at(key), level_ratio, !cosine);
+    const std::vector<double> fixed = extrapolate(curve, previous.curves.at(key), level_ratio, !cosine);
     for (std::size_t i = 0; i < fixed.size(); ++i) {
       if (fixed[i] > 0.0) worst = std::max(worst, 2.0 * fixed[i] / wanted_error(prediction, statistic, curve.value[i]));
     }
@@ -172,20 +175,20 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
-/// What interpolation between a grid's tokens leaves, as a share of the standard deviation that a number has from one
-/// pattern at every attention: docs/theory/attention_and_mlp.md has the measurements.
+/// Interpolation error of a token grid, relative to the standard deviation from one pattern at every attention.
+/// Measured in docs/theory/attention_and_mlp.md.
 constexpr double grid_share = 0.02;
 
-/// What interpolation leaves of every number where patterns are uniform and nothing is sampled: its difference from
-/// that on a grid of twice as many nodes. Where patterns hardly vary, this is all of a grid's error.
+/// Returns the interpolation error of every value for uniform patterns, where nothing is sampled: estimated from a grid
+/// of twice as many nodes. It is the entire grid error where patterns hardly vary.
 Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
   spec.init.qk_factor = 0.0;
   const TokenGrid finer(spec.input.tokens, spec.model.causal, 2.0);
-  ForwardChain chain;
-  chain.grid = &grid;
-  Profile error = forward_profile(spec, chain);
-  chain.grid = &finer;
-  const Profile fine = forward_profile(spec, chain);
+  ForwardReplicate replicate;
+  replicate.grid = &grid;
+  Profile error = forward_profile(spec, replicate);
+  replicate.grid = &finer;
+  const Profile fine = forward_profile(spec, replicate);
   for (auto& [key, curve] : error.curves) {
     const std::vector<double>& other = fine.curves.at(key).value;
     for (std::size_t i = 0; i < other.size(); ++i) curve.value[i] = 4.0 / 3.0 * std::abs(curve.value[i] - other[i]);
@@ -193,8 +196,8 @@ Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
   return error;
 }
 
-/// Adds the grid's own error to the errors of `profile`; `level` has those that come from its `patterns` patterns at
-/// every attention. Returns the largest ratio of a grid's error and the wanted one.
+/// Adds the grid's interpolation error to the errors of `profile`. `level` holds the errors of its `patterns` patterns
+/// at every attention. Returns the largest ratio of a grid error to the requested error.
 double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, double patterns,
                       const Profile& uniform) {
   double worst = 0.0;
@@ -202,28 +205,28 @@ double add_grid_error(const Prediction& prediction, Profile& profile, const Prof
     const Curve& sampled = level.curves.at(key);
     const std::vector<double>& interpolated = uniform.curves.at(key).value;
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      const double own = std::hypot(grid_share * std::sqrt(patterns) * sampled.standard_error[i],
-                                    std::isfinite(interpolated[i]) ? interpolated[i] : 0.0);
-      curve.standard_error[i] = std::hypot(curve.standard_error[i], own);
-      if (own > 0.0) worst = std::max(worst, own / wanted_error(prediction, key.first, curve.value[i]));
+      const double grid_error = std::hypot(grid_share * std::sqrt(patterns) * sampled.standard_error[i],
+                                           std::isfinite(interpolated[i]) ? interpolated[i] : 0.0);
+      curve.standard_error[i] = std::hypot(curve.standard_error[i], grid_error);
+      if (grid_error > 0.0) worst = std::max(worst, grid_error / wanted_error(prediction, key.first, curve.value[i]));
     }
   }
   return worst;
 }
 
-/// Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
-/// what bias is left; then the last level gets as many chains as the wanted errors need.
+/// Runs levels of replicates, each with `ratio` times as many patterns as the previous one, until two levels bound the
+/// remaining bias. The last level then gets as many replicates as the requested errors need.
 class InputsPrediction {
  public:
-  InputsPrediction(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
+  InputsPrediction(const StackSpec& spec, const ReplicateInputs& inputs, const PredictionOptions& options,
                    const TokenGrid* grid = nullptr)
-      : spec_(spec), of_(of), options_(options), grid_(grid) {
+      : spec_(spec), inputs_(inputs), options_(options), grid_(grid) {
     prediction_.tolerance = options.tolerance;
     prediction_.gradient_tolerance = options.gradient_tolerance;
   }
 
   Prediction run() {
-    while (grow_level()) ++number_;
+    while (run_level()) ++number_;
     if (prediction_.unsupported.empty()) finish();
     return std::move(prediction_);
   }
@@ -231,43 +234,42 @@ class InputsPrediction {
  private:
   static constexpr double infinite = std::numeric_limits<double>::infinity();
 
-  /// Runs a level. Returns true if another one has to follow.
-  bool grow_level() {
-    PatternLevel level(spec_, of_, options_, number_, samples_, backward_samples_, grid_);
-    level.tell(share_);
-    const int first_chains = scheme_.chains(inputs_);
-    if (number_ != 1) expect(level, first_chains);
-    if (number_ == 0) {  // a second level follows in any case
+  /// Runs a level. Returns true if another level must follow.
+  bool run_level() {
+    PatternLevel level(spec_, inputs_, options_, number_, samples_, backward_samples_, grid_);
+    level.report_to(progress_);
+    const int first_replicates = scheme_.replicates(input_count_);
+    if (number_ != 1) expect(level, first_replicates);
+    if (number_ == 0) {  // a second level always follows
       const int more = scheme_.ratio * samples_;
-      expect(PatternLevel(spec_, of_, options_, 1, more, more), first_chains);
+      expect(PatternLevel(spec_, inputs_, options_, 1, more, more), first_replicates);
     }
-    level.grow(first_chains);
+    level.grow(first_replicates);
     if (!read(level)) return false;
     while (!has_next()) {
-      const int chains = chains_wanted(level);
-      if (chains <= level.chains()) {
-        // More chains do not lessen what the sequences that were left out may differ by, so this has no part in how
-        // many.
+      const int replicates = replicates_needed(level);
+      if (replicates <= level.replicates()) {
+        // The error from omitted sequences does not depend on the number of replicates, so it is added only here.
         prediction_.profile = level.mean_of_population();
         correct();
         return false;
       }
-      expect(level, chains);
-      level.grow(chains);
+      expect(level, replicates);
+      level.grow(replicates);
       if (!read(level)) return false;
     }
-    before_ = level.mean();
+    previous_ = level.mean();
     choose_next(level);
     return true;
   }
 
-  void expect(const PatternLevel& level, int chains) { share_.expect(level.work(chains - level.chains())); }
+  void expect(const PatternLevel& level, int count) { progress_.expect(level.work(count - level.replicates())); }
 
-  /// Reads the means of a level. Returns false, with the reason, if they are not finite.
+  /// Reads the means of a level. Returns false and sets `unsupported` if they are not finite.
   bool read(const PatternLevel& level) {
-    prediction_.samples = level.samples() * level.chains();
-    prediction_.backward_samples = !backward_ ? 0 : level.backward_samples() * level.chains();
-    prediction_.replicates = level.chains() - inputs_ + 1;
+    prediction_.samples = level.samples() * level.replicates();
+    prediction_.backward_samples = !backward_ ? 0 : level.backward_samples() * level.replicates();
+    prediction_.replicates = level.replicates() - input_count_ + 1;
     prediction_.profile = level.mean();
     if (std::string reason = why_not_finite(prediction_.profile); !reason.empty()) {
       prediction_.unsupported = std::move(reason);
@@ -278,64 +280,66 @@ class InputsPrediction {
     return true;
   }
 
-  /// Extrapolates the means from the level before, and adds a grid's own error.
+  /// Extrapolates the means from the previous level and adds the grid error.
   void correct() {
     const Profile sampled = grid_ != nullptr ? prediction_.profile : Profile();
-    if (!before_.curves.empty()) bias_ = extrapolate_all(prediction_, prediction_.profile, before_, scheme_.ratio);
+    if (!previous_.curves.empty())
+      bias_ratio_ = extrapolate_all(prediction_, prediction_.profile, previous_, scheme_.ratio);
     if (grid_ != nullptr) {
-      of_grid_ = add_grid_error(prediction_, prediction_.profile, sampled, prediction_.samples, uniform_);
+      grid_ratio_ = add_grid_error(prediction_, prediction_.profile, sampled, prediction_.samples, uniform_);
     }
   }
 
-  /// Returns how many chains of these patterns may be taken, equally many for every input. Of a pattern's operations,
-  /// with gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
-  [[nodiscard]] int paid_for(int forward_patterns, int back_patterns) const {
-    const double each = backward_ ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
+  /// Returns the affordable number of replicates, equal for every input. With gradients a fourth of the operations of a
+  /// pattern belong to the forward pass, which may have more patterns than the backward pass.
+  [[nodiscard]] int affordable_replicates(int forward_patterns, int backward_patterns) const {
+    const double each =
+        backward_ ? std::min(forward_patterns, forward_patterns / 4 + backward_patterns) : forward_patterns;
     const double count = options_.reaches_tolerance ? infinite : affordable_ / each;
-    return static_cast<int>(std::min<double>(count, allowed_ / forward_patterns) / inputs_) * inputs_;
+    return static_cast<int>(std::min<double>(count, max_patterns_ / forward_patterns) / input_count_) * input_count_;
   }
 
   [[nodiscard]] bool has_next() const {
-    return number_ == 0 || (bias_ > 1.0 && paid_for(scheme_.ratio * samples_, samples_) >= scheme_.chains(inputs_));
+    return number_ == 0 || (bias_ratio_ > 1.0 && affordable_replicates(scheme_.ratio * samples_, samples_) >=
+                                                     scheme_.replicates(input_count_));
   }
 
-  /// Returns how many chains a level is to have next; no more than it has if that is enough, or all that are paid for.
-  int chains_wanted(const PatternLevel& level) {
+  /// Returns the next number of replicates of a level: the current one if it suffices or no more are affordable.
+  int replicates_needed(const PatternLevel& level) {
     const double error = worst_error(prediction_, prediction_.profile);
-    const int most_chains = paid_for(samples_, backward_samples_);
-    if (error > 1.0 && most_chains <= level.chains()) wanted_ = level.chains() * samples_ * error * error;
-    if (error <= 1.0 || of_grid_ >= 1.0) return level.chains();
-    // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
-    // taken first and the errors are estimated again.
+    const int max_replicates = affordable_replicates(samples_, backward_samples_);
+    if (error > 1.0 && max_replicates <= level.replicates()) needed_ = level.replicates() * samples_ * error * error;
+    if (error <= 1.0 || grid_ratio_ >= 1.0) return level.replicates();
+    // The largest of many estimated errors is usually an overestimate, so 60 % of the estimated number is run first and
+    // the errors are estimated again.
     constexpr double first_step = 0.6;
-    const double needed = std::min(first_step * level.chains() * error * error, 1e9);
-    return std::min(most_chains, std::max(level.chains() + inputs_ * ((3 + inputs_) / inputs_),
-                                          inputs_ * static_cast<int>(std::ceil(needed / inputs_))));
+    const double needed = std::min(first_step * level.replicates() * error * error, 1e9);
+    return std::min(max_replicates, std::max(level.replicates() + input_count_ * ((3 + input_count_) / input_count_),
+                                             input_count_ * static_cast<int>(std::ceil(needed / input_count_))));
   }
 
-  /// Chooses the numbers of patterns of the next level. Those in the backward pass cost four times as much: as many as
-  /// the error seems to need, but not so few that the limit of patterns in the forward pass could keep the error from
-  /// being reached.
+  /// Chooses the numbers of patterns of the next level. Backward patterns cost four times as much as forward patterns,
+  /// so their number follows the error. A lower bound ensures that the forward limit does not prevent the tolerance.
   void choose_next(const PatternLevel& level) {
     samples_ *= scheme_.ratio;
-    const double error = worst_error(prediction_, before_);
-    const double chains = static_cast<double>(level.chains()) / scheme_.chains(inputs_);
-    const double enough = std::min(backward_samples_ * chains * error * error, 1e6);
-    const int most_back = spec_.input.tokens < many_tokens
-                              ? samples_
-                              : std::max(std::min(samples_, usual_back), samples_ / scheme_.ratio);
-    backward_samples_ = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples_ / scheme_.ratio, most_back);
+    const double error = worst_error(prediction_, previous_);
+    const double replicates = static_cast<double>(level.replicates()) / scheme_.replicates(input_count_);
+    const double enough = std::min(backward_samples_ * replicates * error * error, 1e6);
+    const int max_backward = spec_.input.tokens < long_sequence
+                                 ? samples_
+                                 : std::max(std::min(samples_, long_max_backward), samples_ / scheme_.ratio);
+    backward_samples_ = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples_ / scheme_.ratio, max_backward);
   }
 
   void finish() {
-    const double wanted = std::min<double>(wanted_, allowed_);
+    const double wanted = std::min<double>(needed_, max_patterns_);
     if (!options_.reaches_tolerance && wanted > std::floor(affordable_)) {
       prediction_.left_out = fmt::format(
-          "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
-          "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
+          "the theory's tolerance needs {:.2g} attention patterns, {:.2g} times the default budget (the cost of the "
+          "measurement, at least 2e12 operations): {} were run; set theory.tolerance to run the rest",
           wanted, wanted / affordable_, prediction_.samples);
     }
-    settle_shares(prediction_);
+    clamp_score_shares(prediction_);
     add_logarithms(prediction_.profile);
     prediction_.finite_width =
         finite_width_factor(spec_, prediction_.profile.find(Statistic::second_moment, Signal::x_in)->value,
@@ -343,24 +347,24 @@ class InputsPrediction {
   }
 
   const StackSpec& spec_;
-  const ChainInputs& of_;
+  const ReplicateInputs& inputs_;
   const PredictionOptions& options_;
   const TokenGrid* grid_;
-  int inputs_ = static_cast<int>(of_.ids.size());
-  bool backward_ = !of_.labels.empty() || !options_.labels.empty();
+  int input_count_ = static_cast<int>(inputs_.ids.size());
+  bool backward_ = !inputs_.labels.empty() || !options_.labels.empty();
   double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns at every attention
-  const Scheme& scheme_ = scheme_for(inputs_, affordable_, backward_ ? spec_.input.tokens : 0);
-  int allowed_ = patterns_allowed(spec_, options_);  ///< at every attention, whatever is paid for
+  const Scheme& scheme_ = scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
+  int max_patterns_ = max_patterns(spec_, options_);  ///< at every attention, independent of the budget
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
-  PredictionProgress share_{options_.on_progress};
+  PredictionProgress progress_{options_.on_progress};
   Prediction prediction_ = {};
   int number_ = 0;  ///< of the level
   int samples_ = first_samples;
   int backward_samples_ = first_samples;
-  Profile before_ = {};   ///< the means of the level before
-  double bias_ = 0.0;     ///< the largest ratio of the error that more chains do not lessen and half of the wanted one
-  double of_grid_ = 0.0;  ///< the largest ratio of the grid's own error and the wanted one
-  double wanted_ = 0.0;   ///< patterns, where the tolerance is not reached
+  Profile previous_ = {};    ///< means of the previous level
+  double bias_ratio_ = 0.0;  ///< largest error that more replicates do not reduce, over half the requested error
+  double grid_ratio_ = 0.0;  ///< largest grid error over the requested error
+  double needed_ = 0.0;      ///< patterns that the tolerance needs; 0 if it is reached
 };
 
 }  // namespace
@@ -373,11 +377,11 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   }
   const double t = spec.input.tokens;
   const double square = t * t;
-  // As many as the time that it takes is worth in the measurement's products.
-  constexpr double begun = 5e4;             // what a pattern of the fewest tokens costs
-  constexpr double usual_patterns = 512.0;  // that share what an exact average costs
-  const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / usual_patterns
-                                                       : 6.0 * square * (t + spec.model.head_dim) + begun;
+  // In units of the measurement's operations, by time.
+  constexpr double fixed_cost = 5e4;          // of a pattern, for any number of tokens
+  constexpr double default_patterns = 512.0;  // over which the cost of an exact average is spread
+  const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / default_patterns
+                                                       : 6.0 * square * (t + spec.model.head_dim) + fixed_cost;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);
 }
 
@@ -396,12 +400,12 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
     prediction.gradient_unsupported = std::move(reason);
     return prediction;
   }
-  ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
+  ReplicateInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
   inputs.population = inputs.ids.size();
-  if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
+  if (inputs.ids.size() > max_inputs) inputs.ids.resize(max_inputs);
   if (const std::optional<TokenGrid> grid = grid_for(spec); grid && options.labels.empty() && ids.empty()) {
     Prediction prediction = InputsPrediction(spec, inputs, options, &*grid).run();
-    // A precision that was asked for and is beyond a grid takes all tokens.
+    // If a requested tolerance is below the grid's error, all tokens are used.
     if (!options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) return prediction;
   }
   return InputsPrediction(spec, inputs, options).run();
@@ -415,19 +419,20 @@ Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<in
   PredictionOptions rest = options;
   rest.labels.clear();
   const std::vector<std::vector<int>> none;
-  const ChainInputs pairs = pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs);
+  const ReplicateInputs pairs = pairs_of_windows(windows, reason.empty() ? labels : none, max_inputs);
   Prediction prediction = InputsPrediction(spec, pairs, rest).run();
   if (!reason.empty()) prediction.gradient_unsupported = reason;
   std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
   return prediction;
 }
 
-Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  PredictionOptions own = options;
-  if (!gradient_unsupported(spec).empty()) own.labels.clear();
-  ChainInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
+Profile quick_profile(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
+                      const PredictionOptions& options) {
+  PredictionOptions quick_options = options;
+  if (!gradient_unsupported(spec).empty()) quick_options.labels.clear();
+  ReplicateInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
   first.population = 1;
-  PatternLevel level(spec, first, own, 0, first_samples, first_samples);
+  PatternLevel level(spec, first, quick_options, 0, first_samples, first_samples);
   level.grow(1);
   return level.mean();
 }

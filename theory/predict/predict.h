@@ -12,88 +12,90 @@
 
 namespace periscope::theory {
 
-/// Says how precise a prediction has to be. Only the attention patterns are sampled (T3).
+/// Precision and scope of a prediction. Only attention patterns are sampled (T3).
 struct PredictionOptions {
-  /// Wanted standard error of the prediction, relative for second moments and absolute for cosines.
+  /// Requested standard error, relative for second moments and absolute for cosines.
   double tolerance = 0.01;
-  /// The tolerance, with labels, of the logarithm of every squared gradient and of score_share.
+  /// Requested standard error of the logarithm of squared gradients and of score_share; used with labels.
   double gradient_tolerance = 0.03;
-  int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
-  /// Operations that the patterns may take.
+  int max_samples = 1 << 14;  ///< patterns per attention sublayer; up to four times as many below 64 tokens (T3)
+  /// Budget of operations for the patterns.
   double operations = std::numeric_limits<double>::infinity();
-  bool reaches_tolerance = false;  ///< starts with what `operations` pay for and continues to the tolerance
+  bool reaches_tolerance = false;  ///< `operations` limits only the first replicates; continue to the tolerance
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
   GradientPaths paths = GradientPaths::all;
-  Fault fault = Fault::none;  ///< an injected mistake
+  Fault fault = Fault::none;
   OnProgress on_progress = {};
 };
 
 /// The prediction for a stack of random weights.
 struct Prediction {
-  /// The profile that verdicts compare with. Standard errors come from the spread of the replicates.
+  /// Predicted curves. Standard errors come from the spread of the replicates.
   Profile profile;
   std::string unsupported;           ///< why there is no profile; empty if there is one
-  std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/passes/forward.h)
-  int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
-  int samples = 0;           ///< patterns averaged at every attention sublayer in the forward pass, over all chains
-  int backward_samples = 0;  ///< the same in the backward pass; 0 without gradients
-  double tolerance = 0.0;    ///< wanted standard errors, from PredictionOptions
+  std::vector<double> finite_width;  ///< finite-width factor w (T19) at depths 0 … 2L (theory/passes/forward.h)
+  int replicates = 0;        ///< 1 + degrees of freedom of standard errors; for one input the number of replicates
+  int samples = 0;           ///< patterns averaged at every attention in the forward pass, over all replicates
+  int backward_samples = 0;  ///< patterns averaged in the backward pass; 0 without gradients
+  double tolerance = 0.0;    ///< from PredictionOptions
   double gradient_tolerance = 0.0;
-  std::string gradient_unsupported = {};  ///< why the profile has no gradients although they were asked for, or empty
+  std::string gradient_unsupported = {};  ///< why requested gradients are missing; empty otherwise
 
-  /// True after `predict_at_width` (theory/predict/finite_width_chain.h): the curves of `profile` that `spread` has are
-  /// those of T25, exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum
-  /// and angular distances remain those of the limit.
+  /// True after `predict_at_width` (theory/predict/finite_width_chain.h): the curves of `profile` that `spread`
+  /// contains come from the finite-width chain (T25). They are exact at the stack's widths and need no tolerated bias.
+  /// Gradients, kurtosis, maximum and angular distances remain those of the limit.
   bool exact_at_width = false;
-  Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
-  Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
-  /// The part of the prediction that was left out because it would have taken longer than the measurement; "" if
-  /// nothing was.
-  std::string left_out = {};
-  int finite_width_replicates = 0;  ///< then: replicates of the chain T25
-  int finite_width_degrees = 0;     ///< degrees of freedom of their spread
-  bool replicates_given = false;    ///< then: their number was set, not derived from the seeds
-  /// Then: each replicate's reading, for sums over depth; the sequences of token ids one after another, with equally
-  /// many replicates each.
-  std::vector<Profile> draws = {};
-  int draws_per_sequence = 0;
+  // The following fields are empty or 0 unless exact_at_width, except left_out.
+  Profile limit = {};         ///< all curves at infinite width (T2–T11)
+  Profile spread = {};        ///< `value` is the standard deviation of a statistic over seeds, given the token ids
+  std::string left_out = {};  ///< what was omitted because it costs more than the measurement; or ""
+  int finite_width_replicates = 0;  ///< replicates of the finite-width chain (T25)
+  int finite_width_degrees = 0;     ///< degrees of freedom of `spread`
+  bool replicates_given = false;    ///< the number of replicates was set by the user, not derived from the seeds
+  /// Curves of each replicate of the finite-width chain, for sums over depth. Grouped by sequence of token ids, each
+  /// with replicates_per_sequence entries.
+  std::vector<Profile> replicate_profiles = {};
+  int replicates_per_sequence = 0;
 
-  /// True if the prediction of this statistic is exact at the stack's own widths.
+  /// Returns true if the prediction of this statistic is exact at the stack's widths.
   [[nodiscard]] bool exact_at_width_for(Statistic statistic, CurvePlace place) const {
     return exact_at_width && spread.find(statistic, place) != nullptr;
   }
 };
 
-/// Floating-point operations of one pattern at every attention of a stack, forward and, with `backward`, back, about.
+/// Returns the approximate number of operations of one pattern at every attention of a stack: forward pass, with
+/// `backward` also backward pass.
 double pattern_operations(const StackSpec& spec, bool backward);
 
-/// True if entry i of a predicted curve has the wanted standard error: at most gradient_tolerance for gradients and
-/// score_share, relative to the value (absolute for logarithms), and at most tolerance for everything else, relative
-/// (absolute for cosines). Exact entries are precise. Others are published with their errors; no verdict rests on them.
+/// Returns true if entry i of a predicted curve has the requested standard error. It is gradient_tolerance for
+/// gradients and score_share, relative to the value (absolute for logarithms), and tolerance for other statistics,
+/// relative (absolute for cosines). Exact entries are precise. Imprecise entries are reported but give no verdict.
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
-/// Why `predict` has no profile of such a stack, whatever its options, or ""; why it has no gradients, or "".
+/// Returns why `predict` does not support the stack, for any options, or "".
 std::string prediction_unsupported(const StackSpec& spec);
+/// Returns why `predict` does not support gradients of the stack, or "".
 std::string gradient_unsupported(const StackSpec& spec);
 
-/// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
-/// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
-/// errors cover the difference that the others may make. If options.operations do not pay for 16 chains of 2 and 16
-/// patterns, it begins with fewer, at least 4 of 2 and 4; left_out says where the tolerance is then missed. Gradients
-/// are left out, with the reason, where gradient_unsupported has one or where the sampled share of a score path is
-/// outside [0, 1] by more than its error. The result does not depend on the number of threads.
+/// Predicts the forward pass (T2–T6) and, with labels, gradients (T7–T11): grad_sq of the stream and of every matrix,
+/// and their logarithms. `ids` holds the token sequences to average over; empty for Gaussian input. At most 64
+/// sequences are used; errors then include the sampling of sequences. Starts with 16 replicates of 2 and of 16
+/// patterns, or fewer (at least 4 of 2 and of 4) if options.operations is too small; left_out then reports a missed
+/// tolerance. Gradients are omitted, with the reason, if gradient_unsupported returns one, or if a sampled score_share
+/// is outside [0, 1] by more than its error. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
-/// One chain of two patterns, with the same random numbers for every specification: too few for a prediction, but equal
-/// predictions of two specifications are equal to the bit. No gradients where `predict` leaves them out.
-Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
+/// Runs one replicate of two patterns, with the same random numbers for every specification. Too noisy for a
+/// prediction, but specifications with equal predictions give bitwise equal results. Omits unsupported gradients.
+Profile quick_profile(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
+                      const PredictionOptions& options);
 
-/// predict() for the windows of one batch, with their labels or none, where the loss is the mean over all tokens of the
-/// batch. A weight's gradient is the mean of those of the windows, E‖Σ_i g_i/B‖² = (Σ_i E‖g_i‖² + Σ_i≠j E⟨g_i,
-/// g_j⟩)/B², so T2–T11 run on pairs of windows, with the kernels between them. Other statistics are means over the
-/// windows; the maximum is left out. options.labels are not read. Throws as pairs_of_windows does.
+/// predict() for all windows of one batch, with labels or without; the loss is the mean over all tokens of the batch.
+/// The gradient of a weight is the mean over the windows, E‖Σ_i g_i/B‖² = (Σ_i E‖g_i‖² + Σ_i≠j E⟨g_i, g_j⟩)/B². T2–T11
+/// therefore run on pairs of windows, including their cross kernels. Other statistics are means over the windows; the
+/// maximum is omitted. Ignores options.labels. Throws like pairs_of_windows.
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
                          const std::vector<std::vector<int>>& labels, const PredictionOptions& options);
 

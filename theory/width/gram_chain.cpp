@@ -18,10 +18,10 @@ Matrix side_by_side(const Matrix& a, const Matrix& b) {
   return all;
 }
 
-/// `x` in a frame with more directions.
+/// Returns x in a frame with more directions.
 Matrix widened(const Matrix& x, Index frame) { return side_by_side(x, Matrix::Zero(x.rows(), frame - x.cols())); }
 
-/// A 1 in the column of every token's id [T, number of different ids].
+/// Returns the one-hot encoding of the ids [T, number of different ids].
 Matrix one_hot(const std::vector<int>& ids) {
   std::map<int, Index> column;
   for (const int id : ids) column.try_emplace(id, static_cast<Index>(column.size()));
@@ -30,7 +30,7 @@ Matrix one_hot(const std::vector<int>& ids) {
   return rows;
 }
 
-/// Root of the covariance over tokens of one feature of the stack's input, given the rows of a projected table.
+/// Returns a root of the covariance over tokens of one feature of the stack's input. Samples a projected table first.
 Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey stream) {
   const InputSpec& input = spec.input;
   const double rms = std::sqrt(input.second_moment);
@@ -52,12 +52,12 @@ Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey 
   return root;
 }
 
-/// Writes what one seed reads into a profile.
+/// Writes the statistics of one replicate into a profile.
 class Readings {
  public:
   explicit Readings(const ModelSpec& model) : model_(model) {}
 
-  /// Of a signal of several parts, which are written one after another, the mean over them.
+  /// If a signal has several parts, written one after another, the profile holds their mean.
   void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x, int parts = 1) {
     const SignalReading r = read_signal(x, model_.width);
     const auto add = [&](Statistic statistic, double value) {
@@ -71,7 +71,7 @@ class Readings {
   }
 
   void write_branch(int sublayer, double scale, const Eigen::Ref<const Matrix>& stream, const Matrix& branch) {
-    const Index frame = stream.cols();  // the branch's new directions are orthogonal to the stream
+    const Index frame = stream.cols();  // new directions of the branch are orthogonal to the stream
     const Vector xx = stream.rowwise().squaredNorm();
     const Vector bb = branch.rowwise().squaredNorm();
     const Vector bx = branch.leftCols(frame).cwiseProduct(stream).rowwise().sum();
@@ -90,7 +90,7 @@ class Readings {
   Profile profile_;
 };
 
-/// The chain's state, and its steps.
+/// State and transitions of the chain.
 class Chain {
  public:
   Chain(const StackSpec& spec, const GramReplicate& r)
@@ -98,7 +98,7 @@ class Chain {
         m_(spec.model),
         ends_(m_.ends()),
         fault_(r.fault),
-        stream_{r.seed, r.replicate, place::input},
+        stream_{r.seed, r.index, place::input},
         on_work_(r.on_work),
         readings_(m_) {}
 
@@ -127,7 +127,7 @@ class Chain {
     }
   }
 
-  /// Σ_j weights_j x_j of coordinates, the terms in their order.
+  /// Returns Σ_j weights_j x_j in coordinates, summed in the order of j.
   Matrix sum(const std::vector<double>& weights, const Matrix& state) const {
     Matrix all = Matrix::Zero(tokens_, state.cols());
     for (std::size_t j = 0; j < weights.size(); ++j) {
@@ -136,7 +136,7 @@ class Chain {
     return all;
   }
 
-  /// A step of sim/spec/block.h.
+  /// Runs a step (sim/spec/block.h).
   void step(int index) {
     const Step step = step_under(fault_, m_, index);
     std::vector<Matrix> written;
@@ -175,10 +175,10 @@ class Chain {
     state_ = compacted(state_);
   }
 
-  /// f of T1: its output in the state's frame and beyond.
+  /// Samples the module's output (f in T1), as coordinates in the frame of the state plus new directions.
   Matrix module(const Branch& branch, const Matrix& a, Index frame) const {
     const int l = branch.sublayer;
-    // With several streams the frame may have twice the directions that one of them needs.
+    // With several streams the frame may have twice as many directions as one stream needs.
     const Matrix input = 2 * a.cols() > 3 * tokens_ ? square_root(a) : a;
     NormalStream stream({stream_.seed, stream_.replicate, static_cast<std::uint64_t>(l)});
     if (branch.kind == ModuleKind::mlp) {
@@ -194,15 +194,14 @@ class Chain {
   StreamKey stream_;
   const OnWork& on_work_;
   Readings readings_;
-  Matrix state_;  // [n T, r]: n streams, one above the other
+  Matrix state_;  // [n T, r]: n streams, concatenated by rows
   Index tokens_ = 0;
 };
 
 }  // namespace
 
 Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, const GramReplicate& replicate) {
-  if (spec.scales != nullptr)
-    throw std::logic_error("the chain of Gram matrices (T25) has no gains of single channels");
+  if (spec.scales != nullptr) throw std::logic_error("unsupported in the finite-width chain (T25): given scales");
   return Chain(spec, replicate).run(ids);
 }
 

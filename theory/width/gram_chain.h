@@ -10,19 +10,19 @@
 
 namespace periscope::theory {
 
-/// The numbers that name a replicate of the chain.
+/// Parameters of one replicate of the finite-width chain.
 struct GramReplicate {
   std::uint64_t seed = 0;
-  std::uint64_t replicate = 0;
-  Fault fault = Fault::none;       ///< an injected mistake
+  std::uint64_t index = 0;  ///< of the replicate
+  Fault fault = Fault::none;
   OnWork on_work = [](double) {};  ///< receives 1 for every sublayer
 };
 
-/// One replicate of T25: the Gram matrices of a stack's signals at its own widths, drawn from their exact law, without
-/// any matrix of the width's size. For token input `ids` are its ids; none for Gaussian input.
-/// The profile holds what one seed of a run would have read: second_moment, variance, mean and token_cosine at every
-/// site, branch_ratio and branch_cosine at B_out; no standard errors. Numbers may be infinite or NaN where the stack's
-/// are beyond about 1e150.
+/// Runs one replicate of the finite-width chain (T25): Gram matrices of a stack's signals, sampled from their exact
+/// distribution without forming any [D, D] matrix. `ids`: token ids; empty for Gaussian input.
+/// The profile holds the statistics that one seed of a simulation would measure: second_moment, variance, mean and
+/// token_cosine at every site, branch_ratio and branch_cosine at B_out; no standard errors. Values may be infinite or
+/// NaN where signals exceed about 1e150.
 Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, const GramReplicate& replicate);
 
 }  // namespace periscope::theory

@@ -15,22 +15,22 @@
 namespace periscope::theory {
 namespace {
 
-/// The least pivot of matrices with unit diagonal: below it Cholesky loses too many digits, and rows count as repeated.
-constexpr double well_conditioned = 1e-8;
-/// The size that rounding leaves of a pivot that is zero, with a margin.
-constexpr double vanishing = 1e-13;
+/// Smallest accepted pivot of Cholesky for a unit diagonal: below it too many digits are lost.
+constexpr double min_pivot = 1e-8;
+/// Pivots below this are rounding errors of an exact 0.
+constexpr double zero_pivot = 1e-13;
 
-/// Factors that bring rows of these lengths to length 1; a row that is 0 stays 0.
+/// Returns factors that scale rows of the given lengths to length 1; zero rows stay 0.
 Vector inverse_of(const Vector& length) {
   return length.unaryExpr([](double n) { return n > 0.0 ? 1.0 / n : 1.0; });
 }
 
-/// Cholesky of a matrix with unit diagonal, of which the lower half counts, if that is accurate.
+/// Computes the Cholesky factor of a matrix with unit diagonal (lower triangle). Returns false if it is inaccurate.
 bool cholesky(const Matrix& unit, Matrix& lower) {
   const Eigen::LLT<Matrix> llt(unit);
   if (llt.info() != Eigen::Success) return false;
   lower = llt.matrixL();
-  return lower.diagonal().minCoeff() > std::sqrt(well_conditioned);
+  return lower.diagonal().minCoeff() > std::sqrt(min_pivot);
 }
 
 Matrix gram_of(const Matrix& x) {
@@ -39,18 +39,18 @@ Matrix gram_of(const Matrix& x) {
   return gram;
 }
 
-/// Hidden features that exist at one time: few enough for a core's cache.
-constexpr Index most_hidden = 128;
+/// Hidden features per block, few enough for the cache of a core.
+constexpr Index hidden_per_block = 128;
 
-/// A module's input, brought to the range of float: rows of length 1. Products with normal numbers are most of the
-/// work, and their rounding in float is far below a measurement's.
+/// A module's input, scaled to rows of length 1 in float. Products with normal numbers dominate the cost; their
+/// rounding error in float is far below that of a measurement.
 class ModuleInput {
  public:
   explicit ModuleInput(const Matrix& x) : length_(x.rowwise().norm()) {
     unit_ = (inverse_of(length_).asDiagonal() * x).cast<float>();
   }
 
-  /// Returns the image of the signal under a Gaussian matrix of this standard deviation [T, features].
+  /// Samples the product with a Gaussian matrix of the given standard deviation [T, features].
   [[nodiscard]] Matrix drawn(double stddev, Index features, NormalStream& stream) const {
     const Eigen::MatrixXf product = unit_ * stream.normals_float(unit_.cols(), features);
     return (stddev * length_).asDiagonal() * product.cast<double>();
@@ -63,13 +63,13 @@ class ModuleInput {
   Eigen::MatrixXf unit_;
 };
 
-/// A norm inside a module, an RMSNorm with gain 1, of every row's parts of `features` columns.
+/// Applies an RMSNorm of gain 1 to every group of `features` columns of every row.
 void normalise_parts(Matrix& x, Index features, double eps) {
   const NormUse norm{.kind = NormKind::rms, .eps = eps, .width = static_cast<int>(features)};
   for (Index first = 0; first < x.cols(); first += features) normalise(x.middleCols(first, features), norm, 1.0);
 }
 
-/// RoPE of every head: position t of a sequence turns the pair (i, i + e/2) by t·frequency_i.
+/// Applies RoPE to every head: rotates the pair (i, i + e/2) at position t of a sequence by t·frequency_i.
 void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, Index sequence) {
   const Index half = head_dim / 2;
   const Vector position =
@@ -87,7 +87,7 @@ void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, I
   }
 }
 
-/// softmax of the scores of one head, a column per query: [keys, queries].
+/// Returns the softmax of the scores of one head, one column per query: [keys, queries].
 template <class Queries, class Keys>
 Matrix pattern(const ModelSpec& m, const ScoreRule& rule, const Queries& query, const Keys& key) {
   const double scale = rule.scale != 0.0 ? rule.scale : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
@@ -128,7 +128,7 @@ Matrix root_of_gram(const Matrix& gram) {
   Matrix lower;
   if (!cholesky(unit, lower)) {
     const Eigen::LDLT<Matrix> ldlt(unit);
-    const Vector pivots = ldlt.vectorD().unaryExpr([](double d) { return d < vanishing ? 0.0 : std::sqrt(d); });
+    const Vector pivots = ldlt.vectorD().unaryExpr([](double d) { return d < zero_pivot ? 0.0 : std::sqrt(d); });
     lower = ldlt.transpositionsP().transpose() * Matrix(Matrix(ldlt.matrixL()) * pivots.asDiagonal());
   }
   return length.asDiagonal() * lower;
@@ -229,13 +229,13 @@ Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStr
     return down * h;
   }
   Matrix gram = Matrix::Zero(tokens, tokens);
-  for (Index done = 0; done < m.mlp_width; done += most_hidden) {
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(hidden(std::min<Index>(most_hidden, m.mlp_width - done)));
+  for (Index done = 0; done < m.mlp_width; done += hidden_per_block) {
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(hidden(std::min<Index>(hidden_per_block, m.mlp_width - done)));
   }
   if (normed) {
-    // The norm divides every token by its own length, which the Gram matrix of the hidden features has.
-    const Matrix whole = gram.selfadjointView<Eigen::Lower>();
-    gram = through_inner_norm(whole, inner_square(whole / m.mlp_width, m.norm_eps));
+    // The norm divides every token by its rms, which follows from the diagonal of the Gram matrix.
+    const Matrix full = gram.selfadjointView<Eigen::Lower>();
+    gram = through_inner_norm(full, inner_square(full / m.mlp_width, m.norm_eps));
   }
   return down * root_of_gram(gram);
 }

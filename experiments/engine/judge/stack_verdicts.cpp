@@ -46,10 +46,10 @@ Estimate weighted(std::span<const Profile> profiles, const std::vector<const Tes
 /// The error and the spread of the same sum over the replicates of T25's chain, within each sequence of token ids.
 void from_draws(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
                 const std::vector<double>& weights, Test& result) {
-  const int block = prediction.draws_per_sequence;
+  const int block = prediction.replicates_per_sequence;
   const auto size = static_cast<std::size_t>(block);
   double squares = 0.0;
-  for (std::span<const Profile> rest = prediction.draws; rest.size() >= size; rest = rest.subspan(size)) {
+  for (std::span<const Profile> rest = prediction.replicate_profiles; rest.size() >= size; rest = rest.subspan(size)) {
     const double error = weighted(rest.first(size), tests, weights).error;  // NaN for one replicate
     squares += error * error * block * (block - 1.0);
   }
@@ -120,7 +120,7 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
     if (curve_of(per_seed.front(), first) == nullptr || members.size() < 2) continue;
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
     const bool drawn = !first.weight && comparison.prediction.exact_at_width_for(first.statistic, first.signal) &&
-                       comparison.prediction.draws_per_sequence > 1;
+                       comparison.prediction.replicates_per_sequence > 1;
     const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
       Test test = contrast(std::get<std::string>(entry.first) + name, per_seed, members, weights);
       if (drawn) from_draws(comparison.prediction, members, weights, test);

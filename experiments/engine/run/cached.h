@@ -30,7 +30,8 @@ namespace theory {
 inline auto parts(Prediction& p) {
   return std::tie(p.profile, p.unsupported, p.finite_width, p.replicates, p.samples, p.backward_samples, p.tolerance,
                   p.gradient_tolerance, p.gradient_unsupported, p.exact_at_width, p.limit, p.spread, p.left_out,
-                  p.finite_width_replicates, p.finite_width_degrees, p.replicates_given, p.draws, p.draws_per_sequence);
+                  p.finite_width_replicates, p.finite_width_degrees, p.replicates_given, p.replicate_profiles,
+                  p.replicates_per_sequence);
 }
 
 }  // namespace theory

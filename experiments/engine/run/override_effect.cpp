@@ -24,7 +24,7 @@ std::string predicted_bits(const StackSpec& measured, const StackSpec& overridde
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
   const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
-  Profile profile = theory::sketch(overridden, ids, options);
+  Profile profile = theory::quick_profile(overridden, ids, options);
   const auto has_chain = [](const StackSpec& s) { return theory::coordinates_unsupported(s.model).empty(); };
   if (at_width && has_chain(measured) && has_chain(overridden)) {
     const std::vector<int> own = ids.empty() ? std::vector<int>() : ids.front();

@@ -59,7 +59,7 @@ theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec
                             stacks::pass_operations(spec.model, spec.input.tokens, true);
   return theory::predict(spec, recorded_ids(corpus, spec, config.train),
                          {.tolerance = 0.02,
-                          .most_samples = 1 << 11,
+                          .max_samples = 1 << 11,
                           .operations = operations,
                           .seed = config.run.seed,
                           .on_progress = [&](double) { progress.throw_if_stop_requested(); }});

@@ -31,7 +31,7 @@ const std::map<std::string_view, judge::Claim> depth_claims{{"post", {.id = "G8"
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const config::RunOptions& run = work.config.run;
   theory::PredictionOptions options = stacks::prediction_options(work.config);
-  options.most_samples = 256;
+  options.max_samples = 256;
   options.labels = stacks::distinct_label_ids(spec, run.seed, run.seeds);
   options.on_progress = [&](double) { work.progress.throw_if_stop_requested(); };
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);

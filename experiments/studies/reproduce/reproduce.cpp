@@ -46,7 +46,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
   const auto predict = [&](stacks::PreservedSizes kept, const std::string& name) {
     const theory::Prediction prediction =
         theory::predict(stacks::with_scales_of(ops, task.spec, weights, all, kept), ids,
-                        {.tolerance = 0.02, .most_samples = 1 << 11, .seed = task.seed});
+                        {.tolerance = 0.02, .max_samples = 1 << 11, .seed = task.seed});
     if (!prediction.unsupported.empty()) return false;
     const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
     added[name] = q->value;
@@ -73,7 +73,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
   const theory::PredictionOptions options{
-      .tolerance = 0.01, .gradient_tolerance = 0.05, .most_samples = 1 << 12, .seed = seed};
+      .tolerance = 0.01, .gradient_tolerance = 0.05, .max_samples = 1 << 12, .seed = seed};
   std::vector<std::vector<int>> labels;
   for (int w = 0; w < windows.count(); ++w) labels.push_back(windows.labels(w, 1));
   return theory::predict_batch(group.spec, training::recorded_ids(corpus, group.spec, group.train), labels, options);
