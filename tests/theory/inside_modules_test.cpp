@@ -192,7 +192,7 @@ TEST_CASE("what there is no law for is refused with a reason") {
   spec.model.inner_norm = InnerNorm::o;
   CHECK(rejection().empty());
   spec.model.kv_heads = 1;
-  CHECK(rejection().find("an inner norm of values over 2 features") != std::string::npos);
+  CHECK(rejection().find("inner norm of attention over 2 features") != std::string::npos);
   spec.scales = std::make_shared<const WeightScales>();  // of given weights
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{1, 2, 3, 4, 5}}}) {
     const Prediction p = predict(spec, {}, {.max_samples = 8, .labels = labels});
