@@ -32,7 +32,7 @@ def variance(ds: xr.Dataset, shown: list[int]) -> style.Page:
             line, linewidth = (array(ds, "variance_predicted")[g], 1.3) if step[r] == 0 else (mean, 0.7)
             axes.plot(depth, line, **look.line, linewidth=linewidth)
             groups.measured(axes, look, depth[some], mean[some], error[some])
-        axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} steps")
+        axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} step{'s' * (step[r] != 1)}")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
     for g, look in zip(shown, looks, strict=True):
         top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("measured", "stderr"))

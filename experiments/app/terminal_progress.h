@@ -7,7 +7,8 @@
 namespace periscope::app {
 
 /// Shows progress on standard error. On a terminal it redraws one line; otherwise it prints a line at every tenth of
-/// the work and every few seconds. The remaining time is shown after the first computed task. Signals stop the run.
+/// the work and every few seconds. The remaining time is shown from the second task with the same label on. Signals
+/// stop the run.
 class TerminalProgress : public stacks::Progress {
  public:
   /// Prints nothing if `quiet`.

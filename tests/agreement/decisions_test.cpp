@@ -173,7 +173,7 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
   CHECK(weak.stacks[0].verdict == judge::Verdict::inconclusive);
   stacks::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
   bent.measured[1].value += 0.5;
-  CHECK(reason(judged_ladder({bent})).find("no parabola in 1/D passes through the points") == 0);
+  CHECK(reason(judged_ladder({bent})).find("a parabola in 1/D does not fit the points") == 0);
   stacks::LadderQuantity lost = followed(1.0, 1e-3, 1.5);
   lost.measured[2].value = nan;
   stacks::LadderQuantity without_error = followed(1.0, 1e-3, 1.5);

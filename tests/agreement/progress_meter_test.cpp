@@ -7,18 +7,21 @@
 
 namespace periscope::stacks {
 
-TEST_CASE("the remaining time follows from computed tasks, after the first: cached ones cost nothing") {
+TEST_CASE(
+    "remaining time: estimated from two or more computed tasks with the current label; cached tasks do not count") {
   CHECK_FALSE(ProgressMeter().share().has_value());
   ProgressMeter meter{.tasks = 100, .cached = 50.0, .part = 0.5};
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK_FALSE(meter.seconds_left().has_value());
-  meter.computed = 1.0;
+  meter.computed = 2.0;
   meter.part = 0.0;
   REQUIRE(meter.seconds_left().has_value());
-  CHECK(*meter.seconds_left() >= 4.9);  // 49 more tasks of 0.1 s
+  CHECK(*meter.seconds_left() >= 2.4);  // 48 more tasks of 0.05 s
   CHECK(*meter.seconds_left() < 60.0);
-  CHECK(meter.done() == 51.0);
-  CHECK(*meter.share() == 0.51);
+  CHECK(meter.done() == 52.0);
+  CHECK(*meter.share() == 0.52);
+  meter.computed_before = 1.0;
+  CHECK_FALSE(meter.seconds_left().has_value());
 }
 
 }  // namespace periscope::stacks

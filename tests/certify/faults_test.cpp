@@ -94,9 +94,9 @@ TEST_CASE("a weight beyond a format is named: parameter, entry and value as stor
   };
   std::string reason;
   CHECK_FALSE(stream(-70000.0, reason));
-  CHECK(reason == "layers.0.mlp.up.weight: entry 5 is -70000, beyond the format's largest number 65504");
+  CHECK(reason == "layers.0.mlp.up.weight: entry 5 = -70000 exceeds the format's largest number 65504");
   CHECK_FALSE(stream(65520.0, reason));  // halfway to 65536, rounds to infinity
-  CHECK(reason == "layers.0.mlp.up.weight: entry 5 is 65520, beyond the format's largest number 65504");
+  CHECK(reason == "layers.0.mlp.up.weight: entry 5 = 65520 exceeds the format's largest number 65504");
   (void)stream(65519.0, reason);  // rounds to 65504
   CHECK(reason.find("layers.0.mlp.up.weight") == std::string::npos);
 }

@@ -92,7 +92,7 @@ class Certify(FolderTest):
         folder = self.scaled_checkpoint("heavy", up_proj=1e6, down_proj=1e-6)
         result, code = self.certify(folder, "--headroom", "fp16")
         self.assertEqual(code, 0)
-        named = (r"^model\.layers\.0\.mlp\.up_proj\.weight: entry \d+ is -?\d\S+, beyond the format's largest number "
+        named = (r"^model\.layers\.0\.mlp\.up_proj\.weight: entry \d+ = -?\d\S+ exceeds the format's largest number "
                  "65504$")
         fp16 = result.at(format="fp16")
         self.assertRegex(fp16["stream_reason"], named)

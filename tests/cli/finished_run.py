@@ -150,7 +150,7 @@ class FinishedRun(FolderTest):
 
         refused = limited()
         self.assertEqual(refused.returncode, 2, refused.stderr)
-        self.assertIn("of memory", refused.stderr)
+        self.assertIn("memory estimate", refused.stderr)
         skipped = limited("--skip-finished")
         self.assertEqual(skipped.returncode, 0, skipped.stderr)
         self.assertIn(SKIPPED, skipped.stderr)

@@ -72,7 +72,7 @@ class FirstSteps(FolderTest):
                     self.assertIn("there is", done.stderr)
                     # Training, which goes before, may name a key of its own.
                     if predict_only == "true":
-                        self.assertIn(f"by a lower {named}", done.stderr)
+                        self.assertIn(f"lower {named}", done.stderr)
 
     def test_a_vocabulary_of_one_token(self):
         corpus = self.folder / "zeros"

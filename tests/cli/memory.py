@@ -94,7 +94,7 @@ def limited(bytes_, *arguments):
 
 
 def bytes_in(message):
-    number, unit = re.search(r"about ([0-9.e+]+) (MB|GB|TB)", message).groups()
+    number, unit = re.search(r"memory estimate ([0-9.e+]+) (MB|GB|TB)", message).groups()
     return float(number) * UNITS[unit]
 
 
@@ -139,7 +139,7 @@ class Memory(FolderTest):
                     done = limited(8 << 30, *command, "--quiet", "--threads", "2", *flags, *(dense if draws else []))
                     self.assertEqual(done.returncode, 2, done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                    for word in ("memory", "there is", key, "--force"):
+                    for word in ("memory", "available", key, "--force"):
                         self.assertIn(word, done.stderr)
 
     def test_force_tries_and_says_what_was_missing(self):
@@ -150,7 +150,7 @@ class Memory(FolderTest):
                     done = limited(1 << 30, "propagate", "--quiet", "--threads", threads, "--set", "model.layers=1",
                                    "--force", *flags)
                     self.assertEqual(done.returncode, 1, done.stderr)
-                    self.assertIn("not enough memory: needed about", done.stderr)
+                    self.assertIn("not enough memory: the memory estimate is", done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_memory_that_is_lacking_at_any_moment_is_said(self):

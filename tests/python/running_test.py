@@ -256,7 +256,7 @@ except MemoryError as error:
     print(error)
 print(ps.theory({SMALL!r}, threads=1).attrs["exit_code"])
 """)  # fmt: skip
-        self.assertRegex(done.stdout, "^not enough memory: needed about .*\n0\n$")
+        self.assertRegex(done.stdout, "^not enough memory: the memory estimate is .*\n0\n$")
         self.assertEqual(done.stderr, "")
 
     def test_importing_is_quick_and_imports_nothing_large(self) -> None:

@@ -216,7 +216,7 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
     std::string reason;  ///< of the message
   };
   const std::map<std::string, Impossible> impossible{
-      {"ladder", {{"init.scheme=normal"}, "have no limit"}},
+      {"ladder", {{"init.scheme=normal"}, "has no limit"}},
       {"gradients depth", {{"gradients.layers=[4,2,1]"}, "rising depths"}},
       {"gradients attenuation", {{"model.layers=1"}, "for a rate per layer"}},
       {"gradients identity-path", {{"model.placement=residual-dual"}, "expected one stream"}},

@@ -49,6 +49,11 @@ std::vector<std::string> broken(std::string_view line, std::size_t width, std::o
 /// begins after at least two spaces. If that leaves less than a third of the width, they are indented by two spaces.
 std::string within_table_width(std::string_view text);
 
+/// Returns a count with its noun: "1 token", "12 tokens", "8 to 32 tokens".
+inline std::string counted(const std::string& count, const std::string& noun) {
+  return count + " " + noun + (count == "1" ? "" : "s");
+}
+
 /// Formats a number; "–" for NaN, "overflow" for infinity.
 std::string number(double value, const char* format = "{:.4g}");
 

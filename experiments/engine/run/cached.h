@@ -20,7 +20,7 @@
 
 namespace periscope {
 
-// Members of readings and predictions, for the cache.
+// Members of readings and predictions, for serialization (encoding.h).
 inline auto parts(Curve& c) { return std::tie(c.value, c.standard_error); }
 inline auto parts(Profile& p) { return std::tie(p.curves, p.angular_distance); }
 inline auto parts(Reading& r) { return std::tie(r.profile, r.top, r.diverged_at); }
@@ -38,7 +38,7 @@ inline auto parts(Prediction& p) {
 
 namespace stacks {
 
-/// Returns the cached value of a task; nothing without a cache. A damaged file is ignored, with a note.
+/// Returns the cached value of a task; nullopt if it is not cached. Ignores a damaged file and reports it.
 template <class T>
 std::optional<T> find_cached(Progress& progress, const std::string& task) {
   const cache::Cache* cache = progress.task_cache();
@@ -51,23 +51,24 @@ std::optional<T> find_cached(Progress& progress, const std::string& task) {
     return value;
   } catch (const InputError& error) {
     progress.say(
-        fmt::format("{}/{} is damaged, and is computed again: {}\n", printable(cache->folder()), task, error.what()));
+        fmt::format("{}/{}: damaged, will be recomputed: {}\n", printable(cache->folder()), task, error.what()));
     return std::nullopt;
   }
 }
 
-/// Stores the value of a task if there is a cache.
+/// Caches the value of a task if there is a cache.
 template <class T>
 void store(Progress& progress, const std::string& task, const T& value) {
-  constexpr std::size_t most = std::size_t{1} << 28U;  // reading more takes about as long as computing it
+  constexpr std::size_t max_bytes = std::size_t{1} << 28U;  // reading more takes about as long as recomputing
   if (progress.task_cache() == nullptr) return;
   const std::string bytes = cache::encode(value);
-  if (bytes.size() > most) return;
+  if (bytes.size() > max_bytes) return;
   progress.task_cache()->put(task, bytes);
   progress.set_resumable(progress.task_cache()->folder());
 }
 
-/// Returns the value of a task, called `label`: cached, or computed and stored under the name task().
+/// Returns the cached value of the task named `task()`, or computes and caches it. `label` is its name in progress
+/// lines.
 template <class Task, class Compute>
 auto cached(Progress& progress, const std::string& label, const Task& task, const Compute& compute) {
   using T = std::invoke_result_t<Compute>;
@@ -84,8 +85,8 @@ auto cached(Progress& progress, const std::string& label, const Task& task, cons
   return value;
 }
 
-/// Returns the task, with the value true, that is finished once a run has begun to write into these folders ("" for
-/// none): when resumed, it may overwrite their files.
+/// Returns the name of a task, with the value true, that marks that a run has started to write into these folders (""
+/// for none). A resumed run may then overwrite its files.
 inline std::string writing_task(const config::RunOptions& run, const std::vector<std::string>& folders) {
   std::string all = fmt::format("{} {}", run.seed, run.seeds);
   for (const std::string& folder : folders) {

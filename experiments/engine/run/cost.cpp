@@ -7,22 +7,23 @@
 namespace periscope::stacks {
 namespace {
 
-constexpr double per_draw = 90.0;     ///< a normal number
-constexpr double in_double = 2.0;     ///< an operation in double
-constexpr double gram_schmidt = 6.0;  ///< the process, twice and by rows, in units of a Gram matrix
+// In operations of an f32 matrix product.
+constexpr double per_draw = 90.0;     ///< cost of a normal random number
+constexpr double in_double = 2.0;     ///< cost of an operation in double
+constexpr double gram_schmidt = 6.0;  ///< cost of two row-wise Gram-Schmidt passes, relative to a Gram matrix
 
-/// Cost of factorising `rows` rows of n numbers, with or without their basis.
+/// Returns the cost of factorising `rows` rows of n numbers, with or without their basis.
 double factor_cost(double rows, double n, bool with_basis, DType dtype) {
   if (dtype == DType::f64) return gram_schmidt * in_double * rows * rows * n;
   return in_double * (rows * rows * n * (with_basis ? 2.0 : 1.0) + rows * rows * rows / 3.0);
 }
 
-/// Cost of one seed's products with a stack's random matrices, in operations of an f32 matrix product (about 6e10 per
-/// second and core). A fixed rule, so that the choice depends on the specification alone.
-///   dense        2 N m n per product; with gradients also products of the recomputed layer, of the input gradient, and
-///                of the gradient's norm (by Gram matrices of N rows if cheaper); 90 operations per weight drawn.
+/// Cost of one seed's products with random matrices, in operations of an f32 matrix product (about 6e10 per second and
+/// core). A fixed formula, so that the choice of weights depends only on the specification.
+///   dense        2 N m n per product; with gradients also the products of the recomputed layer, the input gradient and
+///                the gradient's norm (by Gram matrices of N rows if cheaper); 90 operations per sampled weight.
 ///   matrix-free  Gram matrices of N rows in double, at half the rate, their factors, products of [N, N] with [N, m]
-///                and [N, n], and N (m + n) numbers drawn.
+///                and [N, n], and N (m + n) random numbers.
 struct WeightsCost {
   double dense = 0.0;
   double matrix_free = 0.0;
@@ -40,7 +41,7 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
     const double draws = backward ? passes + (is_of_layer(id.weight) ? 1.0 : 0.0) : 1.0;
     cost.dense += passes * 2.0 * product * rows * out * in + draws * per_draw * out * in;
     cost.matrix_free += passes * (2.0 * product * rows * rows * out + per_draw * rows * out);
-    // k, v and the attention's gate read what q reads, and up what gate reads.
+    // k, v and the attention gate share the input, and so the factors, of q; up shares those of gate.
     const bool shared = id.weight == Weight::k || id.weight == Weight::v || id.weight == Weight::attention_gate ||
                         (id.weight == Weight::up && is_gated(spec.model.mlp));
     if (!shared) {
@@ -59,8 +60,8 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
 bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run) {
   if (run.weights != config::WeightsChoice::automatic) return run.weights == config::WeightsChoice::matrix_free;
   const WeightsCost cost = weights_cost(spec, run.dtype, run.backward);
-  constexpr double worth_it = 2e9;
-  return cost.dense > worth_it && 2.0 * cost.matrix_free <= cost.dense;
+  constexpr double min_dense_cost = 2e9;
+  return cost.dense > min_dense_cost && 2.0 * cost.matrix_free <= cost.dense;
 }
 
 std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run) {
@@ -86,7 +87,7 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward) {
   const double forward = 2.0 * model.layers * (t * weights + 2.0 * t * t * query);
   if (!backward) return forward;
   const double classes = model.unembedding ? model.vocab : model.width;
-  return 4.0 * forward + 6.0 * t * classes * width;  // forward, again, and the gradients of signals and of matrices
+  return 4.0 * forward + 6.0 * t * classes * width;  // forward twice, gradients of signals and of matrices
 }
 
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward) {

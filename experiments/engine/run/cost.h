@@ -9,12 +9,12 @@
 
 namespace periscope::stacks {
 
-/// Returns true if a run draws its weights matrix-free (T21). With run.weights = "auto": if that costs at most half as
-/// much as dense weights, and these cost more than 2e9 operations per seed.
+/// Returns true if a run uses matrix-free weights (T21). With run.weights = "auto" this holds if they cost at most half
+/// as much as dense weights, and dense weights cost more than 2e9 operations per seed.
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);
 [[nodiscard]] std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the weights of one seed. `store_factors` is for matrix-free weights.
+/// Returns the random weights of one seed. `store_factors` applies to matrix-free weights.
 [[nodiscard]] std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
                                                            const config::RunOptions& run, std::uint64_t seed,
                                                            StoreFactors store_factors = StoreFactors::no);
@@ -22,16 +22,15 @@ namespace periscope::stacks {
 /// Returns the floating-point operations of one pass over `model`; a multiply-add counts as two.
 double pass_operations(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns true if a pass takes about 20 ms or less on one thread. Its ops then stay on one thread (Threads), and
-/// several such passes run in parallel.
+/// Returns true if a pass takes about 20 ms or less on one thread. Such passes run in parallel, each on one thread.
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns the floating-point operations to measure one seed: with dense weights the larger of the pass and of drawing
-/// and multiplying the weights, with matrix-free weights their cost.
+/// Returns the cost of measuring one seed in floating-point operations: with dense weights the maximum of the pass and
+/// of sampling and multiplying the weights; with matrix-free weights their cost.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the default budget of theory::predict in operations: the cost of measuring `seeds` seeds, but at least 2e12
-/// (a few seconds).
+/// Returns the default budget of theory::predict in operations: the cost of measuring `seeds` seeds, at least 2e12 (a
+/// few seconds).
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 }  // namespace periscope::stacks

@@ -26,30 +26,30 @@
 namespace periscope::stacks {
 namespace {
 
-constexpr int fewest_widths = 4;
-/// Theory's "infinite" width is this many times the largest measured one, or half of that as often as shapes need, but
-/// never less than `fewest_times`: what is left of 1/D is then an eighth of what the widest stacks have.
-constexpr int infinite = 1 << 10;
-constexpr int fewest_times = 8;
-constexpr int widest_width = 1 << 20;
+constexpr int min_widths = 4;
+/// The limit is predicted at `limit_factor` times the largest measured width. The factor is halved until the shape is
+/// valid, but at least `min_limit_factor`, which leaves an eighth of the 1/D error of the widest stack.
+constexpr int limit_factor = 1 << 10;
+constexpr int min_limit_factor = 8;
+constexpr int max_width = 1 << 20;
 
 StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
   const double hidden = static_cast<double>(overridden.model.mlp_width) / overridden.model.width;
-  int times = infinite;
-  while (times > 1 && largest * std::max(1.0, hidden) * times > widest_width) times /= 2;
-  if (times < fewest_times) {
+  int factor = limit_factor;
+  while (factor > 1 && largest * std::max(1.0, hidden) * factor > max_width) factor /= 2;
+  if (factor < min_limit_factor) {
     throw ConfigError(
-        fmt::format("ladder.widths: the limit needs theory at {} times the width {}, where {} would be {}; "
-                    "expected at most {}",
-                    fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
-                    static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest_width));
+        fmt::format("ladder.widths: the limit is predicted at {} times the largest width {}; expected {} at most {} "
+                    "there, found {}",
+                    min_limit_factor, largest, hidden > 1.0 ? "model.mlp_width" : "model.width", max_width,
+                    static_cast<long>(largest * std::max(1.0, hidden)) * min_limit_factor));
   }
-  return config::at_width(overridden, largest * times);
+  return config::at_width(overridden, largest * factor);
 }
 
 // clang-format off
 constexpr Key<LadderConfig> keys[] = {
-    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, widest_width), .meaning = "widths to measure, at least four; head_dim is fixed, heads and mlp_width grow in proportion"},
+    {.name = "widths", .field = &LadderConfig::widths, .range = from_to(1, max_width), .meaning = "widths to measure, at least four; head_dim is fixed, heads and mlp_width grow in proportion"},
     {.name = "seeds", .field = &LadderConfig::width_seeds, .range = config::seeds_from(8), .meaning = "number of seeds per width"},
 };
 // clang-format on
@@ -58,24 +58,23 @@ const Curve* curve_of(const judge::Test& t, const Profile& profile) {
   return t.weight ? profile.find(t.statistic, *t.weight) : profile.find(t.statistic, t.signal);
 }
 
-/// Returns Σ weights_i curve_i and its standard error, with those of all entries taken as fully correlated. `model` is
-/// the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the logarithm is
-/// taken per input feature.
+/// Returns Σ weights_i curve_i and its standard error, assuming fully correlated entries. `model` is the model of the
+/// profile. A matrix's squared gradient is a sum over its fan-in (T11), so its logarithm is taken per input feature.
 judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const ModelSpec& model) {
   const Curve* curve = curve_of(q.test, profile);
   if (curve == nullptr) return {std::numeric_limits<double>::quiet_NaN(), 0.0};
   const double offset = q.test.weight ? std::log(shape_of(model, *q.test.weight).fan_in) : 0.0;
   judge::Estimate sum{0.0, 0.0};
   for (const auto& [i, weight] : q.weights) {
-    // Fused explicitly: otherwise the bits would depend on the compiler.
+    // Explicit fma, so that the bits do not depend on the compiler.
     sum.value = std::fma(weight, curve->value[i] - offset, sum.value);
     if (!curve->standard_error.empty()) sum.error = std::fma(std::abs(weight), curve->standard_error[i], sum.error);
   }
   return sum;
 }
 
-/// Returns the comparable entries of a predicted curve, from `first` on and `step` apart, followed by their mean if
-/// there are several. For moments it is the mean of m/t, so that no depth outweighs another.
+/// Returns quantities for entries `first`, `first + step`, … of a predicted curve, and for their mean if there are
+/// several. For moments it is the mean of measured/predicted, so that all depths have equal weight.
 std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
                                      const std::string& words) {
   std::vector<LadderQuantity> all;
@@ -95,8 +94,8 @@ std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted,
   return all;
 }
 
-/// Returns the quantities that are followed along the widths: what verdicts compare and theory predicts, but for the
-/// variance, entry by entry, and means over sublayers.
+/// Returns the quantities to fit over the widths: all predicted entries that verdicts compare, except the variance, and
+/// their means over sublayers.
 std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
   const auto follow = [&](const judge::Test& test, std::size_t first, std::size_t step, const std::string& words) {
@@ -121,14 +120,14 @@ std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   return all;
 }
 
-/// Fresh random numbers at every width.
+/// Returns run options with a different first seed for every width.
 config::RunOptions run_at(const LadderConfig& config, int width) {
   config::RunOptions run = config.run;
   run.seed += static_cast<std::uint64_t>(width) * 1'000'003;
   return run;
 }
 
-/// The limit, for the token ids and labels of all widths.
+/// Predicts the limit for the token ids and labels of all widths.
 theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
                                  Progress& progress) {
   theory::PredictionOptions options = prediction_options(config);
@@ -195,35 +194,35 @@ bool is_finite(const LadderQuantity& q) {
 }  // namespace
 
 void require_limit(const LadderConfig& config) {
-  if (config.widths.size() < fewest_widths) {
+  if (config.widths.size() < min_widths) {
     throw ConfigError(
-        fmt::format("ladder.widths: {} widths, expected at least {}", config.widths.size(), fewest_widths));
+        fmt::format("ladder.widths: expected at least {} widths, found {}", min_widths, config.widths.size()));
   }
   if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
-    throw ConfigError("ladder.widths: expected widths that grow from one to the next");
+    throw ConfigError("ladder.widths: expected strictly increasing widths");
   }
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
-        "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "
-        "allowance for the difference; expected gaussian or text");
+        "input.kind = tokens: expected gaussian or text, as a ladder tolerates no bias from measuring one sequence per "
+        "seed and predicting the mean over 64");
   }
   for (const StackSpec& spec : config.stacks()) {
     if (spec.init.scheme == InitScheme::normal) {
       throw ConfigError(
-          "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
-          "expected lecun, he, xavier, scaled or mitchell");
+          "init.scheme = normal: expected lecun, he, xavier, scaled or mitchell, as a standard deviation that does not "
+          "depend on the width has no limit");
     }
     if (config.run.backward && spec.init.head_std) {
       throw ConfigError(fmt::format(
-          "init.head_std = {:g}: an unembedding of one standard deviation at every width has no limit; expected none",
+          "init.head_std = {:g}: expected none, as a standard deviation that does not depend on the width has no limit",
           *spec.init.head_std));
     }
     if (config.run.backward && !spec.model.unembedding) {
-      throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");
+      throw ConfigError("model.unembedding = false: expected true, as the number of classes would grow with the width");
     }
   }
   config::require_effective_fault(config);
-  config::require_one_value(config, "model.width", "the stacks run through ladder.widths",
+  config::require_one_value(config, "model.width", "ladder.widths sweeps it",
                             [](const StackSpec& spec) { return spec.model.width; });
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
@@ -274,11 +273,10 @@ void judge_ladder(LadderResult& result, int seeds, const config::AgreementOption
   const double level = judge::judge(tests, {.familywise_error = options.familywise_error, .seeds_key = "ladder.seeds"});
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
-      if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
+      if (q.fit.lack_of_fit < level) {  // a bad fit cannot even reject the limit
         q.test.verdict = judge::Verdict::inconclusive;
-        q.test.reason =
-            fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); wider ladder.widths would help",
-                        q.fit.lack_of_fit);
+        q.test.reason = fmt::format("a parabola in 1/D does not fit the points (p = {:.1g}); add larger ladder.widths",
+                                    q.fit.lack_of_fit);
       }
       stack.verdict = std::max(stack.verdict, q.test.verdict);
     }

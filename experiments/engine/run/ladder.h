@@ -12,28 +12,28 @@
 
 namespace periscope::stacks {
 
-/// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
+/// A number measured at all widths: an entry of a curve, or a mean over entries.
 struct LadderQuantity {
-  judge::Test test = {};                                     ///< of the limit of infinite width; a mean is a contrast
+  judge::Test test = {};                                     ///< test of the limit of infinite width
   std::vector<std::pair<std::size_t, double>> weights = {};  ///< (index, weight): the quantity is Σ weight·curve[index]
-  std::vector<judge::Estimate> measured = {};                ///< at every width
-  std::vector<double> per_seed = {};                         ///< at the largest width
+  std::vector<judge::Estimate> measured = {};                ///< mean over seeds at every width
+  std::vector<double> per_seed = {};                         ///< values at the largest width
   judge::WidthFit fit = {};
 };
 
 struct LadderStack {
   StackSpec spec;
-  std::string unsupported = {};  ///< why nothing was predicted, or what is predicted cannot be measured
+  std::string unsupported = {};  ///< why the stack is not predicted, or its prediction out of range; else ""
   std::vector<LadderQuantity> quantities = {};
-  /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged here.
+  /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged.
   std::vector<LadderQuantity> stream_means = {};
   judge::Verdict verdict = judge::Verdict::not_checked;
 };
 
-/// [ladder]: the widths that T23's fit runs through.
+/// Configuration with the section [ladder]: the widths of the fit (T23).
 struct LadderConfig : config::Config {
   std::vector<int> widths{32, 64, 128, 256};
-  int width_seeds = 64;  ///< at every width
+  int width_seeds = 64;  ///< number of seeds per width
 };
 
 extern const Section<LadderConfig> ladder_section;
@@ -44,17 +44,17 @@ struct LadderResult {
   std::size_t tests = 0;
 };
 
-/// Throws ConfigError for widths that cannot be a ladder, for stacks that have no limit, and for a planted fault that
+/// Throws ConfigError for invalid widths, for stacks without a limit of infinite width, and for a planted fault that
 /// changes no compared number.
 void require_limit(const LadderConfig& config);
 
-/// T23 for every stack of `config`: measures it at every width, with heads, kv_heads and mlp_width in proportion, fits
-/// m_∞ + b/D + c/D² to every quantity (entries of curves, and means over depth) and compares m_∞ with the
-/// infinite-width theory, with no tolerated bias for finite width. A lack of fit is inconclusive. Throws as
-/// require_limit, and for an override that nothing sees.
+/// Tests the limit of infinite width (T23) for every stack of `config`. Measures every stack at all widths, with heads,
+/// kv_heads and mlp_width in proportion, and fits m_∞ + b/D + c/D² to every quantity. Compares m_∞ with the theory,
+/// without a tolerated bias for finite width. A lack of fit is inconclusive. Throws as require_limit does, and
+/// ConfigError for an override without effect.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
-/// Fits every quantity whose numbers are finite and gives the verdicts; measured are means over `seeds` seeds.
+/// Fits all quantities with finite values, which are means over `seeds` seeds, and sets the verdicts.
 void judge_ladder(LadderResult& result, int seeds, const config::AgreementOptions& options);
 
 bool any_disagrees(const LadderResult& result);

@@ -20,20 +20,20 @@
 namespace periscope::stacks {
 namespace {
 
-/// Entries per token of the signals inside a layer's attention or MLP, with the stream before and after.
+// Return the entries per token of all signals inside attention or MLP, including the stream before and after.
 double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
 
-/// Seeds that are measured concurrently.
-double seeds_at_once(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
+/// Returns the number of seeds that are measured concurrently.
+double concurrent_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
   return one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
 }
 
-constexpr double most_chains = 16.0;  ///< of theory, concurrently
+constexpr double max_replicates = 16.0;  ///< replicates of theory that run concurrently
 
-/// theory::predict_at_width: its concurrent chains (T25).
+/// Returns the estimate of theory::predict_at_width: concurrent replicates of the finite-width chain (T25).
 MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
@@ -42,13 +42,13 @@ MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   MemoryEstimate chain;
   chain.add(8.0 * (rows * frame * 3.5 + t * t * 6.0), "input.tokens");
   chain.add(8.0 * t * (3.0 * m.query_width() + 2.0 * m.key_width()), "model.heads");
-  return chain.times(std::min<double>(threads, most_chains));
+  return chain.times(std::min<double>(threads, max_replicates));
 }
 
 constexpr double unlimited = std::numeric_limits<double>::infinity();
 
-/// The number after `word` at the beginning of a line, "MemAvailable:   123 kB", of the first line if there is no word;
-/// nothing for "max", and where there is no such file.
+/// Returns the number after `word` in the first line that starts with it, such as "MemAvailable:   123 kB". Returns
+/// nullopt if there is no number or no such file.
 std::optional<double> number_in(const std::filesystem::path& file, std::string_view word = "") {
   std::ifstream stream(file);
   std::string line;
@@ -58,10 +58,9 @@ std::optional<double> number_in(const std::filesystem::path& file, std::string_v
   return std::nullopt;
 }
 
-/// Returns the memory that the limits of the process's control groups still leave, in bytes: the smallest over all
-/// groups from its own up to the root. Cached files do not count as used, because the system frees them when memory is
-/// needed.
-double left_by_groups() {
+/// Returns the memory available under the limits of the process's control groups in bytes: the minimum over its own
+/// group and all parents. The page cache counts as available, as the system can free it.
+double available_in_cgroups() {
   std::ifstream groups("/proc/self/cgroup");
   double left = unlimited;
   for (std::string line; std::getline(groups, line);) {
@@ -85,9 +84,9 @@ double left_by_groups() {
   return left;
 }
 
-/// Returns the address space that its limit still leaves, in bytes, less what further threads reserve and never use: a
-/// stack and a heap of their own for each.
-double left_by_limit(int threads) {
+/// Returns the address space available under RLIMIT_AS in bytes, minus the stack and heap that every other thread
+/// reserves but hardly uses.
+double available_address_space(int threads) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
   const double used = number_in("/proc/self/statm").value_or(0.0) * static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -95,7 +94,7 @@ double left_by_limit(int threads) {
   return static_cast<double>(limit.rlim_cur) - used - reserved * (threads - 1);
 }
 
-std::string words_of_bytes(double bytes) {
+std::string format_bytes(double bytes) {
   if (bytes >= 1e12) return fmt::format("{:.3g} TB", bytes / 1e12);
   if (bytes >= 1e9) return fmt::format("{:.3g} GB", bytes / 1e9);
   return fmt::format("{:.0f} MB", bytes / 1e6);
@@ -126,17 +125,17 @@ MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, b
   const double t = tokens;
   const double width = model.width;
   const double layers = model.layers;
-  const double ways = backward ? 2.0 : 1.0;
+  const double directions = backward ? 2.0 : 1.0;
   MemoryEstimate memory;
   const double inside = std::max(attention_signals(model), mlp_signals(model));
-  memory.add(s * t * (ways * inside + 6.0 * width * streams_of(model)), "input.tokens");
-  constexpr double queries = 256.0;  // of which patterns exist at a time
-  memory.add(ways * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");
-  constexpr double noted = 50.0;  // numbers in double of every token of a sublayer
-  memory.add(8.0 * noted * t * 2.0 * layers, "input.tokens");
+  memory.add(s * t * (directions * inside + 6.0 * width * streams_of(model)), "input.tokens");
+  constexpr double queries = 256.0;  // queries whose attention patterns exist at the same time
+  memory.add(directions * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");
+  constexpr double statistics = 50.0;  // doubles per token and sublayer
+  memory.add(8.0 * statistics * t * 2.0 * layers, "input.tokens");
   if (whole_matrices) {
     const bool mlp = model.mlp_width > model.query_width();
-    memory.add(ways * s * width * std::max(model.mlp_width, model.query_width()),
+    memory.add(directions * s * width * std::max(model.mlp_width, model.query_width()),
                mlp ? "model.mlp_width" : "model.width");
   }
   if (backward) {
@@ -149,14 +148,14 @@ MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, b
 
 MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                               double copies) {
-  const double at_once = seeds_at_once(spec, run, seeds, threads);
+  const double at_once = concurrent_seeds(spec, run, seeds, threads);
   const bool matrix_free = draws_matrix_free(spec, run);
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
   const auto s = static_cast<double>(size_of(run.dtype));
   MemoryEstimate one = pass_memory(m, spec.input.tokens, run.dtype, run.backward, at_once > 1.0 ? 1 : threads,
                                    run.device != "cpu" && !matrix_free);
-  if (matrix_free) {  // rows drawn and factorised, and their Gram matrices (T21)
+  if (matrix_free) {  // sampled and factorised rows, and their Gram matrices (T21)
     one.add((8.0 + s * (run.backward ? 6.0 : 1.0)) * t * std::max(m.width, m.mlp_width) + 24.0 * t * t, "input.tokens");
   }
   one.add(copies * s * t * signal_entries(m), "input.tokens");
@@ -166,30 +165,29 @@ MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& r
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                         double available) {
   const auto least = static_cast<double>(StackTape().budget);
-  // Kept signals save little in a matrix-free pass, which factorises them in any case; the memory of a GPU is unknown.
-  const bool by_itself = run.device == "cpu" && !draws_matrix_free(spec, run);
-  if (!run.backward || (run.memory == 0.0 && !by_itself)) return StackTape().budget;
-  constexpr double by_default = 2.8e9;
+  // Stored signals save little in a matrix-free pass, which factorises them anyway. The memory of a GPU is unknown.
+  const bool has_default = run.device == "cpu" && !draws_matrix_free(spec, run);
+  if (!run.backward || (run.memory == 0.0 && !has_default)) return StackTape().budget;
+  constexpr double default_bytes = 2.8e9;
   const double allowed =
-      run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
+      run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(default_bytes, 0.5 * available);
   const double left = allowed - reading_memory(spec, run, seeds, threads).bytes;
-  return static_cast<std::size_t>(std::clamp(left / seeds_at_once(spec, run, seeds, threads), least, 0x1p62));
+  return static_cast<std::size_t>(std::clamp(left / concurrent_seeds(spec, run, seeds, threads), least, 0x1p62));
 }
 
 MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens) {
   const double t = spec.input.tokens;
   std::optional<theory::TokenGrid> grid;
   if (!backward && !all_tokens) grid = theory::grid_for(spec);
-  const double kept = grid ? static_cast<double>(grid->size()) : t;
+  const double grid_tokens = grid ? static_cast<double>(grid->size()) : t;
   MemoryEstimate chain;
-  // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; in the backward pass of every
-  // layer.
-  chain.add(kept * kept * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
-  // Patterns of the kept tokens over all, and the keys and values of a head, in float and twice.
-  if (grid) chain.add(8.0 * t * (kept + spec.model.head_dim), "input.tokens");
+  // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; backward for every layer.
+  chain.add(grid_tokens * grid_tokens * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
+  // Patterns of the grid's tokens over all tokens, and the keys and values of a head, each twice in float.
+  if (grid) chain.add(8.0 * t * (grid_tokens + spec.model.head_dim), "input.tokens");
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
-  MemoryEstimate all = chain.times(std::min<double>(threads, most_chains));
-  constexpr double profiles = 64.0 * 60.0;  // curves of 64 chains, until they are added up
+  MemoryEstimate all = chain.times(std::min<double>(threads, max_replicates));
+  constexpr double profiles = 64.0 * 60.0;  // curves of 64 replicates, stored until they are averaged
   all.add(8.0 * profiles * 2.0 * spec.model.layers, "model.layers");
   return all;
 }
@@ -197,7 +195,7 @@ MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, b
 MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads) {
   const double t = spec.input.tokens;
   const double terms = 1.0 + spec.model.sublayers();
-  const double chains = std::min<double>(threads, most_chains);
+  const double chains = std::min<double>(threads, max_replicates);
   MemoryEstimate all = limit_memory(spec, false, threads);
   all.add(chains * terms * 40.0 * t * t, "input.tokens");
   all.add(chains * 8.0 * spec.model.width * (3.0 * terms + 5.0 * t), "model.width");
@@ -208,7 +206,7 @@ MemoryEstimate gram_memory(const ModelSpec& m) {
   const double mlp = (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width;
   const double attention = 4.0 * m.query_width();
   MemoryEstimate memory;
-  // A module's matrices, each as a tensor and as the bounds read it.
+  // A module's matrices, each as a tensor and as an Eigen matrix.
   memory.add(16.0 * m.width * std::max(mlp, attention), mlp > attention ? "model.mlp_width" : "model.width");
   memory.add(24.0 * m.width * static_cast<double>(m.width), "model.width");
   return memory;
@@ -241,25 +239,24 @@ MemoryEstimate widths_memory(const config::Config& config, const std::vector<int
 
 double available_bytes(int threads) {
   const std::optional<double> machine = number_in("/proc/meminfo", "MemAvailable:");
-  return std::min({machine ? 1024.0 * *machine : unlimited, left_by_groups(), left_by_limit(threads)});
+  return std::min({machine ? 1024.0 * *machine : unlimited, available_in_cgroups(), available_address_space(threads)});
 }
 
 void require_fits(const MemoryEstimate& memory, bool force, Progress& progress) {
   const int threads = omp_get_max_threads();
-  const double there = std::max(0.0, available_bytes(threads));
-  if (memory.bytes > there && !force) {
+  const double available = std::max(0.0, available_bytes(threads));
+  if (memory.bytes > available && !force) {
     throw ConfigError(
-        fmt::format("this needs about {} of memory, and there is {}: expected less, by a lower {}; or "
-                    "--force, to try",
-                    words_of_bytes(memory.bytes), words_of_bytes(there), memory.key));
+        fmt::format("memory estimate {}: expected at most the available {}; lower {}, or use --force to try anyway",
+                    format_bytes(memory.bytes), format_bytes(available), memory.key));
   }
-  constexpr double worth_saying = 1e9;
-  if (memory.bytes > worth_saying) progress.say(fmt::format("estimate: {} of memory\n", words_of_bytes(memory.bytes)));
+  constexpr double min_reported = 1e9;
+  if (memory.bytes > min_reported) progress.say(fmt::format("memory estimate: {}\n", format_bytes(memory.bytes)));
 }
 
 OutOfMemory out_of_memory(const MemoryEstimate& memory) {
-  return {ExitCode::runtime_failure, fmt::format("not enough memory: needed about {}; expected less, by a lower {}",
-                                                 words_of_bytes(memory.bytes), memory.key)};
+  return {ExitCode::runtime_failure, fmt::format("not enough memory: the memory estimate is {}; lower {}",
+                                                 format_bytes(memory.bytes), memory.key)};
 }
 
 }  // namespace periscope::stacks

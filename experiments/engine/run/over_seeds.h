@@ -20,20 +20,20 @@
 
 namespace periscope::stacks {
 
-/// Small stacks run one seed per thread, which saves a barrier per op. A large one runs its seeds in turn, with threads
-/// inside its ops, so that one sublayer's weights are in memory. A matrix-free stack (T21) is small if the signals of
-/// one seed are, and there is a seed for every thread.
+/// Returns true if seeds run concurrently, one per thread, which avoids a barrier per op. Seeds of large stacks run one
+/// after another, with parallel ops, so that only one sublayer's weights are in memory. A matrix-free stack (T21)
+/// counts as small if the signals of one seed are small and there is a seed for every thread.
 bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
-/// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
-/// the order of the seeds, one at a time. Throws what `measure` or `use` threw for the first failed seed, without
-/// beginning another one; Stopped once `progress` is asked to stop.
+/// Calls `measure(i)` for i = 0 … seeds − 1, concurrently if one_seed_per_thread, and `use` for every result, in the
+/// order of the seeds and one at a time. After an exception starts no further seeds and rethrows the exception of the
+/// first failed seed. Throws Stopped if `progress` requests a stop.
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
-  FirstException failure;  // of the ordered part, so that it is the first seed's
-  const bool beside = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
-#pragma omp parallel for ordered schedule(dynamic, 1) if (beside)
+  FirstException failure;  // set in the ordered section, so that it is the first seed's
+  const bool concurrent = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
+#pragma omp parallel for ordered schedule(dynamic, 1) if (concurrent)
   for (int i = 0; i < seeds; ++i) {
     std::optional<std::invoke_result_t<Measure, int>> result;
     std::exception_ptr caught;
@@ -52,13 +52,13 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   failure.rethrow();
 }
 
-/// Returns the name of the task that measures `what` of a stack's seeds; it covers all that the values depend on except
-/// the seed. Reads the files that the specification names.
+/// Returns the cache name of a measurement `what` of a stack; it depends on everything that the values depend on except
+/// the seed.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
-/// over_seeds for the seeds run.seed, run.seed + 1, …, with cached values (seeds_task) where there are any. Consecutive
-/// seeds are cached in groups, each of 0.2 seconds, or of 2 % of the time so far if that is more. Each seed is a task
-/// of progress, called `label`.
+/// Calls over_seeds for the seeds run.seed, run.seed + 1, …, reusing cached values (seeds_task). Consecutive seeds are
+/// cached in groups, each of 0.2 seconds or 2 % of the elapsed time if that is longer. Each seed is a task of progress,
+/// called `label`.
 template <class Measure, class Use>
 void over_cached_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                        const std::string& label, Progress& progress, const Measure& measure, const Use& use) {

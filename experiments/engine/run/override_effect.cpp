@@ -18,7 +18,7 @@
 namespace periscope::stacks {
 namespace {
 
-/// Returns the predicted numbers that a study would compare, encoded, so that NaN equals NaN.
+/// Returns the predicted numbers that a study would compare, encoded so that NaN equals NaN.
 std::string predicted_bits(const StackSpec& measured, const StackSpec& overridden, const config::Config& config,
                            theory::Fault fault, bool at_width, const Compared& compared) {
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
@@ -46,8 +46,8 @@ std::vector<double> verdict_numbers(const Profile& predicted) {
   std::vector<double> numbers;
   const auto add = [&](const Curve& curve) { numbers.insert(numbers.end(), curve.value.begin(), curve.value.end()); };
   for (const auto& [statistic, signal] : judge::compared_curves) {
-    const Statistic stands_there = statistic == Statistic::log_grad_sq ? Statistic::grad_sq : statistic;
-    if (const Curve* curve = predicted.find(stands_there, signal)) add(*curve);
+    const Statistic predicted_as = statistic == Statistic::log_grad_sq ? Statistic::grad_sq : statistic;
+    if (const Curve* curve = predicted.find(predicted_as, signal)) add(*curve);
   }
   for (const auto& [key, curve] : predicted.curves) {
     if (key.first == Statistic::grad_sq && std::holds_alternative<Weight>(key.second)) add(curve);
@@ -68,12 +68,12 @@ void require_change(const config::Config& config, std::string_view study, const 
     return setting.starts_with("theory.") && !setting.starts_with("theory.fault");
   };
   if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
-    throw ConfigError(fmt::format("{}: expected a key of the stack, or theory.fault; --set says how theory is computed",
-                                  override_words(config, fault)));
+    throw ConfigError(
+        fmt::format("{}: expected a key of the stack, or theory.fault; use --set for other keys of theory",
+                    override_words(config, fault)));
   }
-  throw ConfigError(
-      fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",
-                  override_words(config, fault), study));
+  throw ConfigError(fmt::format("{}: expected an override that changes a predicted number that {} compares",
+                                override_words(config, fault), study));
 }
 
 void require_effective_override(const config::Config& config, std::string_view study, bool at_width,

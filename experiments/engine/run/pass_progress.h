@@ -5,10 +5,10 @@
 
 namespace periscope::stacks {
 
-/// Reports the share of a pass that is done, and throws Stopped when the run is asked to stop.
+/// Reports the completed fraction of a pass, and throws Stopped if a stop is requested.
 class PassProgress final : public SignalRecorder {
  public:
-  /// `shown`: whether this is the only pass now.
+  /// `shown`: report the fraction; only if no other pass runs at the same time.
   PassProgress(Progress& progress, int sublayers, bool backward, bool shown)
       : progress_(progress), sublayers_(sublayers), backward_(backward), shown_(shown) {}
 
@@ -17,10 +17,10 @@ class PassProgress final : public SignalRecorder {
     if (!forward && !(at.pass == Pass::backward && at.signal == Signal::x_in)) return;
     progress_.throw_if_stop_requested();
     if (!shown_ || at.sublayer < 0) return;
-    // The backward pass takes up to three products of every matrix, the forward pass one.
-    const double ahead = (at.sublayer + 1.0) / sublayers_;
-    const double back = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
-    const double share = !backward_ ? ahead : forward ? 0.25 * ahead : 0.25 + 0.75 * back;
+    // The backward pass computes up to three products per matrix, the forward pass one.
+    const double forward_done = (at.sublayer + 1.0) / sublayers_;
+    const double backward_done = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
+    const double share = !backward_ ? forward_done : forward ? 0.25 * forward_done : 0.25 + 0.75 * backward_done;
     if (share < 1.0) progress_.part(share);
   }
 

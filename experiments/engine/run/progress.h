@@ -16,51 +16,53 @@ class Cache;
 
 namespace periscope::stacks {
 
-/// Thrown by a function that was asked to stop; it has no result then. Not a std::exception, as it is no failure.
+/// Thrown by a function that stops on request. Not a std::exception, as stopping is not a failure.
 struct Stopped {};
 
-/// A record of a stack in training, as callers see it.
+/// A record of a training run, for Progress::recorded.
 struct TrainingRecord {
-  std::string run;  ///< "peri-seed0"
+  std::string run;  ///< such as "peri-seed0"
   std::string placement;
   std::uint64_t seed = 0;
-  int step = 0;  ///< steps that are done
-  int steps = 0;
-  // Of the last step; NaN before the first [nat].
+  int step = 0;   ///< number of completed steps
+  int steps = 0;  ///< number of steps of the whole run
+  // Values of the last step [nat]; NaN before the first step.
   double loss = 0.0;
   double grad_norm = 0.0;  ///< before clipping
-  /// By column (training::RecordedValues).
+  /// Recorded values by column name (training::RecordedValues).
   const std::map<std::string, std::vector<double>>* values = nullptr;
 };
 
-/// Progress in tasks, and the time that is left.
+/// Tracks progress in tasks and estimates the remaining time.
 struct ProgressMeter {
   using Clock = std::chrono::steady_clock;
 
   std::int64_t tasks = 0;
-  double computed = 0.0, cached = 0.0, part = 0.0;  ///< in tasks; part of the current one
-  Clock::time_point start = Clock::now();
+  double computed = 0.0, cached = 0.0, part = 0.0;  ///< numbers of tasks; `part`: fraction of the current task
+  double computed_before = 0.0;                     ///< tasks computed before the current label
+  Clock::time_point start = Clock::now();           ///< start of the tasks with the current label
 
   [[nodiscard]] double done() const { return computed + cached + part; }
-  /// Returns the share of all tasks that is done, 0 to 1; nothing without tasks.
+  /// Returns the completed fraction of all tasks, 0 to 1; nullopt without tasks.
   [[nodiscard]] std::optional<double> share() const {
     return tasks == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks)));
   }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
-  /// Returns computed tasks per second; nothing before the first.
+  /// Returns computed tasks per second, of tasks with the current label, as a prediction can take as long as hundreds
+  /// of seeds; nullopt before the second of them.
   [[nodiscard]] std::optional<double> rate() const {
-    const double elapsed = seconds();
-    return computed < 1.0 || !(elapsed > 0.0) ? std::nullopt : std::optional((computed + part) / elapsed);
+    const double elapsed = seconds(), count = computed - computed_before;
+    return count < 2.0 || !(elapsed > 0.0) ? std::nullopt : std::optional((count + part) / elapsed);
   }
-  /// Returns the time that the remaining tasks take at that rate.
+  /// Returns the time that the remaining tasks take at this rate.
   [[nodiscard]] std::optional<double> seconds_left() const {
     const std::optional<double> pace = rate();
     return pace ? std::optional(std::max(0.0, static_cast<double>(tasks) - done()) / *pace) : std::nullopt;
   }
 };
 
-/// Connects a long-running function to its caller: reports its progress, asks whether it should stop, and gives it the
-/// cache. This base class shows nothing, never asks to stop and caches nothing without a cache.
+/// Interface between a long-running function and its caller: progress reports, stop requests and the cache. This base
+/// class shows nothing and never requests a stop.
 class Progress {
  public:
   Progress() = default;
@@ -68,42 +70,44 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   virtual ~Progress() = default;
 
-  /// Begins `what`, a number of tasks; the previous ones are done.
+  /// Starts a new activity `what` of `tasks` tasks.
   void begin(const std::string& what, std::int64_t tasks) {
     report(Report::begun, "", [&] {
       what_ = what;
       meter_ = {.tasks = tasks};
     });
   }
-  /// The next tasks are called `label`.
+  /// Sets the label of the next tasks.
   void next(const std::string& label) {
-    report(Report::next, label, [] {});
+    report(Report::next, label, [&] {
+      meter_.computed_before = meter_.computed;
+      meter_.start = ProgressMeter::Clock::now();
+    });
   }
-  /// `count` tasks, called `label`, were computed.
+  /// Reports `count` computed tasks.
   void step(const std::string& label, int count = 1) {
     report(Report::computed, label, [&] {
       meter_.computed += count;
       meter_.part = 0.0;
     });
   }
-  /// `count` tasks were restored from the cache; excluded from the rate estimate.
+  /// Reports `count` tasks restored from the cache; excluded from the rate estimate.
   void cached(const std::string& label, int count = 1) {
     report(Report::cached, label, [&] { meter_.cached += count; });
   }
-  /// This share of the next task is done, for tasks that take long.
+  /// Reports the completed fraction of the current task, for long tasks.
   void part(double share) {
     report(Report::part, std::nullopt, [&] { meter_.part = share; });
   }
-  /// All tasks are done; `what` names the work that remains.
+  /// Reports that all tasks are done; `what` names the remaining work.
   void finish(const std::string& what) {
     report(Report::finishing, what, [] {});
   }
-  /// A stack in training was recorded. Returns false to end its run here; others continue. Several threads may
-  /// call it at once.
+  /// Called after every record of a training run, by several threads concurrently. Returns false to end this run early.
   [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
-  /// Whole lines for people.
+  /// Shows whole lines to the user.
   virtual void say(const std::string& /*lines*/) {}
-  /// From now on the same command resumes a stopped run from `folder`.
+  /// Declares that a stopped run can be resumed from `folder` from now on.
   void set_resumable(const std::string& folder) {
     const std::scoped_lock lock(mutex_);
     resumable_ = true;
@@ -111,16 +115,15 @@ class Progress {
   }
   [[nodiscard]] bool is_resumable() const { return resumable_; }
 
-  /// Whether the function should throw Stopped soon. Any thread may ask.
+  /// Returns true if the function should throw Stopped soon. Thread-safe.
   [[nodiscard]] virtual bool stop_requested() const { return false; }
   void throw_if_stop_requested() const {
     if (stop_requested()) throw Stopped();
   }
-  /// Null if nothing is cached. It outlives this.
+  /// Returns the cache, which outlives this object; null without a cache.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
-  /// For a prediction (theory::OnProgress), which is the next task: shows its share, and throws Stopped when asked to
-  /// stop.
+  /// Returns a callback for a prediction (theory::OnProgress): reports its fraction, and throws Stopped on request.
   [[nodiscard]] std::function<void(double)> on_progress() {
     return [this](double share) {
       throw_if_stop_requested();
@@ -129,14 +132,13 @@ class Progress {
   }
 
  protected:
-  /// A change of `what_`, `label_` and `meter_`.
   enum class Report { begun, next, computed, cached, part, finishing };
-  /// Called after every change, one at a time, while mutex_ is locked.
+  /// Called after every change of `what_`, `label_` or `meter_`, with mutex_ locked.
   virtual void on_report(Report /*change*/) {}
 
   std::mutex mutex_;
   std::string what_;
-  std::string label_;  ///< of the last or current task
+  std::string label_;  ///< label of the last or current task
   ProgressMeter meter_;
 
  private:

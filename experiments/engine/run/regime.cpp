@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "experiments/engine/result/text_table.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/spec/weight.h"
@@ -27,10 +28,11 @@ std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks, const s
   const auto size = [](const StackSpec& s) {
     return stddev_of(s, 0, Weight::v) * std::sqrt(static_cast<double>(s.model.width));
   };
+  using dataset::counted;
   std::vector<std::string> parts{"σ√D " + range(stacks, size, "{:.2g}"),
-                                 range(stacks, [](const StackSpec& s) { return s.model.layers; }) + " layers",
+                                 counted(range(stacks, [](const StackSpec& s) { return s.model.layers; }), "layer"),
                                  "width " + range(stacks, [](const StackSpec& s) { return s.model.width; }),
-                                 range(stacks, [](const StackSpec& s) { return s.input.tokens; }) + " tokens"};
+                                 counted(range(stacks, [](const StackSpec& s) { return s.input.tokens; }), "token")};
   if (trained.empty()) return parts;
   std::set<std::string> corpora;
   for (const TrainSpec& train : trained) {
@@ -40,8 +42,8 @@ std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks, const s
   parts.push_back(fmt::format("corpus {}", fmt::join(corpora, ", ")));
   parts.push_back("rate " + range(
                                 trained, [](const TrainSpec& t) { return t.lr; }, "{:.3g}"));
-  parts.push_back(fmt::format("{} steps of {} sequences", range(trained, [](const TrainSpec& t) { return t.steps; }),
-                              range(trained, [](const TrainSpec& t) { return t.batch; })));
+  parts.push_back(fmt::format("{} of {}", counted(range(trained, [](const TrainSpec& t) { return t.steps; }), "step"),
+                              counted(range(trained, [](const TrainSpec& t) { return t.batch; }), "sequence")));
   return parts;
 }
 

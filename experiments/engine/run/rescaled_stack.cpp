@@ -35,16 +35,16 @@ bool grows_with_stream(const ModelSpec& m, const theory::SignalBound& b) {
 }
 
 GrowingBounds growing_bounds(const ModelSpec& m, const theory::Certificate& certificate) {
-  GrowingBounds reach;
+  GrowingBounds growing;
   for (const theory::SignalBound& b : certificate.bounds) {
-    if (grows_with_branch(m, b)) reach.branch = std::max(reach.branch, b.largest);
-    if (grows_with_stream(m, b)) reach.stream = std::max(reach.stream, b.largest);
+    if (grows_with_branch(m, b)) growing.branch = std::max(growing.branch, b.largest);
+    if (grows_with_stream(m, b)) growing.stream = std::max(growing.stream, b.largest);
   }
-  return reach;
+  return growing;
 }
 
 std::string weight_words(const theory::WeightEntry& weight, double largest) {
-  return fmt::format("{} is {:.6g}, beyond the format's largest number {:.6g}", weight.name, weight.value, largest);
+  return fmt::format("{} = {:.6g} exceeds the format's largest number {:.6g}", weight.name, weight.value, largest);
 }
 
 double power_of_two_below(double x) {
@@ -65,14 +65,14 @@ std::vector<double> logits_of(const StackContext& c, std::span<const int> ids) {
 }
 
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double apart = 0.0;
+  double difference = 0.0;
   double largest = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double d = std::abs(a[i] - b[i]);
-    apart = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(apart, d);
+    difference = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(difference, d);
     largest = std::max(largest, std::abs(a[i]));
   }
-  return apart > 0.0 ? apart / largest : 0.0;
+  return difference > 0.0 ? difference / largest : 0.0;
 }
 
 }  // namespace periscope::stacks

@@ -18,11 +18,11 @@
 namespace periscope::stacks {
 namespace {
 
-/// Added to the seeds of null models. Weights trained from seed s are correlated with the signs of s's numbers, which a
-/// null of the same seed would reuse.
-constexpr std::uint64_t null_seeds = 0x6e756c6c00000000;
+/// Added to the seeds of null models. A null model with the seed from which the weights were trained would reuse random
+/// signs that are correlated with the weights.
+constexpr std::uint64_t null_seed_offset = 0x6e756c6c00000000;
 
-/// Records ln of the stream's second moment at every depth.
+/// Records the logarithm of the stream's second moment at every depth.
 class StreamMoments final : public SignalRecorder {
  public:
   explicit StreamMoments(const Backend& ops) : ops_(ops) {}
@@ -39,8 +39,8 @@ class StreamMoments final : public SignalRecorder {
   std::vector<double> logarithms_;
 };
 
-/// Returns x [N, n] times rows `row(0)`, `row(1)` … of a matrix of signs [·, n], whose entry i is the sign of number i
-/// of the stream. The sign of x_ij itself does not matter to the law.
+/// Multiplies x [N, n] entry by entry with rows `row(0)`, `row(1)`, … of a matrix of random signs [·, n]. Entry i is
+/// the sign of number i of the random stream `key`. The signs of x do not affect the distribution of the product.
 template <class Row>
 Tensor with_signs(const Backend& ops, const Tensor& x, StreamKey key, const Row& row) {
   const auto width = static_cast<std::size_t>(x.cols());
@@ -83,8 +83,8 @@ std::vector<double> log_second_moments(const Backend& ops, const ModelSpec& mode
 }
 
 StackSpec with_scales_of(const Backend& ops, StackSpec spec, const WeightSource& weights, std::span<const int> ids,
-                         PreservedSizes kept) {
-  spec.scales = std::make_shared<const WeightScales>(scales_of(ops, spec.model, weights, ids, kept));
+                         PreservedSizes preserved) {
+  spec.scales = std::make_shared<const WeightScales>(scales_of(ops, spec.model, weights, ids, preserved));
   return spec;
 }
 
@@ -92,17 +92,17 @@ NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSourc
                     int sequences, const SizeNull& null, DType dtype, std::uint64_t first, int draws,
                     const std::function<void()>& before_each) {
   NullDraws all{.log_moment = std::vector<std::vector<double>>(static_cast<std::size_t>(draws))};
-  const StackSpec sized = null.kept ? with_scales_of(ops, spec, weights, ids, *null.kept) : spec;
+  const StackSpec sized = null.preserved ? with_scales_of(ops, spec, weights, ids, *null.preserved) : spec;
   std::mutex mutex;
   const auto draw = [&](int d) {
     {
       const std::scoped_lock lock(mutex);
       before_each();
     }
-    const std::uint64_t seed = null_seeds + first + static_cast<std::uint64_t>(d);
+    const std::uint64_t seed = null_seed_offset + first + static_cast<std::uint64_t>(d);
     all.log_moment[static_cast<std::size_t>(d)] =
-        null.kept ? log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences)
-                  : log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
+        null.preserved ? log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences)
+                       : log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
   };
   parallel_for(draws, draw, is_small_pass(spec.model, static_cast<int>(ids.size()), false));
   return all;

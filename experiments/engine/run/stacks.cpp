@@ -99,7 +99,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     options.seed = seed;
     options.on_progress = progress.on_progress();
     if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
-    // Token ids and labels are those of the measured stack, whatever else is overridden for theory.
+    // Token ids and labels always come from the measured stack, as overrides do not apply to them.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);
     const auto task = [&](std::string_view what) {
       return [&, what] { return prediction_task(what, spec, overridden[i], config); };
@@ -128,14 +128,14 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 }
 
 bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
-  constexpr long largest = 4L << 20U;  // entries of a matrix, or of a signal
+  constexpr long largest = 4L << 20U;  // entries of a matrix or a signal
   const long hidden = spec.model.mlp_width;
   if (hidden * spec.model.width <= largest) return true;
   return draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
 }
 
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run) {
-  if (spec.scales != nullptr) throw std::logic_error("the task of a stack's seeds lacks its scales");
+  if (spec.scales != nullptr) throw std::logic_error("seeds_task does not support stacks with scales");
   const nlohmann::ordered_json all{config::resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
                                    weights_used(spec, run)};
   return cache::task_name(what, config::json_text(all));

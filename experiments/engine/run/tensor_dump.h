@@ -12,10 +12,10 @@
 
 namespace periscope::stacks {
 
-/// Writes a safetensors file's tensors as they arise, all in f64 but ids.
+/// Writes tensors to a safetensors file: ids as i64, everything else as f64.
 class TensorFile : public SafetensorsWriter {
  public:
-  /// `file` is the caller's to commit.
+  /// The caller commits `file`.
   TensorFile(const Backend& ops, OutputFile& file, const std::vector<SafetensorsEntry>& entries)
       : SafetensorsWriter(file, entries), ops_(ops) {}
   using SafetensorsWriter::put;
@@ -29,9 +29,8 @@ class TensorFile : public SafetensorsWriter {
   const Backend& ops_;
 };
 
-/// Returns the tensors of every dump of a pass over T tokens: input [T, D], labels [T], logits, stream.0 … of the
-/// input and every step, each [T, D], or [T, n, D] of n streams, and with `backward` grad.stream.0 … of the same
-/// shapes.
+/// Returns the tensors of a dump of a pass over T tokens: input [T, D], labels [T], logits, and the stream at the input
+/// and after every step, stream.0 …, each [T, D], or [T, n, D] for n streams; with `backward` also grad.stream.0 … .
 inline std::vector<SafetensorsEntry> pass_entries(const ModelSpec& model, std::int64_t tokens, bool backward) {
   const std::int64_t outputs = model.unembedding ? model.vocab : model.width;
   std::vector<SafetensorsEntry> entries{{"input", SafetensorsType::f64, {tokens, model.width}},
@@ -55,7 +54,7 @@ class StreamDump final : public SignalRecorder {
     if (at.signal != Signal::x_out) return;
     const std::string name = fmt::format("{}stream.{}", at.pass == Pass::backward ? "grad." : "", at.sublayer + 1);
     if (parts_ == 1) return file_.put(name, x);
-    // All parts of a stream are emitted before the next stream, in any order.
+    // All parts of a stream are emitted, in any order, before the next stream.
     const auto width = static_cast<std::size_t>(x.cols());
     const std::vector<double> part = ops_.to_host(x);
     all_.resize(part.size() * parts_);

@@ -4,8 +4,8 @@
 
 namespace periscope::stacks {
 
-/// Sets the thread's number of OpenMP threads for this object's lifetime. Small stacks use one, because their ops are
-/// shorter than the wait for a team.
+/// Sets the calling thread's number of OpenMP threads for the lifetime of the object. Small stacks use one thread, as
+/// their ops are shorter than starting a parallel region.
 class Threads {
  public:
   explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }

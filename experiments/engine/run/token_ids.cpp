@@ -11,12 +11,12 @@
 namespace periscope::stacks {
 namespace {
 
-/// Bytes first … first+T−1 of a text that has a byte after its first T.
+/// Returns bytes first … first + T − 1 of a text. Throws InputError for a text of fewer than T + 1 bytes.
 std::vector<int> bytes_of(const InputSpec& input, std::ptrdiff_t first) {
   const TextFile& text = config::text_of(input);
   if (text.head.size() <= static_cast<std::size_t>(input.tokens)) {
-    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}",
-                                 input.path, text.size, input.tokens, input.tokens + 1));
+    throw InputError(fmt::format("input.path {}: expected at least {} bytes, input.tokens + 1, found {}", input.path,
+                                 input.tokens + 1, text.size));
   }
   const auto begin = text.head.begin() + first;
   std::vector<int> ids(begin, begin + input.tokens);
@@ -30,7 +30,7 @@ std::vector<int> uniform_ids(StreamKey key, int classes, int count) {
   return ids;
 }
 
-/// ids_of(spec, s) of all seeds s, once if every seed reads the same text.
+/// Returns ids_of(spec, s) for all seeds s, only once if all seeds read the same text.
 std::vector<std::vector<int>> distinct(const StackSpec& spec, std::uint64_t seed, int seeds,
                                        std::vector<int> (*ids_of)(const StackSpec&, std::uint64_t)) {
   std::vector<std::vector<int>> all;

@@ -18,17 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if anything has that name, readable or not.
-bool is_there(const fs::path& path) {
+/// Returns true if the path exists, even if it is not readable.
+bool path_exists(const fs::path& path) {
   std::error_code unreadable;
   return fs::status(path, unreadable).type() != fs::file_type::not_found;
 }
 
-/// Reads a file of ids or of text. A larger one is an error: encoding would take many times its size.
+/// Reads a file of ids or text. Throws InputError for a file above the limit of read_text_file, as encoding would need
+/// many times its size.
 std::string contents(const std::string& path) {
   TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {
-    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, file.head.size()));
+    throw InputError(fmt::format("{}: expected at most {} bytes, found {}", path, file.head.size(), file.size));
   }
   return std::move(file.head);
 }
@@ -39,23 +40,23 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(spaces) + 1 - first);
 }
 
-/// Returns the ids, from `least` on below `vocab`, of a flag's value or of the file that it names; `count` of them
-/// unless that is 0. They are separated by spaces or by one comma, with spaces around it or without; a comma may follow
-/// the last. A JSON list has brackets around them.
+/// Reads ids from a flag's value, or from the file that it names. Ids are in [least, vocab) and separated by white
+/// space or a single comma, optionally in brackets (a JSON list); a trailing comma is valid. If `count` > 0, requires
+/// exactly `count` ids.
 std::vector<int> read_ids(const std::string& flag, const std::string& value, int least, int vocab, std::size_t count) {
   constexpr std::string_view separators = " \t\r\n,";
   const bool in_file = value.find_first_not_of("0123456789-+[]" + std::string(separators)) != std::string::npos;
-  if (in_file && !is_there(value)) {
-    throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or a file; no such file", flag, value));
+  if (in_file && !path_exists(value)) {
+    throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or an existing file", flag, value));
   }
-  const auto fail = [&](const std::string& what) {
-    if (in_file) throw InputError(fmt::format("{}: {}", value, what));
-    throw ConfigError(fmt::format("{}: {}", flag, what));
+  const auto fail = [&](const std::string& problem) {
+    if (in_file) throw InputError(fmt::format("{}: {}", value, problem));
+    throw ConfigError(fmt::format("{}: {}", flag, problem));
   };
   const std::string all = in_file ? contents(value) : value;
   std::string_view text = trimmed(all);
   if (text.starts_with('[')) {
-    if (!text.ends_with(']')) fail("a list that begins with [ does not end with ]");
+    if (!text.ends_with(']')) fail("expected a list that begins with [ to end with ]");
     text = trimmed(text.substr(1, text.size() - 2));
   }
   std::vector<int> ids;
@@ -70,24 +71,24 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
     text = trimmed(text.substr(word.size()));
     if (text.starts_with(',')) text = trimmed(text.substr(1));
   }
-  if (ids.empty()) fail("no token ids");
+  if (ids.empty()) fail("expected token ids, found none");
   if (count > 0 && ids.size() != count) {
-    fail(fmt::format("{} labels for {} tokens: expected one each (-1 for none)", ids.size(), count));
+    fail(fmt::format("expected one label per token (-1 for none), {} in all, found {}", count, ids.size()));
   }
   return ids;
 }
 
-/// What to do about a tokenizer that only Python libraries read.
-constexpr const char* other_ways =
-    "unsupported tokenizer: Periscope's Python module reads a tokenizer.json, as in `python -m periscope run probe DIR "
-    "--text FILE`; for others encode elsewhere and pass --tokens";
+constexpr const char* tokenizer_remedy =
+    "unsupported tokenizer: for a tokenizer.json use `python -m periscope run probe DIR --text FILE`; for others "
+    "encode "
+    "the text with another tool and pass --tokens";
 
 /// Returns a file in `folder` that identifies an unsupported tokenizer, or "".
 std::string other_tokenizer(const std::string& folder) {
   constexpr std::array names{"tokenizer.json", "tokenizer.model", "vocab.json",
                              "vocab.txt",      "merges.txt",      "spiece.model"};
   for (const char* name : names) {
-    if (is_there(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+    if (path_exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
   }
   return {};
 }
@@ -98,7 +99,7 @@ void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, con
   if (choice == "bytes") {
     if (vocab < 256) {
       throw ConfigError(
-          fmt::format("--tokenizer bytes: the model's vocabulary has {} ids, expected 256 or more", vocab));
+          fmt::format("--tokenizer bytes: expected a model with a vocabulary of at least 256 ids, found {}", vocab));
     }
   } else if (!choice.empty()) {
     files.push_back(choice);
@@ -111,12 +112,13 @@ void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, con
   }
   std::ranges::sort(files);
   if (files.size() > 1) {
-    throw ConfigError(fmt::format("several tokenizers, {} and {}: choose one with --tokenizer", files[0], files[1]));
+    throw ConfigError(
+        fmt::format("found several tokenizers, {} and {}: choose one with --tokenizer", files[0], files[1]));
   }
   if (files.size() == 1) {
     const std::string& name = input.tokenizer_name = files.front();
     if (name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".txt")) {
-      throw unsupported(name, other_ways);
+      throw unsupported(name, tokenizer_remedy);
     }
     input.tokenizer = std::make_unique<Llama2cTokenizer>(MappedFile(name).bytes(), name, vocab);
   } else if (choice == "bytes" || (vocab == 256 && other_tokenizer(folder).empty())) {
@@ -128,27 +130,28 @@ void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, con
 std::vector<int> text_ids(const std::string& path, const Tokenizer* tokenizer, int vocab, const std::string& folder) {
   if (tokenizer == nullptr) {
     const std::string other = other_tokenizer(folder);
-    if (!other.empty()) throw unsupported(other, other_ways);
+    if (!other.empty()) throw unsupported(other, tokenizer_remedy);
     throw ConfigError(fmt::format(
-        "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
-        "one with --tokenizer, or encode elsewhere and pass --tokens",
+        "--text {}: expected a tokenizer in {}, tok*.bin of llama2.c, or a vocabulary of 256 bytes, found {} ids; pass "
+        "--tokenizer, or encode the text with another tool and pass --tokens",
         path, folder, vocab));
   }
-  if (!is_there(path)) throw ConfigError(fmt::format("--text {}: no such file", path));
+  if (!path_exists(path)) throw ConfigError(fmt::format("--text {}: no such file", path));
   const std::string text = contents(path);
-  if (text.empty()) throw InputError(fmt::format("{}: no text", path));
+  if (text.empty()) throw InputError(fmt::format("{}: expected text, found an empty file", path));
   return tokenizer->encode(text);
 }
 
 void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
   const int positions = std::max(0, model.embedding.positions - model.embedding.position_offset);
   if (model.embedding.positions > 0 && count > static_cast<std::size_t>(positions)) {
-    throw ConfigError(fmt::format(
-        "{0} tokens: expected at most {1}, the model's positions; --max-tokens {1} takes the first", count, positions));
+    throw ConfigError(
+        fmt::format("{0} tokens: expected at most {1}, the model's positions; pass --max-tokens {1} to truncate", count,
+                    positions));
   }
   if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
     throw ConfigError(
-        fmt::format("{} tokens: expected at most {} unless --max-tokens says how many", count, most_tokens));
+        fmt::format("{} tokens: expected at most {}; pass --max-tokens to read more", count, most_tokens));
   }
 }
 
@@ -160,7 +163,7 @@ bool TokenInput::has_labels() const {
 
 TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder) {
   if (source.tokens.empty() == source.text.empty()) {
-    throw ConfigError("expected either --tokens or --text: what the model is to read");
+    throw ConfigError("expected either --tokens or --text, the input of the model");
   }
   TokenInput input;
   find_tokenizer(input, source.tokenizer, model.vocab, folder);

@@ -19,7 +19,8 @@ const Curve* of_stream(const Profile& profile, Statistic statistic) {
   return curve == nullptr || curve->value.empty() ? nullptr : curve;
 }
 
-/// Returns a curve's first or last value with its standard error, "–" without a curve; of a log squared norm the norm.
+/// Formats a curve's first or last value with its standard error; "–" without a curve. With `is_log_square`, converts
+/// the logarithm of a squared norm to the norm.
 std::string end_of(const Curve* curve, bool last, bool is_log_square = false) {
   if (curve == nullptr) return "–";
   double value = last ? curve->value.back() : curve->value.front(), error = std::nan("");
@@ -31,8 +32,8 @@ std::string end_of(const Curve* curve, bool last, bool is_log_square = false) {
   return dataset::with_error(value, error);
 }
 
-/// Returns a hint if weights have a fixed standard deviation that the input's second moment does not match. A recipe
-/// sets both as the models of its family do.
+/// Returns a hint if weights have a fixed standard deviation and the input's second moment does not match it. Recipes
+/// set both consistently.
 std::string scale_hint(const StackSpec& spec) {
   const InitSpec& init = spec.init;
   const bool fixed = init.scheme == InitScheme::normal || init.scheme == InitScheme::mitchell;
@@ -41,13 +42,14 @@ std::string scale_hint(const StackSpec& spec) {
   const double ratio = spec.input.second_moment / embedding;
   if (ratio > 0.5 && ratio < 2.0) return {};
   return fmt::format(
-      "the input has E[x²] = {:g}, embeddings of init.scheme = {} would have {:g}: the stream and its gradients depend "
-      "on that; set input.second_moment, or model.recipe",
+      "the input has E[x²] = {:g}, but embeddings of init.scheme = {} would have {:g}, which changes the stream and "
+      "its "
+      "gradients; set input.second_moment or model.recipe",
       spec.input.second_moment, init_scheme_names[static_cast<std::size_t>(init.scheme)], embedding);
 }
 
-/// Returns a note if the sum before norm C has more than twice the stream's largest entry: a number format must hold
-/// it.
+/// Returns a note if the largest entry before norm C is more than twice that of the stream, as number formats must
+/// represent it.
 std::string sum_note(const Profile& profile) {
   const auto largest = [&](Signal signal) {
     const Curve* curve = profile.find(Statistic::maximum, signal);
@@ -58,15 +60,15 @@ std::string sum_note(const Profile& profile) {
   return fmt::format("largest |x|: {:.3g} in the sum before norm C, {:.3g} in the stream after it", sum, stream);
 }
 
-/// `profile` is the measured one, or else the predicted one.
+/// Returns notes on a stack. `profile` is the measured profile, or the predicted one if nothing was measured.
 std::vector<std::string> notes_on(const StackResult& r, const Profile& profile) {
   const theory::Prediction& theory = r.prediction;
   std::vector<std::string> notes{sum_note(profile), scale_hint(r.spec)};
-  if (!theory.left_out.empty()) notes.push_back("left out: " + theory.left_out);
+  if (!theory.left_out.empty()) notes.push_back("not computed: " + theory.left_out);
   const std::vector<std::string> imprecise = judge::imprecise_names(theory);
   if (!imprecise.empty()) {
-    notes.push_back(fmt::format("less precise than wanted (theory.gradient_tolerance = {:g}): {}",
-                                theory.gradient_tolerance, fmt::join(imprecise, "; ")));
+    notes.push_back(fmt::format("predictions exceed theory.gradient_tolerance = {:g}: {}", theory.gradient_tolerance,
+                                fmt::join(imprecise, "; ")));
   }
   if (theory.unsupported.empty() && !theory.gradient_unsupported.empty()) {
     notes.push_back("gradients are not predicted: " + theory.gradient_unsupported);
@@ -97,7 +99,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
       {"placement", "input", "", ">Var(x) at " + top, ">‖∂loss/∂x‖ at 0", ">at " + top, fmt::format(">0 / {}", top)});
   dataset::TextTable worst(
       {"placement", "input", "nearest to rejection", ">excess", ">critical", ">detectable error: worst", ">median"});
-  std::map<std::string, std::vector<std::string>> notes;  // with the stacks that they hold for
+  std::map<std::string, std::vector<std::string>> notes;  // values: the stacks to which a note applies
   bool any_gradient = false;
   std::size_t tests = 0;
   for (const StackResult& r : results) {
@@ -140,8 +142,8 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
 
   std::string text = rows.text();
   text += fmt::format(
-      "E[x²]: second moment of the stream at depth 0 (input) and {} (top), in sublayers, of sequences of {} tokens "
-      "(input.tokens), ± standard error.\n",
+      "E[x²]: second moment of the stream at depth 0 (input) and {} (top), ± standard error; depth counts sublayers; "
+      "sequence length {} (input.tokens).\n",
       top, range([](const StackSpec& s) { return s.input.tokens; }));
   for (const auto& [words, at] : notes) {
     const bool all = at.size() == results.size() && at.size() > 1;
@@ -149,7 +151,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
   }
   if (any_gradient) {
     text += "\n" + gradients.text() +
-            "at: sublayers passed. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens, geometric "
+            "at: depth, in sublayers. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens, geometric "
             "mean over seeds.\n";
   }
   if (tests > 0) {

@@ -19,7 +19,7 @@ double root_mean_square(const Backend& ops, const Tensor& x) {
   return std::sqrt(mean_of(ops.row_moments(x)[Statistic::second_moment]));
 }
 
-/// Returns the roots of `squares`, scaled to mean square 1; empty if all are 0 or one is not finite.
+/// Returns the square roots of `squares`, normalised to mean square 1; empty if all are 0 or one is not finite.
 std::vector<double> sizes_of(std::vector<double> squares) {
   const double mean = mean_of(squares);
   if (!(mean > 0.0) || !std::isfinite(mean)) return {};
@@ -27,19 +27,19 @@ std::vector<double> sizes_of(std::vector<double> squares) {
   return squares;
 }
 
-/// Returns the matrix, times a power of two if its squares would leave the range of its dtype.
+/// Returns the matrix, multiplied by a power of two if squares of its entries would be out of the range of its dtype.
 Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
-  constexpr int far = 30;    // f32 has the squares of 2^-63 to 2^63
-  constexpr int most = 120;  // f32 has 2^120, which scales its smallest number to 2^-29
+  constexpr int far = 30;    // f32 represents squares of 2^-63 … 2^63
+  constexpr int most = 120;  // f32 represents 2^120, which scales its smallest number to 2^-29
   const double size = root_mean_square(ops, w);
   if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;
   return ops.scale(std::ldexp(1.0, std::clamp(-std::ilogb(size), -most, most)), w);
 }
 
-VarianceProfile profile_in(const Backend& ops, const Tensor& w, PreservedSizes kept) {
+VarianceProfile profile_in(const Backend& ops, const Tensor& w, PreservedSizes preserved) {
   VarianceProfile profile;
-  if (kept != PreservedSizes::matrices) profile.rows = sizes_of(ops.row_moments(w)[Statistic::second_moment]);
-  if (kept == PreservedSizes::rows_and_columns) {
+  if (preserved != PreservedSizes::matrices) profile.rows = sizes_of(ops.row_moments(w)[Statistic::second_moment]);
+  if (preserved == PreservedSizes::rows_and_columns) {
     const Tensor near_one = scaled_to_one(ops, w);
     profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(near_one, near_one))));
   }
@@ -56,10 +56,10 @@ std::vector<int> rows_in_use(const EmbeddingSpec& e, Weight table, std::span<con
 }
 
 WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                       std::span<const int> ids, PreservedSizes kept) {
+                       std::span<const int> ids, PreservedSizes preserved) {
   WeightScales scales;
   const auto add_profile = [&](const ParameterId& id, VarianceProfile profile) {
-    if (kept != PreservedSizes::matrices) scales.profiles[id] = std::move(profile);
+    if (preserved != PreservedSizes::matrices) scales.profiles[id] = std::move(profile);
   };
   const auto add_bias = [&](const ParameterId& of, const Tensor& bias) {
     if (bias.empty()) return;
@@ -73,7 +73,7 @@ WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightS
         const std::vector<int> used = rows_in_use(model.embedding, weight, ids);
         const Tensor rows = weights.rows(ops, weight, used);
         scales.stddev[matrix_id(0, weight)] = root_mean_square(ops, rows);
-        VarianceProfile profile = profile_in(ops, rows, kept);
+        VarianceProfile profile = profile_in(ops, rows, preserved);
         std::vector<double> of_table(
             profile.rows.empty() ? 0 : static_cast<std::size_t>(shape_of(model, weight).fan_out), 1.0);
         for (std::size_t t = 0; t < profile.rows.size(); ++t)
@@ -91,7 +91,7 @@ WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightS
         const ParameterId id = matrix_id(ModelSpec::layer_of(l), weight);
         const Tensor w = linear.map->dense();
         scales.stddev[id] = root_mean_square(ops, w);
-        add_profile(id, profile_in(ops, w, kept));
+        add_profile(id, profile_in(ops, w, preserved));
         add_bias(id, linear.bias);
       }
     }

@@ -8,23 +8,24 @@
 
 namespace periscope::stacks {
 
-/// What is kept of the sizes of a matrix's entries (T29).
+/// Sizes of given weights that a null model preserves (T29). Each enumerator includes those before it.
 enum class PreservedSizes {
-  matrices,         ///< the root mean square of all of its entries
-  rows,             ///< and of every row
-  rows_and_columns  ///< and of every column: a profile of rank one
+  matrices,         ///< root mean square of every matrix
+  rows,             ///< root mean square of every row
+  rows_and_columns  ///< root mean square of every column: a profile of rank one
 };
 
-/// Returns the scales of given weights: the root mean square of every matrix and of every nonzero bias, the gains of
-/// every norm and, as `kept` says, variance profiles of matrices and tables. A table's rows are weighted by how often
-/// the tokens `ids` use them. Sums are taken in double, those over columns in the weights' type.
+/// Returns the scales of given weights: the root mean square of every matrix and nonzero bias, the gains of every norm
+/// and, depending on `preserved`, variance profiles of matrices and tables. Rows of a table are weighted by how often
+/// the tokens `ids` use them. Sums are accumulated in double, except sums over columns, which use the weights' dtype.
 ///
-/// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². Random weights with it have the given mean square of
-/// every row and column in expectation; with the maximum-likelihood profile of normal entries they would not.
+/// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². In expectation, random weights with this profile
+/// have the given mean square of every row and column. The maximum-likelihood profile of normal entries lacks this
+/// property.
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                                     std::span<const int> ids, PreservedSizes kept = PreservedSizes::matrices);
+                                     std::span<const int> ids, PreservedSizes preserved = PreservedSizes::matrices);
 
-/// Returns the row of a table that each of the tokens `ids` uses.
+/// Returns the table row used by each token of `ids`.
 [[nodiscard]] std::vector<int> rows_in_use(const EmbeddingSpec& embedding, Weight table, std::span<const int> ids);
 
 }  // namespace periscope::stacks

@@ -106,7 +106,7 @@ void add_tokens(Table<ProbeResult>& table) {
 std::vector<std::pair<std::size_t, NullExcess>> nulls_of(const ProbeResult& r) {
   std::vector<std::pair<std::size_t, NullExcess>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
-    if (!r.nulls[i].drawn.log_moment.empty() || stacks::size_nulls[i].kept) all.emplace_back(i, null_excess(r, i));
+    if (!r.nulls[i].drawn.log_moment.empty() || stacks::size_nulls[i].preserved) all.emplace_back(i, null_excess(r, i));
   }
   return all;
 }

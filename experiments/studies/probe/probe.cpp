@@ -71,9 +71,10 @@ NullExcess null_excess(const ProbeResult& result, std::size_t null) {
                     .error = {}};
   const std::vector<double> theory = log_ratio(predicted.profile, nullptr, depths);
   for (std::size_t depth = 0; depth < depths; ++depth) {
-    const bool kept = stacks::size_nulls.at(null).kept.has_value();
-    excess.value[depth] -= kept ? theory[depth] : drawn.mean(depth);
-    excess.error.push_back(kept ? drawn.deviation_from(theory[depth], depth) : drawn.deviation_from_mean(depth));
+    const bool is_predicted = stacks::size_nulls.at(null).preserved.has_value();
+    excess.value[depth] -= is_predicted ? theory[depth] : drawn.mean(depth);
+    excess.error.push_back(is_predicted ? drawn.deviation_from(theory[depth], depth)
+                                        : drawn.deviation_from_mean(depth));
   }
   return excess;
 }

@@ -118,8 +118,8 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
     const stacks::SizeNull& null = stacks::size_nulls[i];
     progress.throw_if_stop_requested();
-    if (null.kept) {
-      const StackSpec sized = stacks::with_scales_of(ops, result.at_init, weights, result.input.ids, *null.kept);
+    if (null.preserved) {
+      const StackSpec sized = stacks::with_scales_of(ops, result.at_init, weights, result.input.ids, *null.preserved);
       result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
     } else {
       result.nulls[i].predicted.unsupported = "this null is simulated, not predicted";

@@ -14,9 +14,10 @@ using dataset::number;
 
 std::string heading(const ProbeResult& r) {
   const ModelSpec& m = r.at_init.model;
-  std::string text = fmt::format("{}: {}{}{}, {} layers, width {}, {} tokens, {}\n", printable(r.model), r.family,
-                                 r.family.empty() ? "" : ", ", m.placement.name, m.layers, m.width, r.input.ids.size(),
-                                 name_of(r.dtype));
+  std::string text =
+      fmt::format("{}: {}{}{}, {}, width {}, {}, {}\n", printable(r.model), r.family, r.family.empty() ? "" : ", ",
+                  m.placement.name, dataset::counted(fmt::to_string(m.layers), "layer"), m.width,
+                  dataset::counted(fmt::to_string(r.input.ids.size()), "token"), name_of(r.dtype));
   if (!std::isnan(r.measured.loss)) {
     text += fmt::format("loss {} nats per token, perplexity {}\n", number(r.measured.loss, "{:.6g}"),
                         number(std::exp(r.measured.loss), "{:.6g}"));

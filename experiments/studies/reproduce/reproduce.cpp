@@ -43,9 +43,9 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
   std::vector<int> all;
   for (const std::vector<int>& sequence : ids) all.insert(all.end(), sequence.begin(), sequence.end());
   training::RecordedValues added;
-  const auto predict = [&](stacks::PreservedSizes kept, const std::string& name) {
+  const auto predict = [&](stacks::PreservedSizes preserved, const std::string& name) {
     const theory::Prediction prediction =
-        theory::predict(stacks::with_scales_of(ops, task.spec, weights, all, kept), ids,
+        theory::predict(stacks::with_scales_of(ops, task.spec, weights, all, preserved), ids,
                         {.tolerance = 0.02, .max_samples = 1 << 11, .seed = task.seed});
     if (!prediction.unsupported.empty()) return false;
     const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
