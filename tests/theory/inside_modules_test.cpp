@@ -127,7 +127,7 @@ TEST_CASE(
   }
   for (int t = 0; t < 2; ++t) {
     CHECK(agrees(open[t], k.values(0, t)));
-    CHECK(agrees(slope[t], k.slope(0, t)));
+    CHECK(agrees(slope[t], k.slopes(0, t)));
   }
   const double rho = -0.5 / std::sqrt(1.3 * 0.8);
   spec.init.std = 1e4;
@@ -136,7 +136,7 @@ TEST_CASE(
   spec.init.std = 1e-6;
   const GateKernels half = gate_kernels(spec, 0, input);
   CHECK(half.values(0, 1) == Approx(0.25).epsilon(1e-6));
-  CHECK(half.slope(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
+  CHECK(half.slopes(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
 }
 
 /// Σ over a layer's gates of the gradients' products at two tokens, for heads' outputs of kernel m and gradients of
