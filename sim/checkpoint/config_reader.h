@@ -25,7 +25,7 @@ struct StoredCounts {
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< total number of values
 };
 
-/// A key that no public implementation reads, and the values for which it describes what they compute.
+/// A key that no public implementation reads, and the values that agree with these implementations.
 struct InertKey {
   std::string_view key;           ///< "unsloth_*" means every key with this prefix
   std::string_view values = {};   ///< JSON list of accepted values; empty means any value

@@ -30,7 +30,7 @@ inline constexpr std::string_view merge_advice = "merge it with merge_and_unload
 /// Returns "; nearest is NAME" with the name of `names` that is nearest to `name`; "" without names.
 [[nodiscard]] std::string nearest_name(const std::string& name, std::vector<std::string> names);
 
-/// "WHERE: no tensor NAME; …" with the nearest of the names that there are. To be thrown.
+/// Returns the error "WHERE: no tensor NAME; …", which suggests the nearest of `names`.
 [[nodiscard]] InputError no_such_tensor(const std::string& where, const std::string& name,
                                         std::vector<std::string> names);
 

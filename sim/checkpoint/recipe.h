@@ -14,8 +14,8 @@ struct Recipe {
   ModelSpec model;
   double init_std = 0.0;
   DepthExpression init_residual = 1.0;  ///< factor on the initial W_o and W_down
-  /// Second moment of the initial stack's input: init_std² times the squared embedding scale, plus init_std² for each
-  /// of learned positions and token types.
+  /// Second moment of the initial stack's input: init_std² times the squared embedding scale, plus init_std² each for
+  /// learned positions and token types.
   double second_moment = 0.0;
   /// Properties of the family that no configuration key can set, as text.
   std::vector<std::string> extras;

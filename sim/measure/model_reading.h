@@ -22,7 +22,7 @@ struct ModelReading {
   Reading reading;                        ///< every statistic; statistics of gradients only with `backward`
   std::vector<Growth> growth;             ///< terms of the growth identity (T15), per sublayer
   std::vector<double> branch_from_gains;  ///< per sublayer, see branch_size_from_gains
-  Extremes extremes;                      ///< of the stream and inside modules
+  Extremes extremes;                      ///< largest entries of the stream and inside modules
   std::vector<double> token_losses;       ///< NaN for tokens without a label
   double loss;                            ///< mean of token_losses over labelled tokens; NaN if there are none
   Tensor input;                           ///< input before the embedding norm [T, D]

@@ -25,7 +25,7 @@ struct SignalPeaks {
 struct Margin {
   double value;
   std::string signal;
-  int index;  ///< as in SignalPeaks
+  int index;  ///< sublayer or depth, as in SignalPeaks
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 

@@ -14,7 +14,7 @@ enum class StoreFactors { no, yes };
 /// Random weights of one seed without matrices (T21). Of a matrix W [m, n] with independent N(0, s²) entries, only the
 /// products are sampled: with the N rows X of its input and, in the backward pass, with the N rows dY.
 ///   Forward    X = L Q (row_basis), G [N, m] ~ N(0, s²):  Y = L G.
-/// Backward   dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
+///   Backward   dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
 ///   Gradient   ‖dYᵀ X‖_F² = ‖L₂ᵀ L‖_F².
 /// Signals and gradients equal those of a dense stack with W = GᵀQ + Q₂ᵀ(H − HQᵀQ) + (1 − Q₂ᵀQ₂) R (1 − QᵀQ) for an
 /// independent R. So they have the distribution of a dense stack of any shape; GeneratedWeights of the same seed is

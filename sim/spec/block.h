@@ -9,7 +9,7 @@
 /// one addition to the streams:
 ///   y_b = s ∘ B( f( input_gain·A( Σ_j reads_j x_j ) ) )        for every branch b; s is a per-channel factor or 1
 ///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          for every stream i
-/// With one stream and one branch this is the residual block of T1.
+/// With one stream and one branch this is the standard residual block (T1).
 namespace periscope {
 
 enum class ModuleKind { attention, mlp };
@@ -52,7 +52,7 @@ struct Branch {
 struct Step {
   std::vector<Branch> branches = {};
   std::vector<std::vector<double>> mixing = {{1.0}};  ///< mixing[i][j]: weight of stream j in stream i
-  std::vector<bool> norm_c = {false};                 ///< per stream
+  std::vector<bool> norm_c = {false};                 ///< whether norm C follows, for every stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
   /// Returns true if the first stream becomes αx + βy, with y computed from x by a single branch (T1). Other streams

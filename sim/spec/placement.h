@@ -27,8 +27,8 @@ static_assert(are_names_of<AttentionGate>(attention_gate_names));
 
 /// Position of a sublayer in the stack.
 struct RulePlace {
-  int layer = 0;   ///< from 0
-  int layers = 1;  ///< L
+  int layer = 0;   ///< index of the layer, from 0
+  int layers = 1;  ///< number of layers L
   ModuleKind kind = ModuleKind::attention;
   int addition = 0;  ///< l, number of earlier additions to the stream: 0 to 2L−1, or to L−1 for parallel blocks
 };

@@ -45,8 +45,8 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< [N, V]
 
-  // Recorded only for the arithmetic of a run (T24). From `products` on, each is one number: the largest value of its
-  // sublayer.
+  // Recorded only for the arithmetic of a run (T24). Signals from `products` on are one number per sublayer: the
+  // maximum.
   dots,          ///< q·k of every head, before scale and soft cap
   cap_inputs,    ///< scaled score z and z/c of every head with a soft cap c; the same for the head's logits
   gated,         ///< φ(gate), before the product with up

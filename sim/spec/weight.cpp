@@ -64,8 +64,7 @@ template <class Map>
 const auto& scale_in(const Map& map, const ParameterId& id) {
   const auto it = map.find(id);
   if (it == map.end()) {
-    throw std::logic_error("missing scale of " + std::string(name_of(id.weight)) + " of sublayer " +
-                           std::to_string(id.sublayer));
+    throw std::logic_error(fmt::format("missing scale of {} in sublayer {}", name_of(id.weight), id.sublayer));
   }
   return it->second;
 }
@@ -161,8 +160,7 @@ VarianceProfile profile_of(const StackSpec& spec, int layer, Weight weight) {
     }
     if (sizes.size() != static_cast<std::size_t>(length) ||
         !std::ranges::all_of(sizes, [](double size) { return size >= 0.0 && std::isfinite(size); })) {
-      throw std::logic_error("the profile of " + std::string(name_of(weight)) + " has not " + std::to_string(length) +
-                             " sizes");
+      throw std::logic_error(fmt::format("profile of {}: expected {} finite factors ≥ 0", name_of(weight), length));
     }
     return sizes;
   };

@@ -28,19 +28,19 @@ enum class Weight : std::uint32_t {
   token_types,  ///< token-type table
   project_in,   ///< projects from the embedding table's width to the stack's
   project_out,  ///< projects from the stack's width to the unembedding's
-  head_dense,   ///< BERT's head transform
-  norm_a,       ///< norm_a, norm_b, norm_c: of a sublayer
+  head_dense,   ///< matrix of BERT's head transform
+  norm_a,       ///< norms A, B and C of a sublayer
   norm_b,
   norm_c,
-  q_norm,  ///< q_norm, k_norm: of an attention sublayer
+  q_norm,  ///< QK-norms of an attention sublayer
   k_norm,
   embedding_norm,
   final_norm,
-  head_norm,       ///< in BERT's head transform
-  v_norm,          ///< of an attention sublayer
-  inner_norm,      ///< of a sublayer, before W_o or W_down
-  attention_gate,  ///< W_g of an attention sublayer, a matrix
-  branch_scale,    ///< of a sublayer: LayerScale's per-channel factor, treated as a norm that only scales
+  head_norm,       ///< norm in BERT's head transform
+  v_norm,          ///< norm of the values in an attention sublayer
+  inner_norm,      ///< norm before W_o or W_down of a sublayer
+  attention_gate,  ///< matrix W_g of an attention sublayer
+  branch_scale,    ///< LayerScale's per-channel factor of a sublayer, treated as a norm that only scales
 };
 
 inline constexpr std::array<std::string_view, 26> weight_names{

@@ -57,8 +57,8 @@ void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::s
                    const std::string& file) {
   const auto wrong = std::ranges::find_if(tokens, [&](std::uint8_t token) { return token >= vocab; });
   if (wrong == tokens.end()) return;
-  reject(corpus, fmt::format("{}byte {} at {}: expected tokens below model.vocab = {}", file.empty() ? "" : file + ": ",
-                             *wrong, wrong - tokens.begin(), vocab));
+  reject(corpus, fmt::format("{}byte {} at offset {}: expected tokens below model.vocab = {}",
+                             file.empty() ? "" : file + ": ", *wrong, wrong - tokens.begin(), vocab));
 }
 
 void append_file(const std::string& corpus, const std::string& path, int vocab, std::vector<std::uint8_t>& tokens) {

@@ -49,7 +49,7 @@ void validate(const TrainSpec& train) {
   const std::vector<std::string> known(weight_names.begin(), weight_names.end());
   for (const std::string& name : train.frozen) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw ConfigError(fmt::format("train.frozen: {}: expected {}{}", shortened(name), fmt::join(known, ", "),
+    throw ConfigError(fmt::format("train.frozen = {}: expected one of {}{}", shortened(name), fmt::join(known, ", "),
                                   suggestion(name, known)));
   }
 }

@@ -153,9 +153,9 @@ TEST_CASE("a byte that is no token is named with its place") {
   CHECK(rejection(folder.path("corpus"), 0.5, 2, 256).empty());
   CHECK(rejection(folder.path("corpus"), 0.5, 2, 0xc4).empty());
   CHECK(rejection(folder.path("corpus"), 0.5, 2, 0xc3)
-            .find(folder.path("corpus/b") + ": byte 195 at 2: expected tokens below model.vocab = 195") !=
+            .find(folder.path("corpus/b") + ": byte 195 at offset 2: expected tokens below model.vocab = 195") !=
         std::string::npos);
-  CHECK(rejection(folder.path("corpus/b"), 0.5, 2, 0xc3).find("corpus/b: byte 195 at 2: expected") !=
+  CHECK(rejection(folder.path("corpus/b"), 0.5, 2, 0xc3).find("corpus/b: byte 195 at offset 2: expected") !=
         std::string::npos);
 }
 

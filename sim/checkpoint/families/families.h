@@ -73,7 +73,7 @@ void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 /// that differ. `context` is max_position_embeddings, the default of llama3's original length.
 std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
 
-/// The same for the object with rope_type and its numbers.
+/// As read_rope, for the object that contains rope_type and its parameters.
 std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
 
 /// Returns base^(−2i/head_dim)/divisor for i < head_dim/2.

@@ -153,7 +153,7 @@ FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
   config.must_be("tie_word_embeddings", true);
   ConfigReader text = config.table("text_config");
   text.must_be("model_type", "gemma3_text");
-  text.must_be("final_logit_softcapping", nullptr);  // this class does not apply it
+  text.must_be("final_logit_softcapping", nullptr);  // Gemma3ForConditionalGeneration ignores it
   text.must_be("tie_word_embeddings", true);
   FamilyStack stack = read_text(text, names);
   text.finish();

@@ -112,8 +112,8 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, c
   read_head_dim(config, m, defaults.head_dim);
   m.mlp = read_gated_mlp(config, "hidden_act", "silu");
   const std::string_view mlp = mlp_kind_names[static_cast<std::size_t>(m.mlp)];
-  if (config.has("activation") &&
-      config.text("activation") != mlp) {  // Falcon 3 has it, but no implementation reads it
+  // Falcon 3 has this key, but no implementation reads it.
+  if (config.has("activation") && config.text("activation") != mlp) {
     throw config.unsupported_value("activation", in_quotes(mlp) + ", the gated MLP of hidden_act");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
