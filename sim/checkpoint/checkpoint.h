@@ -33,8 +33,7 @@ class Checkpoint {
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
   /// Parameters stored in every used tensor.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
-  /// Describes an entry of a parameter (row-major) by its index in the tensor: "h.0.attn.c_attn.weight (q part): entry
-  /// 7".
+  /// Describes an entry of a parameter (row-major) by its tensor: "h.0.attn.c_attn.weight (q part): entry 7".
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
   /// Unused tensors: buffers, copies, and parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
@@ -46,8 +45,7 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// Returns the stack that the family reads from another config.json for these files. Throws InputError as the
-  /// constructor.
+  /// Returns the stack for another config.json with these files. Throws InputError as the constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

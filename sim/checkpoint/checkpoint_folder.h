@@ -9,8 +9,7 @@ namespace periscope {
 /// format.
 [[nodiscard]] std::string config_file_of(const std::string& folder);
 
-/// Returns "; found "pytorch_model.bin": only safetensors files are supported; …" for a folder with weights of any
-/// format, else "".
+/// Returns "; found "pytorch_model.bin": only safetensors files are supported; …", or "" for a folder without weights.
 [[nodiscard]] std::string weights_in(const std::string& folder);
 
 }  // namespace periscope

@@ -13,8 +13,7 @@ std::string text_of(const SublayerRule& r) {
                      r.norm_c ? "C " : "", r.alpha, r.beta, r.input_gain);
 }
 
-/// Properties in which two stacks must agree, as key and text. Sizes come first, because they determine the length of
-/// the list.
+/// Properties in which two stacks must agree, as key and text; sizes first, as they determine the list's length.
 std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelSpec& m) {
   std::vector<std::pair<std::string_view, std::string>> all;
   const auto add = [&](std::string_view key, const auto& value) { all.emplace_back(key, fmt::to_string(value)); };

@@ -18,8 +18,7 @@
 
 namespace periscope {
 
-/// Number of tensors and values in a checkpoint's files. They bound allocations, because config.json may claim any
-/// size.
+/// Number of tensors and values in the files. Bounds allocations, because config.json may claim any size.
 struct StoredCounts {
   std::uint64_t tensors = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< total number of values

@@ -43,8 +43,7 @@ struct Family {
   /// init.residual of the recipe: factor on the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns an untied config.json from which read() gives `model`, if the family supports it. Null for the family
-  /// "periscope".
+  /// Returns an untied config.json from which read() gives `model`, if supported. Null for the family "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
@@ -60,8 +59,7 @@ const Family* family_named(std::string_view name);
 /// parallelism, and base_model.model of PEFT.
 [[nodiscard]] std::string unwrapped(std::string_view name);
 
-/// Names of a checkpoint's tensors. Their prefixes differ from the family's in models without a head, in parts of a
-/// larger model, and in wrapped models.
+/// Names of a checkpoint's tensors, with prefixes that depend on head, enclosing model and wrappers.
 class TensorNames {
  public:
   /// Determines the prefix. `aliases` are other names of tensors: {alias, name}. Throws InputError, which names

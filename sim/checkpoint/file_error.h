@@ -16,12 +16,10 @@ namespace periscope {
 /// Returns the error "unsupported: PATH: WHAT", for a file that may be valid, but that Periscope cannot read.
 [[nodiscard]] InputError unsupported(const std::string& path, const std::string& what);
 
-/// Quotes a string of a file for a one-line message: escapes everything except printable ASCII, and shortens long
-/// strings.
+/// Quotes a string of a file for a one-line message: escapes all but printable ASCII, shortens long strings.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// Throws InputError if a malformed `file` is in another known format: a Git LFS pointer, a pickle, GGUF, or a web
-/// page.
+/// Throws InputError if `file` has another known format: a Git LFS pointer, a pickle, GGUF, or a web page.
 void reject_other_formats(std::span<const std::byte> file, const std::string& path);
 
 /// Advice for messages about adapters (LoRA).

@@ -28,8 +28,7 @@ struct StoredNorm {
   std::optional<StoredPart> alpha = {};
 };
 
-/// Tensors of a stack's parameters. One tensor may contain several parameters: parts of a matrix, or a matrix that is
-/// used twice.
+/// Tensors of a stack's parameters. One tensor may contain parts of a matrix, or a matrix that is used twice.
 class ParameterMap {
  public:
   /// Layer and sublayer are ignored for parameters outside layers.

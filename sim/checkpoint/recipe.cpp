@@ -7,8 +7,7 @@
 namespace periscope {
 namespace {
 
-/// Returns the sizes (integer keys) of a written config.json and the keys that identify the kind of model, without all
-/// others.
+/// Returns only the sizes (integer keys) of a written config.json and the keys that identify the kind of model.
 nlohmann::json sizes_of(const nlohmann::ordered_json& written) {
   nlohmann::json sizes = nlohmann::json::object();
   for (const auto& [key, value] : written.items()) {

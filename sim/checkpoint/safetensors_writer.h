@@ -34,8 +34,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
 
-  /// Writes one tensor. Throws std::logic_error if name, type or size differ from the header, or if the tensor was
-  /// already written.
+  /// Writes one tensor. Throws std::logic_error for a wrong name, type or size, or if it was already written.
   void put(const std::string& name, std::span<const double> values) {
     put_bytes(name, std::as_bytes(values), SafetensorsType::f64);
   }

@@ -117,8 +117,7 @@ Encoded looked_up(std::span<const double> values) {
   });
 }
 
-/// Returns the little-endian elements if the floating-point type represents all numbers exactly, else nullopt. NaN
-/// payloads are not preserved.
+/// Returns the little-endian elements, or nullopt if the type cannot represent a number. Drops NaN payloads.
 Encoded exact_bytes(SafetensorsType type, std::span<const double> values) {
   switch (type) {
     case SafetensorsType::f64: return encoded<double>(values, [](double x) { return std::optional(x); });

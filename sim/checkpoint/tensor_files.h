@@ -25,8 +25,7 @@ struct TensorIndex {
 /// control characters, "." and ".."). "unsupported: …": a file name that does not end in .safetensors.
 [[nodiscard]] TensorIndex parse_tensor_index(std::span<const std::byte> text, const std::string& path);
 
-/// Tensors of a checkpoint's folder, from model.safetensors or, if it is missing, from the files listed in
-/// model.safetensors.index.json.
+/// Tensors of a folder, from model.safetensors, else from the files in model.safetensors.index.json.
 class TensorFiles {
  public:
   /// Opens and validates all files. Throws InputError as SafetensorsFile and parse_tensor_index do. Also throws

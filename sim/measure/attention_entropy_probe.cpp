@@ -13,8 +13,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// Returns −Σ p ln p of p = softmax(scores), computed as ln Z − Σ p z with p = eᶻ/Z and z relative to the largest
-/// score.
+/// Returns −Σ p ln p of p = softmax(scores), as ln Z − Σ p z with p = eᶻ/Z and z = score − largest score.
 double entropy_of(std::span<const double> scores) {
   const double largest = *std::ranges::max_element(scores);
   double total = 0.0;
@@ -49,8 +48,7 @@ struct Pattern {
     return keys;
   }
 
-  /// Returns the sum of a head's entropies over the tokens that attend to at least two tokens, and the number of these
-  /// tokens.
+  /// Returns the sum and number of a head's entropies, over the tokens that attend to at least two tokens.
   [[nodiscard]] std::pair<double, Index> entropies(Index sequence, Index head) const {
     const Index n = tokens();
     const std::vector<double> keys = keys_of(sequence, head / (shape.heads / shape.kv_heads));

@@ -56,8 +56,7 @@ class Probe final : public SignalRecorder {
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns the recorded statistics. Call once, after the pass.
   Reading take();
-  /// Returns the growth identity (T15) per sublayer, NaN where the step is not a single addition. Requires `growth`;
-  /// call after `take`.
+  /// Returns the growth identity (T15) per sublayer, NaN for other steps. Requires `growth`; call after `take`.
   [[nodiscard]] std::vector<Growth> growth() const;
 
  private:

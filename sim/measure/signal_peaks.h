@@ -29,8 +29,7 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 
-/// Returns the largest |x| of all signals per sublayer [2L]. The stack's input belongs to the first sublayer. NaN
-/// counts as infinite.
+/// Largest |x| of all signals per sublayer [2L]; the input belongs to the first. NaN counts as infinite.
 [[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
 
 }  // namespace periscope

@@ -50,8 +50,7 @@ class ParameterGradient {
     if (!whole_) whole_ = compute_();
     return *whole_;
   }
-  /// Returns an f64 tensor [1, n] on the device whose entries sum to the squared norm of the gradient. Does not need a
-  /// tensor of the parameter's shape.
+  /// Returns an f64 tensor [1, n] on the device that sums to the squared norm, without computing whole().
   [[nodiscard]] Tensor squares() const { return compute_squares_(); }
 
  private:

@@ -21,8 +21,7 @@ class KeyValueCache {
 
   /// Number of tokens whose keys and values are cached in every layer; the position of the next pass's first token.
   [[nodiscard]] Tensor::Index tokens() const { return tokens_; }
-  /// Appends the pass's keys and values, overwriting those of an unfinished pass. Throws std::length_error if the cache
-  /// is full.
+  /// Appends keys and values, overwriting those of an unfinished pass. Throws std::length_error if full.
   const KeysAndValues& extend(const Backend& ops, int layer, const Tensor& k, const Tensor& v);
   /// Completes a pass over `tokens` tokens.
   void advance(Tensor::Index tokens) { tokens_ += tokens; }

@@ -28,8 +28,7 @@ struct Loss {
 /// unembedding), or no_label to skip a token.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// Runs both passes from a stack's input, before the embedding norm; the gradient is that of the input. `budget` is the
-/// tape's.
+/// Runs both passes from a stack's input; the gradient is that of the input. `budget` is the tape's.
 Loss backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
                    std::size_t budget = StackTape().budget);
 

@@ -23,8 +23,7 @@ std::vector<ParameterId> gains_of(const ModelSpec& model);
 /// weights with given scales (WeightScales).
 std::vector<ParameterId> all_parameters_of(const StackSpec& spec);
 
-/// Name of a parameter in files, such as "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain" or
-/// "final_norm.bias".
+/// Name in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight", "final_norm.bias".
 std::string name_of(const ParameterId& id);
 
 }  // namespace periscope

@@ -6,8 +6,7 @@
 
 namespace periscope {
 
-/// Parameters in memory, which may be replaced between passes. fetch() omits matrices and norms that are missing;
-/// missing biases are empty.
+/// Parameters in memory, which may be replaced between passes. fetch() omits missing parameters.
 class ResidentWeights final : public WeightSource {
  public:
   using Parameters = std::map<ParameterId, Tensor>;

@@ -26,13 +26,11 @@ struct StackTape {
   std::unique_ptr<SublayerPass> exit;             ///< after the last step: final norm
 };
 
-/// Runs all steps, from the embedding norm to the final norm, on input [N, D]. Fills the tape if there is one; the
-/// context must outlive it.
+/// Runs all steps and end norms on input [N, D]. Fills the tape if there is one; the context must outlive it.
 StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 
-/// Returns the gradient of the input (before the embedding norm), given that of the output, both [N, D]. Uses the hooks
-/// of the forward pass. Consumes the tape.
+/// Returns the gradient of the input, given that of the output, both [N, D]. Consumes the tape.
 Tensor stack_backward(StackTape& tape, const Tensor& doutput);
 
 /// Parts of stack_forward: embedding norm, steps first … end − 1, final norm. Unless the tape's budget is 0, signals of

@@ -7,8 +7,7 @@
 namespace periscope {
 namespace {
 
-/// Weighted sum of tensors. With several streams, terms of weight 0 are skipped; with one stream they are added, so
-/// that 0·∞ gives NaN.
+/// Weighted sum of tensors. Skips terms of weight 0, except with one stream, where 0·∞ must give NaN.
 class Sum {
  public:
   Sum(const Backend& ops, std::size_t streams) : ops_(ops), adds_zeros_(streams == 1) {}
@@ -128,8 +127,7 @@ Streams step_backward(StepPass& pass, const Streams& out) {
     if (step.norm_c[i]) dx = whole.norm_backward(Weight::norm_c, dx);
     dsum[i] = name == Signal::x_out ? whole.emit_backward(Signal::sum, dx, part) : dx;
   }
-  // Backward from the last branch to the first, so that the first has the gradients of all branches that share its
-  // A_out.
+  // Backward from the last branch, so that the first has the gradients of all branches that share its A_out.
   std::vector<Tensor> dread(step.branches.size());
   Tensor dshared;
   for (std::size_t i = step.branches.size(); i-- > 0;) {

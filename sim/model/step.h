@@ -8,12 +8,10 @@
 
 namespace periscope {
 
-/// Streams between steps, each [N, D], or their gradients. A gradient is empty if the loss does not depend on the
-/// stream.
+/// Streams between steps, each [N, D], or their gradients. Empty gradients are 0.
 using Streams = std::vector<Tensor>;
 
-/// Σ weights_i x_i over the tensors that are not empty, with one weight per tensor. A single tensor of weight 1 is
-/// returned unchanged.
+/// Σ weights_i x_i over the tensors that are not empty. A single tensor of weight 1 is returned unchanged.
 Tensor weighted_sum(const Backend& ops, const std::vector<double>& weights, const std::vector<Tensor>& x);
 
 /// A pass through the branches of one step.
@@ -42,8 +40,7 @@ class StepPass {
 /// a replacement also continues in the stream, and its gradient includes the stream's.
 Streams step_forward(StepPass& pass, const Streams& in);
 
-/// Computes the gradients of the input streams, given those of the output streams. The pass must have saved signals for
-/// the backward pass.
+/// Computes the gradients of the input streams, given those of the output streams. Requires a saving pass.
 Streams step_backward(StepPass& pass, const Streams& out);
 
 }  // namespace periscope

@@ -24,8 +24,7 @@ class SublayerPass {
   [[nodiscard]] const StackContext& context() const { return context_; }
   [[nodiscard]] int sublayer() const { return sublayer_; }
 
-  /// Returns x, or a replacer's tensor, after passing it to the recorders. `part` is the index of the stream, see
-  /// Emission.
+  /// Passes x, or a replacer's tensor, to the recorders and returns it. `part` is the stream, see Emission.
   Tensor emit(Signal signal, Tensor x, int part = 0);
   /// Returns x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);

@@ -43,8 +43,7 @@ class WeightSource : public Interface {
   /// Returns the weights of sublayer 0 … 2L−1; for −1 the tables, project_in and the embedding norm; for 2L the final
   /// norm and the head. Maps remain valid as long as the source.
   [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;
-  /// Returns rows `ids` of a table (is_table) [ids.size(), table width]. Override it to avoid computing the whole
-  /// table.
+  /// Returns rows `ids` of a table (is_table). Override it to avoid computing the whole table.
   [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const;
 };
 

@@ -55,8 +55,7 @@ struct Step {
   std::vector<bool> norm_c = {false};                 ///< whether norm C follows, for every stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
-  /// Returns true if the first stream becomes αx + βy, with y computed from x by a single branch (T1). Other streams
-  /// may exist.
+  /// True if the first stream becomes αx + βy, with y from x by a single branch (T1). Others may exist.
   [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
@@ -71,15 +70,13 @@ struct Step {
 struct StreamEnds {
   std::vector<double> plain = {0.0};
   std::vector<double> normed = {1.0};
-  /// Signal recorded for each stream after every step; nullopt for streams that are not recorded. Streams that share a
-  /// name are parts of one signal.
+  /// Signal that records each stream after every step, if any. Streams with the same signal are parts of it.
   std::vector<std::optional<Signal>> names = {Signal::x_out};
 
   [[nodiscard]] int streams() const { return static_cast<int>(names.size()); }
   [[nodiscard]] bool has(Signal name) const;
   [[nodiscard]] bool has_plain() const;
-  /// Number of streams named x_out. Statistics of x_out are means over these streams; its squared gradient is their
-  /// sum.
+  /// Number of streams named x_out. Its statistics are means over them, its squared gradient is their sum.
   [[nodiscard]] int parts_of_stream() const;
 };
 

@@ -167,15 +167,13 @@ struct ModelSpec {
   [[nodiscard]] int gates_at(int layer) const;
   /// RoPE frequencies of a layer, with the default filled in; empty without RoPE.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
-  /// Sublayers are numbered as their weights: attention, then MLP, of every layer. step() gives their order of
-  /// execution.
+  /// Sublayers are numbered like their weights: attention, then MLP, of every layer. step() gives their order.
   [[nodiscard]] static ModuleKind kind_of(int sublayer) {
     return sublayer % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp;
   }
   [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
-  /// Returns true if some step has a norm. Pointwise norms count: they bound a branch and its gradient, so fluctuations
-  /// add up instead of multiplying.
+  /// True if some step has a norm. Pointwise norms count: they prevent fluctuations from multiplying.
   [[nodiscard]] bool has_norms() const;
 
  private:

@@ -76,8 +76,7 @@ struct Curve {
 /// Measured or predicted statistics of one stack.
 struct Profile {
   std::map<std::pair<Statistic, CurvePlace>, Curve> curves;
-  /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, averaged over tokens; row-major,
-  /// (2L+1)².
+  /// Angular distance arccos(cos(x_i, x_j))/π of the stream at depths i and j, mean over tokens [2L+1, 2L+1].
   std::vector<double> angular_distance;
 
   [[nodiscard]] const Curve* find(Statistic statistic, CurvePlace place) const {

@@ -128,8 +128,7 @@ void read_keys(Reader& reader, const Section<S>& section, S& values) {
   }
 }
 
-/// Reads the name of a free form. It identifies the stack in results, so it must not resemble a known name: ASCII only
-/// (no Cyrillic р), no space at either end.
+/// Reads the name of a free form. ASCII only, so that it cannot resemble a known name (Cyrillic р).
 template <class Reader>
 std::string read_placement_name(Reader& reader) {
   std::string name(unnamed_placement);
@@ -157,8 +156,7 @@ void read_scale(Reader& reader, std::string_view key, double& number, std::optio
   }
 }
 
-/// Reads a placement: a name, a table {name, A, B, C, alpha, beta} or, unless `of_module`, a table {name, attention,
-/// mlp} of two such placements.
+/// Reads a placement: a name, a table {name, A, B, C, alpha, beta} or, unless `of_module`, {name, attention, mlp}.
 template <class Reader>
 Placement read_placement(Reader& reader, std::string_view key = "placement", bool of_module = false);
 

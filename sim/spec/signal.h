@@ -45,8 +45,7 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< [N, V]
 
-  // Recorded only for the arithmetic of a run (T24). Signals from `products` on are one number per sublayer: the
-  // maximum.
+  // Recorded only for the arithmetic of a run (T24). From `products` on: one number per sublayer, the maximum.
   dots,          ///< q·k of every head, before scale and soft cap
   cap_inputs,    ///< scaled score z and z/c of every head with a soft cap c; the same for the head's logits
   gated,         ///< φ(gate), before the product with up
@@ -88,8 +87,7 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return std::ranges::find(stream_signals, signal) != stream_signals.end();
 }
 
-/// True if curves of the signal run over depth (2L + 1 entries, starting at the stack's input) instead of sublayers
-/// (2L).
+/// True if curves run over depth (2L + 1 entries, starting at the stack's input) instead of sublayers (2L).
 [[nodiscard]] constexpr bool runs_over_depth(Signal signal) {
   return signal == Signal::x_out || signal == Signal::r_out;
 }

@@ -12,8 +12,7 @@
 
 namespace periscope {
 
-/// Weights of a stack: matrices, tables, and gains of norms. The numbers of matrices and tables are part of the keys of
-/// random streams and must never change.
+/// Weights of a stack. Numbers of matrices and tables are part of random streams' keys and must never change.
 enum class Weight : std::uint32_t {
   q,
   k,

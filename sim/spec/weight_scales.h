@@ -17,8 +17,7 @@ struct VarianceProfile {
 /// share the standard deviation of every matrix, or of its rows and columns, and the gains of every norm. The remaining
 /// difference to the given weights is alignment.
 struct WeightScales {
-  /// Root mean square of the entries of every matrix, every table (over the rows used by the tokens) and every nonzero
-  /// bias.
+  /// Root mean square of the entries of matrices, tables (over the rows used by the tokens) and nonzero biases.
   std::map<ParameterId, double> stddev;
   /// One gain per channel of every norm, including the + 1 of Gemma's norms.
   std::map<ParameterId, std::vector<double>> gains;

@@ -42,8 +42,7 @@ struct Windows {
   [[nodiscard]] std::vector<int> labels(int first, int count) const;
 };
 
-/// Returns the batch of step 1, 2, …: windows at independent uniform positions of the training split, which depend only
-/// on seed and step.
+/// Returns the batch of step 1, 2, …: windows of the training split at random positions set by seed and step.
 [[nodiscard]] Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step);
 
 /// Returns `count` evenly spaced windows of the validation split, the same for every seed.

@@ -108,8 +108,7 @@ void Trainer::round_masters() {
   for (const auto& [id, x] : masters_.parameters()) rounded_->parameters()[id] = ops_.cast(x, dtype_);
 }
 
-// Every round computes the parts of one micro-batch concurrently and adds them up in a fixed order, so sums do not
-// depend on timing.
+// Every round computes one micro-batch's parts concurrently and sums them in a fixed order.
 Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
   const int sequences = train_.batch / parts_;
   const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights(), .sequences = sequences};

@@ -33,12 +33,10 @@ struct TrainingState {
 /// order of summation affects the last bits of the gradients.
 [[nodiscard]] int parts_of_micro_batch(const StackSpec& spec, const TrainSpec& train, DType dtype);
 
-/// Dtype of master weights, gradients and moments for passes in `dtype`. It is f32 for BF16 and FP16, which are too
-/// coarse for small steps.
+/// Dtype of master weights, gradients and moments: f32 for BF16 and FP16, which are too coarse for small steps.
 [[nodiscard]] constexpr DType master_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Trains one stack on one corpus. Weights and batches depend only on specification, corpus and seed; results also
-/// depend on backend and dtype.
+/// Trains one stack on one corpus. Weights and batches depend only on specification, corpus and seed.
 class Trainer {
  public:
   /// Starts from the seed's random weights. Passes compute in `dtype` without loss scaling, so FP16 gradients below
@@ -46,8 +44,7 @@ class Trainer {
   Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& train, const Corpus& corpus, std::uint64_t seed,
           DType dtype);
 
-  /// Performs one optimizer step on training_batch(steps + 1). If the loss or the gradient is not finite, weights stay
-  /// unchanged.
+  /// Performs one optimizer step on training_batch(steps + 1), or none if loss or gradient are not finite.
   StepOutcome step();
 
   [[nodiscard]] int steps() const { return steps_; }

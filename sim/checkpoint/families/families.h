@@ -18,8 +18,7 @@ Family gemma3_family();
 Family olmo2_family();
 Family bert_family();
 Family opt_family();
-/// Family of checkpoints that only this program writes, for stacks that no public family supports. It has no recipe,
-/// and only `train` writes it.
+/// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
 // -- config.json: keys shared by several families --------------------------------------------------
@@ -87,8 +86,7 @@ void map_linear(ParameterMap& map, int layer, Weight matrix, const std::string& 
 /// LayerNorm's NAME.weight and NAME.bias.
 StoredNorm layer_norm(const std::string& name);
 
-/// Maps the unembedding to `embedding` if tie_word_embeddings is true, else to `head`. A checkpoint without a head may
-/// have neither.
+/// Maps the unembedding to `embedding` if tie_word_embeddings is true, else to `head`, if there is a head.
 void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack, bool tied_by_default,
               const std::string& embedding, const std::string& head = "lm_head.weight");
 

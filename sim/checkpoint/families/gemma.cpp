@@ -22,8 +22,7 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  // √D is rounded to f32, even in f64, as in the reference values. The public implementation rounds it to its compute
-  // dtype: bf16 gives 55.5 for D = 3072.
+  // √D is rounded to f32, as in the reference values. Public implementations round it to the compute dtype.
   m.embedding.scale = static_cast<float>(std::sqrt(static_cast<double>(m.width)));
   config.must_be("use_bidirectional_attention", false);
 }
@@ -115,8 +114,7 @@ RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
   return pair;
 }
 
-/// QK-norm of every head with gains 1 + w. Five layers with a window alternate with one without; both kinds have their
-/// own RoPE frequencies.
+/// QK-norm of every head with gains 1 + w. Five layers with a window alternate with one without, by default.
 FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;

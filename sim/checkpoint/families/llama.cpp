@@ -43,8 +43,7 @@ nlohmann::ordered_json write_mistral(const ModelSpec& m) {
   return json;
 }
 
-/// Reads the window that Qwen 2 and 3 add to Llama's keys. It applies from layer max_window_layers on, if
-/// use_sliding_window.
+/// Reads the window that Qwen 2 and 3 add, from layer max_window_layers on, if use_sliding_window is true.
 void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
   const bool windows = config.flag_or("use_sliding_window", false);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
