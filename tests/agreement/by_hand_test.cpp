@@ -131,21 +131,21 @@ TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small
     return judge::out_of_range(StackSpec(), predicted, dtype);
   };
   CHECK(reason(1e-139, DType::f64).empty());
-  CHECK(reason(1e-141, DType::f64) == "second_moment x_out[1] is predicted to be 1e-141: too small for f64");
-  CHECK(reason(1e141, DType::f64) == "second_moment x_out[1] is predicted to be 1e+141: too large for f64");
+  CHECK(reason(1e-141, DType::f64) == "predicted second_moment x_out[1] = 1e-141: too small for f64");
+  CHECK(reason(1e141, DType::f64) == "predicted second_moment x_out[1] = 1e+141: too large for f64");
   CHECK(reason(1e139, DType::f64).empty());
   CHECK(reason(1e-69, DType::f32).empty());
-  CHECK(reason(1e-71, DType::f32) == "second_moment x_out[1] is predicted to be 1e-71: too small for f32");
+  CHECK(reason(1e-71, DType::f32) == "predicted second_moment x_out[1] = 1e-71: too small for f32");
   CHECK(reason(0.0, DType::f32).empty());  // exactly zero, and so is what is measured
   // Squares that theory works with are zero, or not normal, where the scales themselves are not.
   StackSpec spec;
   spec.model.gamma = 1e-200;
-  CHECK(judge::out_of_range(spec, {}, DType::f64) == "model.gamma is 1e-200: its square is too small for f64");
+  CHECK(judge::out_of_range(spec, {}, DType::f64) == "model.gamma = 1e-200: its square is too small for f64");
   spec.model.gamma = 0.0;
   CHECK(judge::out_of_range(spec, {}, DType::f64).empty());
   spec.init.std = 1e200;
   CHECK(judge::out_of_range(spec, {}, DType::f64) ==
-        "the standard deviation of q is 1e+200: its square is too large for f64");
+        "the standard deviation of q = 1e+200: its square is too large for f64");
 }
 
 }  // namespace periscope

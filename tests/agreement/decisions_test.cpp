@@ -100,8 +100,7 @@ TEST_CASE("convergence: an agreement that could not have told the next orders is
   CHECK(weak.bias.test.verdict == judge::Verdict::inconclusive);
   int seeds = 0;
   const std::string& reason = weak.bias.test.reason;
-  REQUIRE(std::sscanf(reason.substr(reason.find("; about")).c_str(), "; about %d seeds would decide (ladder.seeds)",
-                      &seeds) == 1);
+  REQUIRE(std::sscanf(reason.substr(reason.find("; use")).c_str(), "; use about %d seeds (ladder.seeds)", &seeds) == 1);
   CHECK(seeds > 64);
   const ladder::Convergence noisy = judged_fit(planted_fit(-1.0, -0.5, 0.02, 0.5), false);
   CHECK(noisy.noise.test.verdict == judge::Verdict::inconclusive);

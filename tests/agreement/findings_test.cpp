@@ -81,12 +81,12 @@ TEST_CASE("a test says why it is inconclusive: NaN, too little power, an impreci
   CHECK(words(planted(std::nan(""))) == "inconclusive (measured 1, predicted NaN)");
   judge::Test weak = planted(1.2);
   weak.limit = 0.1;
-  CHECK(words(weak) == "inconclusive (detectable error 0.47 exceeds limit 0.1; about 290 seeds would decide)");
+  CHECK(words(weak) == "inconclusive (detectable error 0.47 exceeds limit 0.1; use about 290 seeds)");
   judge::Test imprecise = planted(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
   CHECK(words(imprecise) ==
-        "inconclusive (predicted less precisely than asked for, ± 0.05 (theory.gradient_tolerance))");
+        "inconclusive (prediction less precise than requested, ± 0.05 (theory.gradient_tolerance))");
   imprecise.predicted.value = 9.0;  // a rejection outranks it: the error is part of the test
   CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
 }

@@ -100,7 +100,7 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.run.seeds = 4;
   const gradients::Experiment score_path = gradients::score_path_experiment();
   const gradients::Result paths = run(score_path, config);
-  CHECK(paths.cases.at(0).unsupported == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
+  CHECK(paths.cases.at(0).unsupported == "predicted second_moment A_out[0] = 1e-74: too small for f32");
   CHECK(outcome_of(score_path, config, paths).code == ExitCode::ok);
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precisel
       CAPTURE(v.name);
       for (const std::string& word : *words) {
         CHECK(word != "agrees");
-        said = said || word.find("less precisely than asked for") != std::string::npos;
+        said = said || word.find("less precise than requested") != std::string::npos;
       }
     }
     CHECK(said);

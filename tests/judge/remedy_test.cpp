@@ -91,7 +91,7 @@ TEST_CASE("a number of replicates that is given does not follow the seeds, and i
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);
   test.replicates_given = false;
-  CHECK(judge::remedy({test}, tested_level, 0).ends_with("seeds would decide"));
+  CHECK(judge::remedy({test}, tested_level, 0).ends_with(" seeds"));
 }
 
 TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
@@ -109,7 +109,7 @@ TEST_CASE("the named seeds are the fewest that decide, the named width the narro
     const int width = number_behind(words, "width");
     CHECK(judge::projected_error(test, tested_level, 1.0, width / 256.0) <= limit);
     CHECK((width == 512 || judge::projected_error(test, tested_level, 1.0, width / 512.0) > limit));
-    CHECK(words.ends_with("would decide"));
+    CHECK(words.starts_with("use about "));
   }
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("the worst test decides what is named") {
 TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
   CHECK(judge::remedy({logarithm(0.001, 0.01)}, tested_level, 256).empty());
   const std::string words = judge::remedy({logarithm(0.001, 0.4)}, tested_level, 256);
-  CHECK(words == "about width 512, but not more seeds, would decide");
+  CHECK(words == "use width 512 (more seeds do not help)");
   CHECK(judge::remedy({logarithm(0.001, 0.4)}, tested_level, 0) == judge::nothing_within_reach);
 }
 
@@ -137,9 +137,9 @@ TEST_CASE("where the prediction's own error is in the way, its tolerance is name
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
   judge::Test wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
-  CHECK(judge::remedy({wild}, tested_level, 64) == "about width 8192, but not more seeds, would decide");
+  CHECK(judge::remedy({wild}, tested_level, 64) == "use width 8192 (more seeds do not help)");
   wild.fluctuation = 0.0;  // too narrow for any term
-  CHECK(judge::remedy({wild}, tested_level, 2) == "a wider stack would decide");
+  CHECK(judge::remedy({wild}, tested_level, 2) == "use a wider stack");
 }
 
 TEST_CASE("a verdict that follows the advice decides") {
@@ -182,7 +182,7 @@ TEST_CASE("an imprecise prediction names the tolerance that it meets; a missing 
   judge::Test imprecise = logarithm(0.01, 0.0, 0.004);
   imprecise.precise = false;
   CHECK(judged(imprecise, imprecise) ==
-        "log_grad_sq x_out[0]: predicted less precisely than asked for, ± 0.004 (theory.gradient_tolerance = 0.0044 "
+        "log_grad_sq x_out[0]: prediction less precise than requested, ± 0.004 (theory.gradient_tolerance = 0.0044 "
         "would be met)");
   judge::Test share = imprecise;
   share.statistic = Statistic::score_share;  // whose tolerance is relative

@@ -80,7 +80,7 @@ struct Differences {
 Frequencies alike(int seeds, const Differences& d) {
   return frequencies(4000, [&](std::mt19937& generator) {
     const Values large = normal_values(generator, seeds, d.large, d.large_std);
-    return tested(judge::alike(large, normal_values(generator, seeds, d.small, d.small_std)));
+    return tested(judge::equivalence_table(large, normal_values(generator, seeds, d.small, d.small_std)));
   });
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the tru
 }
 
 TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
-  const judge::SignClaim claim = tested(judge::alike({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
+  const judge::SignClaim claim = tested(judge::equivalence_table({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
   // Half of the large difference, of its own sign, less the small one: 1.5, 1.4, 1.6; plus it: 2.5, 2.8, 2.8.
   CHECK(claim.values[0] == doctest::Approx(1.5));
   CHECK(claim.values[1] == doctest::Approx(1.4));
@@ -197,7 +197,7 @@ TEST_CASE("that some row is positive: a number without a spread shows nothing, t
   CHECK(std::isnan(nothing.p));
   CHECK(nothing.reason == "no spread over seeds");
   CHECK(tested({{{1.0, NAN, 2.0}, high}}).reason == "a seed's value is not finite");
-  CHECK(tested({{{1.0}, {2.0}}}).reason == "too few seeds to tell a spread");
+  CHECK(tested({{{1.0}, {2.0}}}).reason == "too few seeds to estimate the spread");
 }
 
 TEST_CASE("the lowest of several losses is no lower for scattering more") {
@@ -239,7 +239,7 @@ TEST_CASE("spreads of twins are compared by the correlation of sum and differenc
   // With one degree of freedom Student's law is Cauchy's.
   CHECK(claim.p == doctest::Approx(0.5 - std::atan(r / std::sqrt(1.0 - r * r)) / M_PI));
   CHECK(std::isnan(claim.detectable));
-  CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to tell a spread");
+  CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to estimate the spread");
 }
 
 TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever their correlation") {

@@ -15,41 +15,41 @@ using Values = std::vector<double>;
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 /// One-sided p-values of a number under the null hypothesis that its true value is 0.
-struct Chances {
-  double positive = unknown;  ///< of a number as large or larger
-  double negative = unknown;  ///< of a number as small or smaller
+struct PValues {
+  double positive = unknown;  ///< against the alternative of a positive true value
+  double negative = unknown;  ///< against the alternative of a negative true value
 };
 
-Chances chances_of(double t, double degrees) {
+PValues p_values_of(double t, double degrees) {
   const boost::math::students_t law(degrees);
   return {boost::math::cdf(boost::math::complement(law, t)), boost::math::cdf(law, t)};
 }
 
-/// Returns those of a mean over seeds; NaN unless the spread exceeds what rounding makes of equal values.
-Chances chances_of(const Values& values) {
+/// Returns the p-values of a mean over seeds; NaN if the spread over seeds is within rounding errors.
+PValues p_values_of(const Values& values) {
   const Estimate mean = mean_over_seeds(values);
   if (values.size() < 2 || !std::isfinite(mean.value) || !(mean.error > 1e-12 * std::abs(mean.value))) return {};
-  return chances_of(mean.value / mean.error, static_cast<double>(values.size() - 1));
+  return p_values_of(mean.value / mean.error, static_cast<double>(values.size() - 1));
 }
 
-void decide(SignClaim& claim, const Chances& chances) {
+void set_verdict(SignClaim& claim, const PValues& p) {
   claim.mean = mean_over_seeds(claim.values);
   claim.p = claim.detectable = unknown;
   claim.verdict = ClaimVerdict::not_shown;
-  if (std::isnan(chances.positive)) {
-    add_reason(claim, claim.values.size() < 2            ? "too few seeds to tell a spread"
+  if (std::isnan(p.positive)) {
+    add_reason(claim, claim.values.size() < 2            ? "too few seeds to estimate the spread"
                       : !std::isfinite(claim.mean.value) ? "a seed's value is not finite"
                                                          : "no spread over seeds");
     return;
   }
-  // Tests of several numbers may find both signs equally likely.
-  claim.p = chances.positive < 0.5 ? chances.positive : chances.negative < 0.5 ? 1.0 - chances.negative : 0.5;
-  if (chances.positive <= sign_claim_level) claim.verdict = ClaimVerdict::holds;
-  if (chances.negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
+  // In tests of several numbers both p-values may be large.
+  claim.p = p.positive < 0.5 ? p.positive : p.negative < 0.5 ? 1.0 - p.negative : 0.5;
+  if (p.positive <= sign_claim_level) claim.verdict = ClaimVerdict::holds;
+  if (p.negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
 }
 
-/// Returns the entry that decides whether a row of positive means exists: the largest of the rows' smallest means.
-const Values& decisive(const SeedTable& table) {
+/// Returns the entry that decides if a row of positive means exists: max over rows of the min over columns.
+const Values& deciding_entry(const SeedTable& table) {
   const auto mean_of = [](const Values& values) { return mean_over_seeds(values).value; };
   const auto least_of = [&](const std::vector<Values>& row) { return std::ranges::min_element(row, {}, mean_of); };
   const auto least_mean = [&](const std::vector<Values>& row) { return mean_of(*least_of(row)); };
@@ -87,14 +87,14 @@ void set_not_testable(SignClaim& claim, const std::string& reason) {
 
 void test_some_row_positive(SignClaim& claim, const SeedTable& table) {
   const auto rows = static_cast<double>(table.size());
-  claim.values = decisive(table);
+  claim.values = deciding_entry(table);
   bool tested = false;
   double positive = 1.0;
-  Values negative(table.front().size(), 0.0);  // the largest p-value of each column
+  Values negative(table.front().size(), 0.0);  // largest p-value of every column
   for (const std::vector<Values>& row : table) {
     double largest = 0.0;
     for (std::size_t c = 0; c < row.size(); ++c) {
-      const Chances entry = chances_of(row[c]);
+      const PValues entry = p_values_of(row[c]);
       const bool has_test = !std::isnan(entry.positive);
       tested = tested || has_test;
       largest = std::max(largest, has_test ? entry.positive : 1.0);
@@ -104,13 +104,13 @@ void test_some_row_positive(SignClaim& claim, const SeedTable& table) {
   }
   const double opposite = std::min(1.0, static_cast<double>(negative.size()) * std::ranges::min(negative));
   tested = tested && std::isfinite(mean_over_seeds(claim.values).value);
-  decide(claim, tested ? Chances{positive, opposite} : Chances{});
+  set_verdict(claim, tested ? PValues{positive, opposite} : PValues{});
   if (!tested) return;
   const Test test{.measured = claim.mean, .seeds = static_cast<int>(claim.values.size())};
   claim.detectable = test.detectable_at(2.0 * sign_claim_level / rows);  // the t test is one-sided
 }
 
-SeedTable alike(const Values& large, const Values& small) {
+SeedTable equivalence_table(const Values& large, const Values& small) {
   SeedTable table(2, std::vector<Values>(2));
   for (std::size_t seed = 0; seed < large.size(); ++seed) {
     for (const std::size_t row : {0, 1}) {
@@ -123,8 +123,8 @@ SeedTable alike(const Values& large, const Values& small) {
 }
 
 void test_spreads_more(SignClaim& claim, const Values& first, const Values& second) {
-  if (first.size() < 3) {  // two are as far from their mean as each other
-    decide(claim, {});
+  if (first.size() < 3) {  // two values have equal distances from their mean
+    set_verdict(claim, {});
     return;
   }
   Values sum, difference;
@@ -144,7 +144,7 @@ void test_spreads_more(SignClaim& claim, const Values& first, const Values& seco
   const double r = covariance / std::sqrt(of_sum * of_difference);
   const auto degrees = static_cast<double>(first.size() - 2);
   const double t = r * std::sqrt(degrees / std::max(1.0 - r * r, std::numeric_limits<double>::min()));
-  decide(claim, std::isfinite(r) ? chances_of(t, degrees) : Chances{});
+  set_verdict(claim, std::isfinite(r) ? p_values_of(t, degrees) : PValues{});
 }
 
 void apply_holm_correction(std::vector<SignClaim>& claims) {
@@ -154,10 +154,10 @@ void apply_holm_correction(std::vector<SignClaim>& claims) {
   }
   const auto two_sided = [](const SignClaim* claim) { return std::min(1.0, 2.0 * std::min(claim->p, 1.0 - claim->p)); };
   std::ranges::sort(tested, {}, two_sided);
-  double before = 0.0;  // corrected p-values keep their order
+  double previous = 0.0;  // corrected p-values are monotonic
   for (std::size_t i = 0; i < tested.size(); ++i) {
-    before = std::max(before, std::min(1.0, static_cast<double>(tested.size() - i) * two_sided(tested[i])));
-    tested[i]->holm = before;
+    previous = std::max(previous, std::min(1.0, static_cast<double>(tested.size() - i) * two_sided(tested[i])));
+    tested[i]->holm = previous;
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace periscope::judge {
 
-/// The verdict of the data on a claim of the literature.
+/// Verdict on a claim of the literature.
 enum class ClaimVerdict { holds, holds_with_condition, fails, not_shown, not_testable, not_run };
 inline constexpr std::array<std::string_view, 6> claim_verdict_names{"holds",     "holds-with-condition", "fails",
                                                                      "not-shown", "not-testable-here",    "not-run"};
@@ -20,72 +20,71 @@ static_assert(are_names_of<ClaimVerdict>(claim_verdict_names));
   return claim_verdict_names[static_cast<std::size_t>(verdict)];
 }
 
-/// A number that the literature claims.
+/// A claim of the literature about a value.
 struct Claim {
-  std::string id = {};  ///< "G8"
-  double claimed = 0.0;
-  Test test = {};           ///< of a measured number against the claimed one
-  double correction = 0.0;  ///< theory's estimate of what the claim's limit (such as L → ∞) neglects
+  std::string id = {};      ///< such as "G8"
+  double claimed = 0.0;     ///< the claimed value
+  Test test = {};           ///< compares the measured with the claimed value
+  double correction = 0.0;  ///< theory's estimate of the terms neglected in the claim's limit, such as L → ∞
   ClaimVerdict verdict = ClaimVerdict::not_testable;
 };
 
-/// Judges claims together: a claim holds if its test does not reject it. It holds with a condition if the corrected
-/// number is not rejected, and either the number itself is, or the correction exceeds what the test rejects. A claim
-/// that does not fail is not shown if the detectable error exceeds its limit. Not testable with fewer than 4 seeds, or
-/// if the measured number is not finite.
+/// Judges claims together. A claim holds if its test does not reject it and the correction is within the same margin.
+/// It holds with a condition if only the corrected value is not rejected. A claim that does not fail is not shown if
+/// the detectable error exceeds its limit. Not testable with fewer than 4 seeds or if the measured value is not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
 
-/// The chance of a false decision of one claim, on each of its two sides.
+/// Significance level of one claim, on each of its two sides.
 inline constexpr double sign_claim_level = 0.05;
 
-/// A claim of the sources that a number is positive, and its test over seeds. All tests assume normal values,
-/// independent over seeds; they are exact or conservative then, for any spreads of the compared numbers.
+/// A claim that a number is positive, and its test over seeds. The tests assume values that are normal and independent
+/// over seeds. Under this assumption they are exact or conservative, for any spreads of the compared numbers.
 struct SignClaim {
-  std::string id = {};         ///< in the ledger of claims: "F4", "R1", with a letter if it has several tests
-  std::string exhibit = {};    ///< the figure or table
-  std::string statement = {};  ///< in our words
-  std::string quantity = {};   ///< the number that the claim says is positive, of one seed
+  std::string id = {};         ///< such as "F4" or "R1", followed by a letter if the claim has several tests
+  std::string exhibit = {};    ///< figure or table of the paper
+  std::string statement = {};  ///< the claim in one sentence
+  std::string quantity = {};   ///< the number, of one seed, that is claimed to be positive
   ClaimVerdict verdict = ClaimVerdict::not_run;
-  std::vector<double> values = {};  ///< by seed; differences are of pairs (twins)
+  std::vector<double> values = {};  ///< by seed; differences are taken between twins of the same seed
   Estimate mean = {};
   /// One-sided p-value under the null hypothesis that the number is 0; 0.5 if both signs are equally likely.
   double p = 1.0;
-  /// Two-sided p-value with Holm's correction for the run's tested claims.
+  /// Two-sided p-value with Holm's correction for all tested claims of the run.
   double holm = std::numeric_limits<double>::quiet_NaN();
   double detectable = 0.0;               ///< Test::detectable_at the level of the t test of `values`
-  std::string reason = {};               ///< why it was not run or cannot be tested, or a remark
-  std::vector<std::string> regime = {};  ///< settings of the tested runs, part by part
+  std::string reason = {};               ///< why it was not run or is not testable, or a remark
+  std::vector<std::string> regime = {};  ///< settings of the tested runs, in parts
 };
 
-/// Appends to `reason`.
+/// Appends to `reason`, separated by "; ".
 void add_reason(SignClaim& claim, const std::string& reason);
 
-/// Marks a claim as not testable by these runs; keeps its values.
+/// Marks a claim as not testable without changing its values.
 void set_not_testable(SignClaim& claim, const std::string& reason);
 
-/// Numbers by row, column and seed.
+/// Values indexed by row, column and seed.
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
-/// Tests the claim that in some row all true means are positive; one entry gives Student's one-sided t test. With p of
-/// an entry's t test, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to reject
-/// (intersection-union test, Berger 1982), of any row (Bonferroni). The opposite is that in some column no true mean is
-/// positive, p⁻ = columns · min over columns of max over rows; it negates the claim if the table has one row, or if its
-/// means are differences x_column − y_row. `values` are those of the deciding entry: of every row the smallest mean, of
-/// these the largest. An entry without spread over seeds counts as p = 1.
+/// Tests the claim that in some row all true means are positive; for a single entry this is Student's one-sided t test.
+/// With the p of an entry's t test, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
+/// reject (intersection-union test, Berger 1982), in any row (Bonferroni). The opposite is that in some column no true
+/// mean is positive: p⁻ = columns · min over columns of max over rows. It negates the claim if the table has one row,
+/// or if its means are differences x_column − y_row. claim.values are the values of the deciding entry: the largest,
+/// over rows, of the smallest means. An entry without spread over seeds has p = 1.
 void test_some_row_positive(SignClaim& claim, const SeedTable& table);
 
-/// Returns the table of the claim that |mean of `large`| / 2 − |mean of `small`| is positive, terms by seed: half of
-/// `large`, with either sign, less and plus `small` (two one-sided tests, Schuirmann 1987).
-SeedTable alike(const std::vector<double>& large, const std::vector<double>& small);
+/// Returns the table for the claim that |mean of `large`| / 2 − |mean of `small`| is positive, by seed: one row with
+/// large/2 ∓ small, one with −large/2 ∓ small (two one-sided tests, Schuirmann 1987).
+SeedTable equivalence_table(const std::vector<double>& large, const std::vector<double>& small);
 
-/// Tests the claim that the standard deviation over seeds of `first` is larger than that of `second`, two readings of
-/// the same seeds, by Pitman's and Morgan's test (1939), exact for two normal variables of any correlation. Their sum
-/// and difference have the covariance Var(first) − Var(second), so its sign is that of their correlation, with n − 2
-/// degrees of freedom: at least three seeds. The claim's values are the products of the deviations of sum and
-/// difference from their means. Computes no detectable error.
+/// Tests the claim that `first` has a larger standard deviation over seeds than `second`, measured with the same seeds
+/// (Pitman and Morgan 1939). The test is exact for two normal variables of any correlation. Their sum and difference
+/// have the covariance Var(first) − Var(second), so the test is one of their correlation, with n − 2 degrees of
+/// freedom; it needs three seeds. claim.values are products of deviations of sum and difference. Sets no detectable
+/// error.
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
-/// Fills `holm` over all claims that have a p (Holm 1979, of twice the smaller of p and 1 − p).
+/// Sets `holm` of all claims with a p-value (Holm 1979, applied to 2 min(p, 1 − p)).
 void apply_holm_correction(std::vector<SignClaim>& claims);
 
 }  // namespace periscope::judge

@@ -16,7 +16,7 @@ using Eigen::VectorXd;
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// Powers 0 … degree of the fitted depths [points, degree + 1].
+/// Returns powers 0 … degree of the fitted depths [points, degree + 1].
 MatrixXd powers_of_depth(std::size_t points, int degree) {
   MatrixXd x(static_cast<Eigen::Index>(points), degree + 1);
   for (Eigen::Index i = 0; i < x.rows(); ++i) {
@@ -26,14 +26,14 @@ MatrixXd powers_of_depth(std::size_t points, int degree) {
   return x;
 }
 
-/// Σ (ln y − ln m)², infinite where the law is not positive everywhere.
+/// Returns Σ (ln y − ln law)²; infinity if the law is not positive everywhere.
 double cost_of(const VectorXd& logs, const VectorXd& law) {
   if (law.minCoeff() <= 0.0) return infinite;
   return (logs - law.array().log().matrix()).squaredNorm();
 }
 
-/// Gauss and Newton's steps with halving, from the least squares of relative errors, or from the flat law where those
-/// have no positive solution.
+/// Fits a polynomial by Gauss-Newton with step halving, starting from least squares of relative errors, or from a
+/// constant if these have no positive solution.
 VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
   const VectorXd values = logs.array().exp();
   const MatrixXd weighted = values.cwiseInverse().asDiagonal() * x;
@@ -63,14 +63,14 @@ VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
   return p;
 }
 
-/// A law's parameters, what it leaves over of the logarithms, and the derivatives of its logarithm.
+/// A fitted law: parameters, residuals of the logarithms, and derivatives of the law's logarithm.
 struct Fitted {
   VectorXd parameters, residuals;
   MatrixXd derivatives;
 };
 
-/// Returns ρ of GrowthFit for the closest law's fit: the root of Σ_ij (MAM − r M)_ij ρ^|i−j|, where r is the residuals'
-/// autocorrelation at lag one; 0 if that is negative.
+/// Returns ρ of GrowthFit for the closest law: the root of Σ_ij (MAM − r M)_ij ρ^|i−j|, where r is the autocorrelation
+/// of the residuals at lag 1; 0 if it is negative.
 double error_autocorrelation(const Fitted& law) {
   constexpr double largest = 0.99;
   const VectorXd& r = law.residuals;
@@ -100,12 +100,12 @@ double error_autocorrelation(const Fitted& law) {
   return high;
 }
 
-GrowthFit compared(const std::array<Fitted, 3>& fitted) {
+GrowthFit compare_laws(const std::array<Fitted, 3>& fitted) {
   const auto size = [](const Fitted& law) { return law.residuals.squaredNorm(); };
   const Fitted& closest = *std::ranges::min_element(fitted, {}, size);
-  const double alike = error_autocorrelation(closest);
+  const double rho = error_autocorrelation(closest);
   const auto n = static_cast<double>(closest.residuals.size());
-  GrowthFit fit{.laws = {}, .effective_points = n * (1.0 - alike) / (1.0 + alike)};
+  GrowthFit fit{.laws = {}, .effective_points = n * (1.0 - rho) / (1.0 + rho)};
   for (std::size_t law = 0; law < fitted.size(); ++law) {
     const VectorXd& parameters = fitted[law].parameters;
     const double mean_square = size(fitted[law]) / n;
@@ -141,7 +141,7 @@ GrowthFit fit_growth(const std::vector<double>& values) {
   const VectorXd residuals = logs - x * p;
   p(0) = std::exp(p(0));
   fitted[2] = {.parameters = p, .residuals = residuals, .derivatives = x};
-  return compared(fitted);
+  return compare_laws(fitted);
 }
 
 std::vector<GrowthLaw> likely_laws(const GrowthFit& fit) {

@@ -12,7 +12,7 @@
 namespace periscope::judge {
 namespace {
 
-/// The tolerance, a little larger than needed, that an imprecise gradient's prediction does meet (theory::is_precise).
+/// Returns a tolerance that an imprecise gradient prediction meets (theory::is_precise), with a margin of 10 %.
 std::string met_tolerance(const Test& test) {
   if (!is_gradient(test.statistic)) return "";
   const bool absolute = test.statistic == Statistic::log_grad_sq;
@@ -20,10 +20,10 @@ std::string met_tolerance(const Test& test) {
   return fmt::format(" = {:.2g} would be met", met);
 }
 
-/// Why a test that does not reject may not be called agreement, or "".
-std::string shortcoming(const Test& t) {
+/// Returns why a test that does not reject is inconclusive, or "".
+std::string inconclusive_reason(const Test& t) {
   if (std::isinf(t.tolerated_bias)) {
-    return "no bound on its bias: gradients fluctuate too much over seeds, or the stack is too narrow or without norms";
+    return "no bound on its bias: gradients fluctuate too much over seeds, or the stack is too narrow or has no norms";
   }
   if (!t.is_finite()) {
     return fmt::format("measured {}, predicted {}", number_words(t.measured.value), number_words(t.predicted.value));
@@ -31,14 +31,15 @@ std::string shortcoming(const Test& t) {
   if (t.underpowered())
     return fmt::format("detectable error {} exceeds limit {:.3g}", error_words(t.detectable), t.limit);
   if (t.contrast.empty() && t.tolerated_bias > 0.0 && t.tolerated_bias >= t.scale) {
-    return fmt::format("tolerates a bias of {:.2g}, as large as itself", t.tolerated_bias / t.scale);
+    return fmt::format("relative tolerated bias of {:.2g}, as large as the predicted number",
+                       t.tolerated_bias / t.scale);
   }
   if (t.precise) return {};
-  return fmt::format("predicted less precisely than asked for, ± {:.2g} (theory.gradient_tolerance{})",
+  return fmt::format("prediction less precise than requested, ± {:.2g} (theory.gradient_tolerance{})",
                      t.predicted.error, met_tolerance(t));
 }
 
-/// True for a test that can reject.
+/// Returns true for a test that can reject.
 bool is_testable(const Test* t) { return t->seeds >= fewest_seeds && t->is_finite(); }
 
 double judge_each(const std::vector<Test*>& tests, double familywise_error) {
@@ -51,26 +52,26 @@ double judge_each(const std::vector<Test*>& tests, double familywise_error) {
       t->detectable = t->detectable_at(level);
     }
     const bool rejected = is_testable(t) && t->excess() > t->critical;
-    t->reason = rejected ? std::string() : shortcoming(*t);
+    t->reason = rejected ? std::string() : inconclusive_reason(*t);
     t->verdict = rejected ? Verdict::disagrees : t->reason.empty() ? Verdict::agrees : Verdict::inconclusive;
   }
   return level;
 }
 
 void add_remedy(std::string& reason, const std::vector<Test>& tests, double level, const Options& options) {
-  const std::string way_out = remedy(tests, level, options.width);
-  if (way_out.empty()) return;
-  reason += "; " + way_out;
+  const std::string words = remedy(tests, level, options.width);
+  if (words.empty()) return;
+  reason += "; " + words;
   if (!options.seeds_key.empty()) reason += fmt::format(" ({})", options.seeds_key);
 }
 
-/// The excess in units of the one that is rejected, and to order those that are 0, without the tolerated bias.
+/// Returns (excess / critical excess, |z|); |z|, which ignores the tolerated bias, orders tests without excess.
 std::pair<double, double> nearness(const Test& t) {
   const auto number = [](double x) { return std::isnan(x) ? 0.0 : x; };
   return {t.critical > 0.0 ? number(t.excess() / t.critical) : 0.0, number(std::abs(t.z()))};
 }
 
-/// Order in which tests decide a joint verdict.
+/// Returns the order of tests by which deciding() chooses.
 std::pair<int, double> rank(const Test& t) {
   switch (t.verdict) {
     case Verdict::disagrees: return {5, nearness(t).first};
@@ -83,7 +84,7 @@ std::pair<int, double> rank(const Test& t) {
   return {0, 0.0};
 }
 
-/// The tests that have a detectable error and a limit of it.
+/// Returns the tests with a detectable error and a limit on it.
 std::vector<Test> with_limit(const std::vector<Test>& tests) {
   std::vector<Test> counted;
   std::ranges::copy_if(tests, std::back_inserter(counted),
@@ -91,7 +92,7 @@ std::vector<Test> with_limit(const std::vector<Test>& tests) {
   return counted;
 }
 
-/// Says how many more tests than the deciding one are underpowered, and if they are gradients alone.
+/// Describes the other underpowered tests: their number, and whether all of them are tests of gradients.
 std::string others_words(const std::vector<Test>& tests) {
   const std::vector<Test> counted = with_limit(tests);
   const auto over = std::ranges::count_if(counted, &Test::underpowered);
@@ -105,7 +106,7 @@ std::string others_words(const std::vector<Test>& tests) {
   return words + (over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");
 }
 
-void sum_up(StackVerdict& stack) {
+void summarize(StackVerdict& stack) {
   stack.rejected = static_cast<int>(std::ranges::count_if(stack.tests, disagrees));
   const auto worst =
       std::ranges::max_element(stack.tests, {}, [](const Test& t) { return std::pair(t.is_finite(), nearness(t)); });
@@ -148,7 +149,7 @@ void judge(const std::vector<StackVerdict*>& stacks, double familywise_error) {
   for (StackVerdict* stack : stacks) {
     if (stack->tests.empty()) continue;
     stack->level = level;
-    sum_up(*stack);
+    summarize(*stack);
   }
 }
 

@@ -8,26 +8,26 @@
 
 namespace periscope::judge {
 
-/// Detectable errors (T22) of the tests that are finite and have a limit; 0 of none.
+/// Detectable errors (T22) of finite tests with a limit; 0 without such tests.
 struct Power {
   double worst = 0.0;
   double median = 0.0;
-  double limit = 0.0;  ///< of the worst test
+  double limit = 0.0;  ///< limit of the worst test
 };
 
-/// Returns the power of judged tests: of all, or of those of one quantity.
+/// Returns the power of judged tests, optionally restricted to one quantity.
 Power power_of(const std::vector<Test>& tests, std::string_view quantity = {});
 
-/// The tests of one stack, and their joint verdict.
+/// Tests of one stack and their joint verdict.
 struct StackVerdict {
   Verdict verdict = Verdict::not_checked;
-  std::string reason = {};  ///< why it was not checked or is inconclusive
+  std::string reason = {};  ///< why the stack was not checked or the verdict is inconclusive
   std::vector<Test> tests = {};
-  double level = 0.0;  ///< p-value below which a test is rejected (Šidák over all stacks of the run)
+  double level = 0.0;  ///< significance level of a test (Šidák correction over all stacks of the run)
   int rejected = 0;
-  int worst = -1;  ///< index of the test nearest to rejection, or farthest beyond it
+  int worst = -1;  ///< index of the test with the largest excess relative to its critical excess; −1: none is finite
   Power power = {};
-  int width = 0;  ///< of the stack, for remedies; 0: not named
+  int width = 0;  ///< width of the stack, for remedies; 0: remedies do not suggest a width
 
   /// Requires `worst` ≥ 0.
   [[nodiscard]] const Test& worst_test() const { return tests[static_cast<std::size_t>(worst)]; }
@@ -35,26 +35,27 @@ struct StackVerdict {
 
 struct Options {
   double familywise_error = 0.01;
-  int width = 0;                    ///< of the stacks, for remedies; 0: not named
-  std::string_view seeds_key = {};  ///< the key that remedies name next to a number of seeds
+  int width = 0;                    ///< width of the stacks; 0: remedies do not suggest a width
+  std::string_view seeds_key = {};  ///< key that remedies mention next to a number of seeds
 };
 
-/// Judges the tests of a run together, and returns the level of each: Šidák's, over the tests that are finite and have
-/// enough seeds. A test is rejected if its excess is larger than `critical`, Student's t at that level. Otherwise it is
-/// inconclusive if a number is not finite, if its detectable error exceeds its limit, in which case the reason ends
-/// with a remedy (remedy.h), if it tolerates a bias as large as the number itself, or if the prediction is less precise
-/// than asked for. Not checked with fewer than 4 seeds, or if neither side is a number.
+/// Judges the tests of a run together and returns the significance level of each (Šidák correction over finite tests
+/// with enough seeds). A test disagrees if its excess is larger than `critical`, Student's t at this level. Otherwise
+/// it is inconclusive in any of these cases: a number is not finite; the detectable error exceeds its limit (the reason
+/// then ends with a remedy, see remedy.h); the tolerated bias is as large as the number itself; the prediction is less
+/// precise than requested. Not checked with fewer than 4 seeds, or if measured and predicted values are both NaN.
 double judge(const std::vector<Test*>& tests, const Options& options);
 
-/// Judges the tests of all stacks together, and sums up those of every stack that has any: it disagrees if a test is
-/// rejected, is inconclusive if one is, and agrees else. The remedy is for all of its tests together.
+/// Judges the tests of all stacks together and sets the verdict of every stack with tests: disagrees if a test does,
+/// else inconclusive if a test is, else agrees. The remedy applies to all tests of the stack.
 void judge(const std::vector<StackVerdict*>& stacks, double familywise_error);
 
-/// The test that decides a joint verdict: of the largest verdict, the one farthest beyond its critical excess or
-/// nearest to it; of inconclusive ones the first that is not finite, the least powerful, or the first. Null for none.
+/// Returns the test that decides a joint verdict, or null without tests. It has the largest verdict. Among tests that
+/// disagree or agree, it is the one with the largest excess / critical. Among inconclusive tests it is the first that
+/// is not finite, else the one with the largest detectable error relative to its limit.
 const Test* deciding(const std::vector<Test>& tests);
 
-/// "agrees", "disagrees (5.1 / 3.9)" with excess and critical excess, or "inconclusive (REASON)".
+/// Returns "agrees", "disagrees (EXCESS / CRITICAL)" or "inconclusive (REASON)".
 std::string verdict_words(const Test& test);
 
 }  // namespace periscope::judge

@@ -18,14 +18,14 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
+/// Below this value, squared deviations of a squared gradient over seeds underflow, and so does its standard error.
 constexpr double unresolved_square = 1e-140;
 
-/// True for gradients other than squares that replace their logarithms. An imprecise prediction of any other statistic
-/// only enters the test's error.
-bool promises_precision(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
+/// Returns true for statistics whose predictions have to meet theory.gradient_tolerance. For other statistics the error
+/// of the prediction only contributes to the test's error.
+bool has_gradient_tolerance(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
 
-/// Collects the tests of one comparison.
+/// Creates the tests of one comparison.
 class Collector {
  public:
   Collector(const Comparison& comparison, const config::AgreementOptions& options)
@@ -63,8 +63,8 @@ class Collector {
  private:
   static std::size_t length_of(const Curve* curve) { return curve == nullptr ? 0 : curve->value.size(); }
 
-  /// Returns the test of entry i of a curve; nullopt if neither side has a number, as for the token cosine of one token
-  /// or an MLP's score path. A measured number without a prediction is a test whose prediction is NaN.
+  /// Returns the test of entry i of a curve; nullopt if measured and predicted values are both NaN, such as the token
+  /// cosine of a single token or an MLP's score path. For a measured number without prediction, the prediction is NaN.
   [[nodiscard]] std::optional<Test> entry(Statistic statistic, CurvePlace place, std::size_t i) const {
     const Curve* measured = measured_.find(statistic, place);
     if (i >= length_of(measured)) return {};
@@ -76,19 +76,19 @@ class Collector {
               .predicted = known ? judge::entry(*predicted, i) : Estimate{nan, nan},
               .seeds = c_.measured.seeds,
               .replicates = prediction_.replicates,
-              .precise = known &&
-                         (!promises_precision(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
+              .precise = known && (!has_gradient_tolerance(statistic) ||
+                                   theory::is_precise(prediction_, statistic, *predicted, i))};
     if (const Weight* weight = std::get_if<Weight>(&place)) {
       test.weight = *weight;
     } else {
       test.signal = std::get<Signal>(place);
     }
-    // The size of one module's output fluctuates more than the stream that all of them add up to.
+    // The size of a single module's output fluctuates more than the stream, which is a sum over modules.
     const bool module = statistic == Statistic::second_moment && test.signal == Signal::f_out;
     test.limit = (module ? 2.5 : 1.0) * limit_of(options_.power_limits, statistic);
     if (std::isnan(test.predicted.value)) {
       if (std::isnan(test.measured.value)) return {};
-      test.scale = nan;  // without a scale a test detects nothing
+      test.scale = nan;  // makes the detectable error infinite
     }
     return test;
   }
@@ -106,7 +106,7 @@ class Collector {
     tests_.push_back(std::move(*test));
   }
 
-  /// Makes `test` one of the finite-width chain (T25), which predicts the spread over seeds too.
+  /// Makes `test` use the finite-width chain (T25), which also predicts the spread over seeds.
   void use_chain(Test& test) const {
     test.replicates = prediction_.finite_width_replicates;
     test.replicates_given = prediction_.replicates_given;
@@ -114,20 +114,20 @@ class Collector {
     test.spread_degrees = std::isfinite(test.spread) ? prediction_.finite_width_degrees : 0;
   }
 
-  /// The depth at which a sublayer reads the stream.
+  /// Returns the depth of the stream that a sublayer reads.
   [[nodiscard]] std::size_t before(std::size_t sublayer) const {
     return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
   }
   [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.measured.seeds); }
 
-  /// Adds the test of one gradient: of its logarithm, or of the square itself if rounding may change it by a tenth.
+  /// Adds the test of one gradient: of its logarithm, or of the square if rounding may change it by 10 % or more.
   void gradient(CurvePlace place, std::size_t i, double width_term, const GradientFloor& floor) {
     std::optional<Test> plain = entry(Statistic::grad_sq, place, i);
     std::optional<Test> log = entry(Statistic::log_grad_sq, place, i);
     if (plain && std::isnan(plain->predicted.value)) tests_.push_back(*plain);
     if (!plain || !log || std::isnan(plain->predicted.value)) return;
     const double t = std::max(0.0, plain->predicted.value);
-    // |g + e|² with |e|² ≤ floor.measured, and e in any direction.
+    // Bound of |g + e|² − |g|² for a rounding error e in any direction with |e|² ≤ floor.measured.
     const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured.value) && std::isfinite(log->predicted.value)) {
@@ -136,7 +136,7 @@ class Collector {
       return;
     }
     plain->scale = std::max(t, floor.size);
-    // The logarithm's tolerated bias as a factor on the square.
+    // Tolerated bias of the logarithm, converted to the square.
     const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
     const double by_width = t == 0.0 ? 0.0 : t * std::expm1(width_term + half_variance);
     plain->tolerated_bias = t == 0.0 && plain->measured.value == 0.0 ? 0.0 : rounded + unresolved_square + by_width;
@@ -146,7 +146,7 @@ class Collector {
 
   void score_share(std::size_t l) {
     std::optional<Test> test = entry(Statistic::score_share, Signal::A_out, l);
-    // If no gradient reaches the module's output, the share is 0/0 and there is no test.
+    // If the gradient at the module's output is 0, the share is 0/0 and there is no test.
     const Curve* arrives = measured_.find(Statistic::grad_sq, Signal::f_out);
     if (!test || (arrives != nullptr && arrives->value.at(l) == 0.0)) return;
     if (!std::isnan(test->predicted.value)) {
@@ -157,10 +157,10 @@ class Collector {
     tests_.push_back(std::move(*test));
   }
 
-  /// Removes the bound on the bias of every gradient of the stack if the logarithm of any of them fluctuates by
-  /// largest_fluctuation or more, because then no gradient below or above it is known. The fluctuation is the larger of
-  /// the variance over seeds and the variance of a mean of H patterns, which follows from the prediction's error and
-  /// its number of patterns. (A mean that rests on rare patterns is seen by few seeds.)
+  /// Sets the tolerated bias of all gradients to infinity if the logarithm of any gradient fluctuates by
+  /// largest_fluctuation or more, as this affects the gradients before and after it. The fluctuation is the maximum of
+  /// the variance over seeds and the variance of a mean over H attention patterns, derived from the prediction's error.
+  /// The latter detects means dominated by rare patterns, which few seeds sample.
   void withdraw_bounds() {
     const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
     double largest = 0.0;
@@ -186,13 +186,13 @@ class Collector {
   std::vector<Test> tests_;
 };
 
-/// Returns the first scale whose square under- or overflows, which would silently become an exact zero or inf in
-/// theory, or "".
+/// Returns a message for the first scale whose square under- or overflows, as theory would use an exact 0 or inf; else
+/// "".
 std::string unusable_scale(const StackSpec& spec) {
   std::string reason;
   const auto check = [&](double scale, const std::string& name) {
     if (!reason.empty() || scale == 0.0 || std::isnormal(scale * scale)) return;
-    reason = fmt::format("{} is {:.2g}: its square is too {} for f64", name, scale,
+    reason = fmt::format("{} = {:.2g}: its square is too {} for f64", name, scale,
                          std::abs(scale) < 1.0 ? "small" : "large");
   };
   const ModelSpec& m = spec.model;
@@ -215,7 +215,7 @@ std::string unusable_scale(const StackSpec& spec) {
   return reason;
 }
 
-/// Returns increasing numbers with runs as ranges: "0-2, 7".
+/// Formats increasing numbers with consecutive ones as ranges: "0-2, 7".
 std::string index_list(const std::vector<std::size_t>& entries) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < entries.size();) {
@@ -233,7 +233,7 @@ std::vector<std::string> imprecise_names(const theory::Prediction& prediction) {
   std::vector<std::string> names;
   for (const auto& [key, curve] : prediction.profile.curves) {
     const auto& [statistic, place] = key;
-    if (!promises_precision(statistic)) continue;
+    if (!has_gradient_tolerance(statistic)) continue;
     std::vector<std::size_t> entries;
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
       if (!std::isnan(curve.value[i]) && !theory::is_precise(prediction, statistic, curve, i)) entries.push_back(i);
@@ -272,8 +272,8 @@ std::vector<Test> stack_tests(const Comparison& comparison, const config::Agreem
 
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
   if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
-  // Beyond these second moments entries underflow or overflow (f16 holds numbers from 6e-8 to 65504), or squares do: in
-  // f32 and bf16 those of entries, in f64 those of its deviations over seeds.
+  // Outside these second moments, entries under- or overflow (f16 ranges from 6e-8 to 65504), or squares do: squares of
+  // entries in f32 and bf16, squared deviations over seeds in f64.
   const double largest = dtype == DType::f64 ? 1e140 : dtype == DType::f16 ? 1e7 : 1e70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = predicted.find(Statistic::second_moment, signal);
@@ -282,7 +282,7 @@ std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType 
       const double value = curve->value[i];
       const bool small = value > 0.0 && value < 1.0 / largest;
       if (!small && !(value > largest)) continue;
-      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too {} for {}", name_of(signal), i, value,
+      return fmt::format("predicted second_moment {}[{}] = {:.2g}: too {} for {}", name_of(signal), i, value,
                          small ? "small" : "large", name_of(dtype));
     }
   }

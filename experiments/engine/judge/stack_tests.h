@@ -13,29 +13,28 @@
 
 namespace periscope::judge {
 
-/// Measurement of a stack, averaged over seeds.
+/// Measurements of a stack, averaged over seeds.
 struct Measurement {
   Profile profile;
   int seeds = 0;
   int diverged_seeds = 0;
-  int diverged_at = -1;  ///< earliest sublayer, or −1
+  int diverged_at = -1;  ///< first sublayer at which a seed diverged, or −1
   TopMagnitudes top = {};
-  std::vector<Profile> per_seed = {};  ///< compared_part() of every seed; empty: no contrasts are tested
+  std::vector<Profile> per_seed = {};  ///< compared_part() of every seed; if empty, no contrasts are tested
 };
 
-/// A stack, measured and predicted.
+/// A stack with its measurement and prediction.
 struct Comparison {
   const StackSpec& spec;
   const Measurement& measured;
   DType dtype;
   const theory::Prediction& prediction;
-  double rounding = 0.0;  ///< relative error of a forward statistic by rounding in addition to that of dtype
+  double rounding = 0.0;  ///< relative rounding error of forward statistics, in addition to that of dtype
 };
 
-/// Lists the curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second
-/// moment and token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with
-/// gradients, the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of
-/// every matrix, and of the score path's share in every attention.
+/// Curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and
+/// token cosine of every module's output (f_out), and the second moment of ResiDual's second stream. For gradients:
+/// log_grad_sq of the stream and (not listed here) of every matrix, and the score path's share in every attention.
 inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{Statistic::second_moment, Signal::x_out},
                                                                               {Statistic::variance, Signal::x_out},
                                                                               {Statistic::token_cosine, Signal::x_out},
@@ -45,30 +44,28 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
                                                                               {Statistic::log_grad_sq, Signal::x_out},
                                                                               {Statistic::score_share, Signal::A_out}}};
 
-/// Returns the curves of one seed's profile that verdicts compare, which are stored because contrasts need the
-/// correlations within a seed. Everything else is averaged at once (SeedAverage).
+/// Returns the curves of one seed's profile that verdicts compare. They are stored per seed, as contrasts need
+/// correlations within a seed; all other curves are averaged (SeedAverage).
 Profile compared_part(const Profile& profile);
 
-/// The limit of the detectable errors of a statistic; grad_sq has that of log_grad_sq, which it replaces at zero.
+/// Returns the limit on detectable errors of a statistic; that of grad_sq is the limit of log_grad_sq.
 double limit_of(const config::PowerLimits& limits, Statistic statistic);
 
-/// Returns a test of every measured number with its tolerated bias. Its prediction is NaN if theory has none; a number
-/// that neither side has, as the score path's share of an MLP, gives no test.
-/// Forward: rounding alone if the prediction is exact at the stack's width (T25), else also WidthBias::of_signal
-/// (T19). Gradients: WidthBias::of_log_gradient plus half the variance over seeds of the logarithm, by which a
-/// log-normal spread lowers the mean of logarithms. A share p has the bias of log(p/(1−p)) times p(1−p). If that
-/// variance, or the variance of a mean over one pattern per head, is 2 or more for one gradient, all gradients of the
-/// stack tolerate an infinite bias: the verdict is inconclusive. A gradient that is predicted within the rounding of
-/// the backward pass (GradientFloor) is compared directly, not by its logarithm, and its errors are relative to the
-/// terms that cancel in it.
+/// Returns a test of every measured number, with its tolerated bias. Without a prediction, the predicted value is NaN.
+/// Forward statistics tolerate rounding, and WidthBias::of_signal (T19) unless the prediction is exact at the stack's
+/// width (T25). Gradients tolerate WidthBias::of_log_gradient plus half the variance of the logarithm over seeds, the
+/// bias of the mean logarithm of a log-normal variable. A share p tolerates p(1−p) times the bias of log(p/(1−p)). If
+/// for any gradient this variance, or the variance of a mean over one pattern per head, is at least 2, all gradients of
+/// the stack tolerate an infinite bias, which makes the verdict inconclusive. A gradient within the rounding error of
+/// the backward pass (GradientFloor) is compared directly, not by its logarithm; its scale is the terms that cancel.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
-/// Names the entries that miss the wanted standard error, of logarithms of gradients and of score_share, one text per
-/// curve: "log_grad_sq q[0-5]", "score_share A_out[0, 2]".
+/// Lists the entries of log_grad_sq and score_share whose predictions do not meet theory.gradient_tolerance, one string
+/// per curve, such as "log_grad_sq q[0-5]" or "score_share A_out[0, 2]".
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction);
 
-/// Returns why the prediction is out of the range of dtype or double, or "": a scale of the specification whose square
-/// is not a normal f64, or the first predicted second moment of a signal whose squares the dtype cannot represent.
+/// Returns why the prediction is out of the range of dtype or double, or "". The reason is a scale of the specification
+/// whose square is not a normal f64, or a predicted second moment that the dtype cannot represent.
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype);
 
 }  // namespace periscope::judge

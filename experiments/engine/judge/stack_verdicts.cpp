@@ -15,7 +15,7 @@
 namespace periscope::judge {
 namespace {
 
-/// The key of one contrast: statistic, place, and of modules whether it is attention.
+/// Key of a group of tests with a common contrast: statistic, signal or weight, and for modules "attention " or "mlp ".
 using Group = std::tuple<Statistic, Signal, std::optional<Weight>, std::string>;
 
 Group group_of(const Test& test) {
@@ -24,12 +24,13 @@ Group group_of(const Test& test) {
   return {test.statistic, test.signal, test.weight, kind};
 }
 
-/// The curve that a test reads; null if there is none.
+/// Returns the curve that a test refers to; null if the profile does not contain it.
 const Curve* curve_of(const Profile& profile, const Test& test) {
   return test.weight ? profile.find(test.statistic, *test.weight) : profile.find(test.statistic, test.signal);
 }
 
-/// The weighted sum of the numbers at the tests' places, over profiles of seeds or replicates.
+/// Returns the weighted sum over tests of values divided by their scales, averaged over profiles of seeds or
+/// replicates.
 Estimate weighted(std::span<const Profile> profiles, const std::vector<const Test*>& tests,
                   const std::vector<double>& weights) {
   std::vector<double> sums;
@@ -43,9 +44,10 @@ Estimate weighted(std::span<const Profile> profiles, const std::vector<const Tes
   return mean_over_seeds(sums);
 }
 
-/// The error and the spread of the same sum over the replicates of T25's chain, within each sequence of token ids.
-void from_draws(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
-                const std::vector<double>& weights, Test& result) {
+/// Sets the error and the spread of the same sum from the replicates of the finite-width chain (T25). Only the spread
+/// within each sequence of token ids counts.
+void use_replicates(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
+                    const std::vector<double>& weights, Test& result) {
   const int block = prediction.replicates_per_sequence;
   const auto size = static_cast<std::size_t>(block);
   double squares = 0.0;
@@ -65,10 +67,10 @@ Test contrast(const std::string& name, std::span<const Profile> seeds, const std
   result.contrast = name;
   result.index = 0;
   result.scale = 1.0;
-  result.measured = weighted(seeds, tests, weights);  // as a deviation from the prediction
+  result.measured = weighted(seeds, tests, weights);  // the prediction is subtracted below
   result.predicted = {};
   result.tolerated_bias = 0.0;
-  result.spread_degrees = 0;  // of one test, not of the sum
+  result.spread_degrees = 0;  // the copied value belongs to a single test, not to the sum
   double predicted = 0.0;
   for (std::size_t i = 0; i < tests.size(); ++i) {
     const Test& test = *tests[i];
@@ -81,7 +83,7 @@ Test contrast(const std::string& name, std::span<const Profile> seeds, const std
 }
 
 /// Returns why a comparison cannot be judged, or "".
-std::string obstacle(const Comparison& c) {
+std::string not_checked_reason(const Comparison& c) {
   if (!c.prediction.unsupported.empty()) return c.prediction.unsupported;
   const Measurement& m = c.measured;
   if (m.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", m.diverged_seeds, m.seeds);
@@ -90,7 +92,7 @@ std::string obstacle(const Comparison& c) {
 }
 
 StackVerdict tests_of(const Comparison& c, const config::AgreementOptions& options) {
-  StackVerdict stack{.reason = obstacle(c), .width = c.spec.model.width};
+  StackVerdict stack{.reason = not_checked_reason(c), .width = c.spec.model.width};
   if (!stack.reason.empty()) return stack;
   stack.verdict = Verdict::inconclusive;
   stack.reason = out_of_range(c.spec, c.prediction.profile, c.dtype);
@@ -109,7 +111,7 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
   if (per_seed.empty()) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
-    // Tests of grad_sq replace those of log_grad_sq where a gradient is about zero; contrasts leave them out.
+    // Contrasts omit tests of grad_sq, which replace those of log_grad_sq for gradients near zero.
     if (test.statistic == Statistic::grad_sq || !test.is_finite() || !(test.scale > 0.0)) continue;
     groups[group_of(test)].push_back(&test);
   }
@@ -119,11 +121,12 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
     const Test& first = *members.front();
     if (curve_of(per_seed.front(), first) == nullptr || members.size() < 2) continue;
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
-    const bool drawn = !first.weight && comparison.prediction.exact_at_width_for(first.statistic, first.signal) &&
-                       comparison.prediction.replicates_per_sequence > 1;
+    const bool has_replicates = !first.weight &&
+                                comparison.prediction.exact_at_width_for(first.statistic, first.signal) &&
+                                comparison.prediction.replicates_per_sequence > 1;
     const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
       Test test = contrast(std::get<std::string>(entry.first) + name, per_seed, members, weights);
-      if (drawn) from_draws(comparison.prediction, members, weights, test);
+      if (has_replicates) use_replicates(comparison.prediction, members, weights, test);
       test.limit = in_limits * limit_of(limits, test.statistic);
       all.push_back(test);
     };

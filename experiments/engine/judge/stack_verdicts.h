@@ -8,24 +8,25 @@
 
 namespace periscope::judge {
 
-/// Returns contrasts over depth, for every statistic of the stream, of attention's and of the MLP's outputs, and of
-/// every kind of matrix: the mean and the slope of the relative deviation m_i/t_i − 1 (of moments) or of m_i − t_i (of
-/// cosines, shares and logarithms) over its tests i. They reject errors that are small everywhere. A contrast
-/// Σ_i w_i (m_i − t_i)/scale_i is linear in the measured numbers, so every seed has a value of it, whose mean is 0 if
-/// theory is right and whose spread over seeds gives the standard error, however the depths are correlated.
+/// Returns contrasts over depth: for every statistic of the stream, of attention outputs, of MLP outputs and of every
+/// kind of matrix, the mean and the slope of the deviations of its tests i. The deviation of a measured value m_i from
+/// the prediction t_i is m_i/t_i − 1 for moments and m_i − t_i for cosines, shares and logarithms. Contrasts reject
+/// errors that are small at every depth. A contrast Σ_i w_i (m_i − t_i)/scale_i is linear in the measured values, so it
+/// has a value for every seed. Their mean is 0 if the theory is right, and their spread gives the standard error for
+/// any correlation between depths.
 ///
-/// mean: w_i = 1/n. slope: that of the least-squares line over i, times the range of i: the change from first to last.
-/// The prediction's error is that of the same sum over its replicates if it has them, else Σ|w_i| s_i/scale_i; the
-/// tolerated bias is Σ|w_i| tolerated_bias_i/scale_i, as signs are unknown. Only finite tests with a scale take part:
-/// at least 2 for a mean, 3 for a slope. None without per-seed curves. The limit of a mean is that of its statistic,
-/// for modules' outputs too, so that no error common to all depths passes; that of a slope is twice as large, the
-/// change between ends that are off by the limit in opposite directions.
+/// Mean: w_i = 1/n. Slope: slope of the least-squares line over i, times the range of i (the change from first to
+/// last). The error of the prediction is computed from its replicates if available, else as Σ|w_i| s_i/scale_i. The
+/// tolerated bias is Σ|w_i| tolerated_bias_i/scale_i, as signs are unknown. Only finite tests with a scale count, at
+/// least 2 for a mean and 3 for a slope. Without per-seed curves there are no contrasts. The limit of a mean is that of
+/// its statistic, without the factor for modules, as a common error of all depths must be detected. The limit of a
+/// slope is twice that: the change if both ends deviate by the limit in opposite directions.
 std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
                             const config::PowerLimits& limits);
 
-/// Compares predictions and measurements, of all stacks together: the tests of stack_tests() and, with per-seed curves,
-/// contrasts(). Not checked without a prediction, if a seed diverged, or with fewer than 4 seeds; inconclusive if
-/// nothing is compared, if a number is out of the dtype's range, or if gradients were measured and are not predicted.
+/// Judges all stacks of a run together, by the tests of stack_tests() and, with per-seed curves, contrasts(). A stack
+/// is not checked without a prediction, if a seed diverged, or with fewer than 4 seeds. The verdict is inconclusive if
+/// nothing is compared, a number is out of the dtype's range, or measured gradients are not predicted.
 std::vector<StackVerdict> verdicts_of(const std::vector<Comparison>& comparisons,
                                       const config::AgreementOptions& options);
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The excess that a one-sided test rejects at `tail`.
+/// Returns the upper quantile of Student's t at probability `tail`.
 double quantile(double degrees, double tail) {
-  // Beyond Boost's range of exponents the quantile is as good as infinite.
+  // `tail` may underflow to 0.
   if (!(tail > 0.0)) return infinity;
   if (tail >= 0.5) return 0.0;
   return boost::math::quantile(boost::math::complement(boost::math::students_t(std::max(degrees, 1.0)), tail));
@@ -50,7 +50,7 @@ double Test::error() const {
   const double own = std::hypot(measured.error, predicted.error);
   if (spread_degrees < 1 || seeds < 2 || replicates < 1) return own;
   const double n = seeds;
-  // The variance of one seed's reading is n times the square of the error of the seeds' mean.
+  // The variance of one seed's value is n times the squared standard error of the mean.
   const double pooled =
       ((n - 1.0) * n * std::pow(measured.error, 2) + spread_degrees * std::pow(spread, 2)) / (n - 1.0 + spread_degrees);
   return std::max(own, std::sqrt(pooled * (1.0 / n + 1.0 / replicates)));
@@ -62,7 +62,7 @@ double Test::degrees() const {
   const double a = std::pow(measured.error, 2);
   const double b = replicates > 1 ? std::pow(predicted.error, 2) : 0.0;
   if (!(a + b > 0.0) || !std::isfinite(a + b)) return own;
-  // As shares of the sum, so that squares of tiny errors do not vanish.
+  // Normalised by the sum, so that squares of tiny errors do not underflow.
   const double share_a = a / (a + b);
   const double share_b = b / (a + b);
   const double inverse = std::pow(share_a, 2) / own + std::pow(share_b, 2) / std::max(1, replicates - 1);
@@ -103,7 +103,7 @@ std::string number_words(double x) {
   return std::isinf(x) ? "inf" : fmt::format("{:.3g}", x);
 }
 
-std::string error_words(double error) { return std::isinf(error) ? "any amount" : fmt::format("{:.2g}", error); }
+std::string error_words(double error) { return fmt::format("{:.2g}", error); }
 
 std::string plus_minus(const Estimate& estimate) {
   if (!std::isfinite(estimate.value)) return "-";

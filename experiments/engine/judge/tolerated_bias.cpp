@@ -17,13 +17,13 @@ constexpr double kernel_accuracy = 1e-7;
 
 double square(double x) { return x * x; }
 
-/// Returns the entry of a curve, or `otherwise` if there is no such number.
+/// Returns an entry of a curve, or `otherwise` if it is missing or NaN.
 double at(const Profile& profile, Statistic statistic, Signal signal, std::size_t i, double otherwise = 0.0) {
   const Curve* curve = profile.find(statistic, signal);
   return curve != nullptr && i < curve->value.size() && !std::isnan(curve->value[i]) ? curve->value[i] : otherwise;
 }
 
-/// The smallest sum of `entries` squares that a run can represent: of the dtype's smallest number, or of a double.
+/// Returns the smallest sum of `entries` squares that a run can represent, limited by the dtype or by double.
 double underflow_of(double entries, double c, DType dtype) {
   return entries * (square(c * format_of(dtype).smallest_subnormal()) + c * std::numeric_limits<double>::denorm_min());
 }
@@ -71,9 +71,9 @@ double WidthBias::of_log_gradient(std::size_t depth, bool of_attention) const {
   const double width = spec_.model.width;
   if (width <= across) return std::numeric_limits<double>::infinity();
   const double inside = steps_inside * (factor_.at(1) - factor_.at(0));
-  const double way = width / (width - across) * (2.0 * factor_.back() - factor_.at(depth) + inside);
+  const double path = width / (width - across) * (2.0 * factor_.back() - factor_.at(depth) + inside);
   const double overlaps = std::log1p(mean_keys(spec_) / width) * (of_attention ? 1.0 : outside_attention);
-  return options_.finite_width_gradient * ((spec_.model.has_norms() ? 1.0 : without_norms) * (way + overlaps));
+  return options_.finite_width_gradient * ((spec_.model.has_norms() ? 1.0 : without_norms) * (path + overlaps));
 }
 
 bool is_of_attention(Weight weight) { return is_layer_matrix(weight) && !is_of_mlp(weight); }
@@ -96,7 +96,7 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *
            g * square(stddev_of(spec, layer, Weight::v)) * power * power;
   if (m.v_norm_at(layer)) f.size /= std::max(square(stddev_of(spec, layer, Weight::v)) * power, m.norm_eps);
-  // An inner norm divides by the square of the heads' outputs, means over up to all tokens of values.
+  // An inner norm divides by the squared heads' outputs, which are means of values over up to `tokens` tokens.
   if (m.inner_norm_at(2 * layer)) {
     const double values = m.v_norm_at(layer) ? 1.0 : square(stddev_of(spec, layer, Weight::v)) * power;
     f.size *= tokens / std::max(values, tokens * m.norm_eps);

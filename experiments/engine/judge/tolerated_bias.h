@@ -9,33 +9,33 @@
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"
 
-/// What a verdict tolerates: the bias of a finite width, and rounding where terms cancel.
+/// Tolerated biases of verdicts: by finite width, and by rounding if terms cancel.
 namespace periscope::judge {
 
-/// The number of keys that a query sees: the harmonic mean over queries, of all layers' means the largest. T without a
-/// mask, about T/(ln T + 0.58) with a causal one.
+/// Returns the number of keys per query: the harmonic mean over queries, maximum over layers. T without a mask, about
+/// T/(ln T + 0.58) with a causal mask.
 double mean_keys(const StackSpec& spec);
 
-/// The bias that a verdict tolerates in a mean over seeds because theory is exact only at infinite width, to first
-/// order in 1/D (T19). w is the finite-width factor at depths 0 … 2L (theory::Prediction::finite_width), n = mean_keys,
-/// and c a constant of `agreement`. The numbers were measured: docs/theory/finite_width.md.
+/// Tolerated bias of means over seeds by finite width, to first order in 1/D (T19). w is the finite-width factor at
+/// depths 0 … 2L (theory::Prediction::finite_width), n = mean_keys, and c a constant of [agreement]. The constants were
+/// measured, see docs/theory/finite_width.md.
 class WidthBias {
  public:
-  /// The arguments must outlive this.
+  /// The arguments must outlive this object.
   WidthBias(const StackSpec& spec, const std::vector<double>& factor, const config::AgreementOptions& options)
       : spec_(spec), factor_(factor), options_(options) {}
 
-  /// Bias of a forward statistic, absolute for a cosine and else relative: c·(w + s·ln(1 + n/D)) after a sublayer, c·w
-  /// at the input. The second term is the overlap of tokens, of order 1/√D each. Attention's output is a mean over n
-  /// keys: s = 1, and c is that of cosines. Elsewhere s = ¼. A cosine's w is at least 1/D. Without norms s = 4, times
-  /// 2^m after m gated MLPs, and a moment's bias compounds: exp(bias) − 1.
+  /// Returns the bias of a forward statistic, absolute for cosines and relative otherwise: c·w at the input and
+  /// c·(w + s·ln(1 + n/D)) after a sublayer. The second term comes from overlaps of tokens, of order 1/√D each.
+  /// Attention's output, a mean over n keys, has s = 1 and the c of cosines; otherwise s = ¼. For cosines w is at least
+  /// 1/D. Without norms s = 4, times 2^m after m gated MLPs, and the bias of moments compounds: exp(bias) − 1.
   [[nodiscard]] double of_signal(Statistic statistic, Signal signal, std::size_t i) const;
 
-  /// Bias of a squared gradient's logarithm, not counting half its variance over seeds:
-  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). w is taken to the top of the stack and back, and
-  /// its first step w_step counts for the inside of a module and the loss. a is the number of directions that a norm's
-  /// backward pass removes: 1, with LayerNorm 2. s = 1 for attention's own matrices and the score path's share, else ¼;
-  /// g = 3 in a stack without norms, else 1. Infinite for D ≤ a.
+  /// Returns the bias of a squared gradient's logarithm, without half its variance over seeds:
+  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). The path of w runs to the top of the stack and back
+  /// to `depth`; w_step, the first step of w, accounts for the inside of a module and the loss. a is the number of
+  /// directions that a norm's backward pass removes: 2 for LayerNorm, else 1. s = 1 for attention's matrices and the
+  /// score path's share, else ¼. g = 3 in a stack without norms, else 1. Infinity for D ≤ a.
   [[nodiscard]] double of_log_gradient(std::size_t depth, bool of_attention) const;
 
  private:
@@ -44,38 +44,39 @@ class WidthBias {
   const config::AgreementOptions& options_;
 };
 
-/// True for W_q, W_k, W_v, W_o.
+/// Returns true for W_q, W_k, W_v, W_o and W_g.
 bool is_of_attention(Weight weight);
 
-/// The rounding error of a squared gradient.
+/// Rounding error of a squared gradient.
 struct GradientFloor {
-  double size = 0.0;       ///< sum of the squares of the terms that cancel in it
-  double measured = 0.0;   ///< what rounding makes of an exact zero, in the run
-  double predicted = 0.0;  ///< the same, in theory
+  double size = 0.0;       ///< sum of squares of the terms that cancel
+  double measured = 0.0;   ///< value that a run can compute for an exact zero, due to rounding
+  double predicted = 0.0;  ///< value that theory can compute for an exact zero, due to rounding
 };
 
-/// Floor of ‖∂loss/∂W‖² of a layer's matrix, with the measured sizes.
+/// Returns the floor of ‖∂loss/∂W‖² of a layer's matrix, from measured sizes of signals.
 /// Terms cancel only in the gradients of queries and keys: dz_t = A_t∘(dA_t − Σ_s A_ts dA_ts) is zero if all values are
 /// equal, or for one token, but dA_ts = ⟨dmix_t, v_s⟩ is not. Per head, with independent entries of W_o and W_v,
-/// E dA_ts² = e σ_o² g · σ_v² D a, with g the squared gradient at f_out and a the second moment of A_out. Each of the
-/// two terms of dz_t has at most that size, as Σ_s A_ts² ≤ 1; ‖k_s‖²/e = κ is σ_k² D a, or 1 after QK-norm. A matrix
-/// sums dq_t x_tᵀ over tokens, at most λ Σ_t ‖dq_t‖² with λ = D a (1 + (T − 1) c) the largest eigenvalue of ⟨x_t, x_t'⟩
-/// at a token cosine c, as the errors of similar tokens are correlated. So the terms that cancel have the mean square
+/// E dA_ts² = e σ_o² g · σ_v² D a, where g is the squared gradient at f_out and a the second moment of A_out. Each of
+/// the two terms of dz_t is at most as large, as Σ_s A_ts² ≤ 1; ‖k_s‖²/e = κ is σ_k² D a, or 1 after QK-norm. A matrix
+/// sums dq_t x_tᵀ over tokens, at most λ Σ_t ‖dq_t‖² with λ = D a (1 + (T − 1) c), the largest eigenvalue of ⟨x_t,
+/// x_t'⟩ at a token cosine c, as the errors of similar tokens are correlated. So the terms that cancel have the mean
+/// square
 ///   size = 2 T (1 + (T − 1)|c|) H · e σ_o² g · σ_v² D a · κ · D a / ρ,  ρ = 1, or after QK-norm σ_q² D a + ε,
-/// and for keys with q for k. The run's rounding relative to the terms is C·u with C = 100·√(2L): measured = size·(C
-/// u)²
-/// + n(C η)², with n entries and η the dtype's smallest number. Theory squares its terms before they cancel, and its
-/// activation kernels have correlations near 1 to about 1e-7 (Mehler's series): predicted = 1e-7·size.
+/// and for keys with q in place of k. A run's rounding error relative to the terms is C·u with C = 100·√(2L), so
+///   measured = size·(C u)² + n(C η)²,  n the number of entries and η the dtype's smallest number.
+/// Theory squares its terms before they cancel, and its activation kernels are accurate to about 1e-7 for correlations
+/// near 1 (Mehler's series): predicted = 1e-7·size.
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
 
-/// Floor of the mean square of the stream's gradient, in which nothing cancels: η alone.
+/// Returns the floor of the mean square of the stream's gradient, in which no terms cancel: only underflow counts.
 GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 
-/// Returns the tolerated bias of a share p = S/(S+V): p(1−p) times the bias of log(S/V), which is a gradient's, plus
+/// Returns the tolerated bias of a share p = S/(S+V): p(1−p) times `bias_of_log`, the bias of log(S/V), plus
 /// min(variance/(2p(1−p)), 1) for the variance of p over seeds.
 double share_bias(double p, double bias_of_log, double variance);
 
-/// Floor of score_share: the accuracy of theory's kernels.
+/// Accuracy of a predicted score_share, limited by theory's activation kernels.
 inline constexpr double share_floor = 1e-6;
 
 }  // namespace periscope::judge

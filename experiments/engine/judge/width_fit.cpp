@@ -11,7 +11,7 @@
 namespace periscope::judge {
 namespace {
 
-/// The standard errors as a power law of the width, least squares in logarithms.
+/// Fits a power law of the width to the standard errors, by least squares of logarithms, and returns its values.
 Eigen::VectorXd smoothed(const std::vector<int>& widths, const std::vector<Estimate>& points, double floor) {
   const auto n = static_cast<Eigen::Index>(widths.size());
   Eigen::MatrixXd design(n, 2);
@@ -25,19 +25,19 @@ Eigen::VectorXd smoothed(const std::vector<int>& widths, const std::vector<Estim
 
 constexpr double lowest = -4.0;
 constexpr double highest = 2.0;
-/// Exponents are tried at this distance first. x^p changes by a factor of e within 1/ln x, which is more than twice as
-/// far for values of x that differ by a factor of 1000: χ² has no valley that such steps miss.
+/// Step of the first search over exponents p. Between values of x that differ by a factor of 1000, x^p changes by a
+/// factor of e only over more than twice this step, so the search misses no minimum of χ².
 constexpr double coarse = 0.05;
 constexpr int coarse_steps = 120;  // from lowest to highest
-/// Precision of the exponent: near a minimum χ² fixes its place only to half of the digits.
+/// Precision of the exponent in bits: rounding of χ² near its minimum determines the location to half of the digits.
 constexpr int bits = std::numeric_limits<double>::digits / 2;
 
-/// Returns the law of exponent p with the best amplitude.
+/// Returns the best fit with a given exponent p.
 PowerLaw with_exponent(double p, const std::vector<double>& x, const std::vector<double>& y,
                        const std::vector<double>& error) {
   double yy = 0.0, yf = 0.0, ff = 0.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double f = std::pow(x[i] / x[0], p) / error[i];  // relative to x_0: p = −4 stays in range
+    const double f = std::pow(x[i] / x[0], p) / error[i];  // relative to x_0, so that p = −4 does not overflow
     const double v = y[i] / error[i];
     yy += v * v;
     yf += v * f;
@@ -62,7 +62,7 @@ Estimate WidthFit::at(double inverse_width) const {
 
 WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& points, int seeds, double floor) {
   const auto n = static_cast<Eigen::Index>(widths.size());
-  const double unit = *std::ranges::min_element(widths);  // x = unit/D is at most 1: a well-scaled design
+  const double unit = *std::ranges::min_element(widths);  // x = unit/D ≤ 1 gives a well-conditioned design matrix
   Eigen::MatrixXd design(n, 3);
   Eigen::VectorXd y(n);
   Eigen::VectorXd error(n);
@@ -75,7 +75,7 @@ WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& 
   }
   const Eigen::VectorXd weight = smoothed(widths, points, floor).cwiseInverse();
   const Eigen::MatrixXd weighted = weight.asDiagonal() * design;
-  // The estimator is linear: coefficients = map · y.
+  // The estimator is linear in y: coefficients = map · y.
   const Eigen::MatrixXd map = weighted.colPivHouseholderQr().solve(Eigen::MatrixXd(weight.asDiagonal()));
   const Eigen::Vector3d coefficients = map * y;
   const Eigen::Vector3d scale(1.0, unit, unit * unit);

@@ -42,7 +42,7 @@ Numbers alike(const Metric& of_large, const Metric& of_small) {
     const auto difference = [&](std::size_t i, const Metric& read) {
       return read(*twins[i].front()) - read(*twins[i + 1].front());
     };
-    return judge::alike({difference(0, of_large)}, {difference(twins.size() - 2, of_small)});
+    return judge::equivalence_table({difference(0, of_large)}, {difference(twins.size() - 2, of_small)});
   };
 }
 
