@@ -10,8 +10,7 @@
 
 namespace periscope::cache {
 
-/// Version of the numeric results. Increment it with every change that alters a number, so that cached values are
-/// recomputed.
+/// Version of the numeric results. Increment it with every change that alters a number, to invalidate cached values.
 inline constexpr int numeric_version = 2;
 
 /// Returns a hash of everything other than settings that can change the bits of a result: numeric_version, compiler,

@@ -14,8 +14,7 @@
 #include "sim/base/error.h"
 
 /// Bit-exact binary serialization: scalars in their memory layout, containers preceded by their size, variants by their
-/// index, structs member by member. A struct needs a function `parts` in its namespace, which returns a std::tie of all
-/// members.
+/// index, structs member by member. A struct needs a function `parts` in its namespace: a std::tie of all members.
 namespace periscope::cache {
 
 /// Converts to any type. Used to count a struct's members: an aggregate accepts at most that many initialisers.

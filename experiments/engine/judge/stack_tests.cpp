@@ -186,8 +186,7 @@ class Collector {
   std::vector<Test> tests_;
 };
 
-/// Returns a message for the first scale whose square under- or overflows, as theory would use an exact 0 or inf; else
-/// "".
+/// Returns a message for the first scale whose square under- or overflows, which theory would treat as 0 or inf; or "".
 std::string unusable_scale(const StackSpec& spec) {
   std::string reason;
   const auto check = [&](double scale, const std::string& name) {

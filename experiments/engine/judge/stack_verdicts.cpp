@@ -29,8 +29,7 @@ const Curve* curve_of(const Profile& profile, const Test& test) {
   return test.weight ? profile.find(test.statistic, *test.weight) : profile.find(test.statistic, test.signal);
 }
 
-/// Returns the weighted sum over tests of values divided by their scales, averaged over profiles of seeds or
-/// replicates.
+/// Returns the weighted sum over tests of value / scale, averaged over profiles of seeds or replicates.
 Estimate weighted(std::span<const Profile> profiles, const std::vector<const Test*>& tests,
                   const std::vector<double>& weights) {
   std::vector<double> sums;

@@ -12,8 +12,7 @@ namespace periscope::dataset {
 /// the strings "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
 nlohmann::ordered_json json_of(const Dataset& data);
 
-/// Returns the global attributes as strings and numbers, including `circumstances` unless empty. Objects and lists are
-/// serialized as JSON.
+/// Returns attributes and circumstances as strings and numbers; objects and lists are serialized as JSON.
 Attributes attributes_of(const Dataset& data);
 
 /// First characters of every CSV file.

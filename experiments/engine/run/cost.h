@@ -29,8 +29,7 @@ bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 /// of sampling and multiplying the weights; with matrix-free weights their cost.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the default budget of theory::predict in operations: the cost of measuring `seeds` seeds, at least 2e12 (a
-/// few seconds).
+/// Returns the default budget of theory::predict in operations: the cost of measuring `seeds` seeds, at least 2e12.
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 }  // namespace periscope::stacks

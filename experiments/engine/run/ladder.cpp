@@ -94,8 +94,7 @@ std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted,
   return all;
 }
 
-/// Returns the quantities to fit over the widths: all predicted entries that verdicts compare, except the variance, and
-/// their means over sublayers.
+/// Returns the quantities to fit: all predicted entries that verdicts compare, except variances, and means over them.
 std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
   const auto follow = [&](const judge::Test& test, std::size_t first, std::size_t step, const std::string& words) {

@@ -44,8 +44,7 @@ struct LadderResult {
   std::size_t tests = 0;
 };
 
-/// Throws ConfigError for invalid widths, for stacks without a limit of infinite width, and for a planted fault that
-/// changes no compared number.
+/// Throws ConfigError for invalid widths, stacks without a limit of infinite width, and planted faults without effect.
 void require_limit(const LadderConfig& config);
 
 /// Tests the limit of infinite width (T23) for every stack of `config`. Measures every stack at all widths, with heads,

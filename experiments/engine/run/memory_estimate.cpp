@@ -84,8 +84,7 @@ double available_in_cgroups() {
   return left;
 }
 
-/// Returns the address space available under RLIMIT_AS in bytes, minus the stack and heap that every other thread
-/// reserves but hardly uses.
+/// Returns the address space available under RLIMIT_AS in bytes, minus the stacks and heaps reserved by other threads.
 double available_address_space(int threads) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;

@@ -52,13 +52,11 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   failure.rethrow();
 }
 
-/// Returns the cache name of a measurement `what` of a stack; it depends on everything that the values depend on except
-/// the seed.
+/// Returns the cache name of a measurement `what` of a stack. It identifies all inputs of the values except the seed.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
 /// Calls over_seeds for the seeds run.seed, run.seed + 1, …, reusing cached values (seeds_task). Consecutive seeds are
-/// cached in groups, each of 0.2 seconds or 2 % of the elapsed time if that is longer. Each seed is a task of progress,
-/// called `label`.
+/// cached in groups of 0.2 seconds, or 2 % of the elapsed time if longer. Each seed is a task of progress.
 template <class Measure, class Use>
 void over_cached_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                        const std::string& label, Progress& progress, const Measure& measure, const Use& use) {

@@ -65,8 +65,7 @@ struct NullDraws {
                                        std::span<const int> ids, PreservedSizes preserved);
 
 /// Weights of another source with random signs, the finest null model (T29). Matrices, tables and biases get the signs
-/// of the numbers that GeneratedWeights samples with the same seed; gains are unchanged. The source and the backend
-/// must outlive this object.
+/// of GeneratedWeights with the same seed; gains are unchanged. The source and the backend must outlive this object.
 class RandomSigns final : public WeightSource {
  public:
   RandomSigns(const Backend& backend, const WeightSource& source, std::uint64_t seed)

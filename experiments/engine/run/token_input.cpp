@@ -24,8 +24,7 @@ bool path_exists(const fs::path& path) {
   return fs::status(path, unreadable).type() != fs::file_type::not_found;
 }
 
-/// Reads a file of ids or text. Throws InputError for a file above the limit of read_text_file, as encoding would need
-/// many times its size.
+/// Reads a file of ids or text. Throws InputError above the limit of read_text_file, as encoding needs much memory.
 std::string contents(const std::string& path) {
   TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {
@@ -40,9 +39,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(spaces) + 1 - first);
 }
 
-/// Reads ids from a flag's value, or from the file that it names. Ids are in [least, vocab) and separated by white
-/// space or a single comma, optionally in brackets (a JSON list); a trailing comma is valid. If `count` > 0, requires
-/// exactly `count` ids.
+/// Reads ids in [least, vocab) from a flag's value, or from the file that it names. They are separated by white space
+/// or commas, optionally in brackets (a JSON list) and with a trailing comma. Requires `count` ids unless `count` is 0.
 std::vector<int> read_ids(const std::string& flag, const std::string& value, int least, int vocab, std::size_t count) {
   constexpr std::string_view separators = " \t\r\n,";
   const bool in_file = value.find_first_not_of("0123456789-+[]" + std::string(separators)) != std::string::npos;

@@ -32,8 +32,7 @@ std::string end_of(const Curve* curve, bool last, bool is_log_square = false) {
   return dataset::with_error(value, error);
 }
 
-/// Returns a hint if weights have a fixed standard deviation and the input's second moment does not match it. Recipes
-/// set both consistently.
+/// Returns a hint if weights have a fixed standard deviation and the input's second moment does not match it.
 std::string scale_hint(const StackSpec& spec) {
   const InitSpec& init = spec.init;
   const bool fixed = init.scheme == InitScheme::normal || init.scheme == InitScheme::mitchell;
@@ -48,8 +47,7 @@ std::string scale_hint(const StackSpec& spec) {
       spec.input.second_moment, init_scheme_names[static_cast<std::size_t>(init.scheme)], embedding);
 }
 
-/// Returns a note if the largest entry before norm C is more than twice that of the stream, as number formats must
-/// represent it.
+/// Returns a note if the largest entry before norm C, which formats must represent, is more than twice the stream's.
 std::string sum_note(const Profile& profile) {
   const auto largest = [&](Signal signal) {
     const Curve* curve = profile.find(Statistic::maximum, signal);

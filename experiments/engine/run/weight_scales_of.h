@@ -19,9 +19,8 @@ enum class PreservedSizes {
 /// and, depending on `preserved`, variance profiles of matrices and tables. Rows of a table are weighted by how often
 /// the tokens `ids` use them. Sums are accumulated in double, except sums over columns, which use the weights' dtype.
 ///
-/// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². In expectation, random weights with this profile
-/// have the given mean square of every row and column. The maximum-likelihood profile of normal entries lacks this
-/// property.
+/// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². Random weights with this profile, unlike with the
+/// maximum-likelihood profile of normal entries, have the given mean square of every row and column in expectation.
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, PreservedSizes preserved = PreservedSizes::matrices);
 

@@ -42,8 +42,8 @@ struct RunOptions {
   double memory = 0.0;  ///< bytes available to a backward pass; 0: the default of tape_budget
 };
 
-/// Returns the valid range of run.seeds or ladder.seeds: `fewest` to 1e6, so that the total over all stacks and widths
-/// fits in an int.
+/// Returns the valid range of run.seeds or ladder.seeds, up to 1e6, so that totals over stacks and widths fit in an
+/// int.
 constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
 
 /// Limits on detectable errors (T22). Above a limit the verdict is inconclusive; see docs/theory/verdicts.md.
@@ -142,8 +142,7 @@ NumberFormat parse_format(const std::string& word, std::string_view flag = "--fo
 /// SHA-256 of a text replaces its path, which requires read_texts.
 Json resolved_json(const StackSpec& spec, bool for_hash = false);
 
-/// Returns the stack's name in results and tables: its label, else the name of its placement, else the placement as
-/// JSON.
+/// Returns the stack's name in results and tables: its label, else the name of its placement, else its JSON.
 std::string placement_label(const StackSpec& spec);
 /// Returns the stack's name in progress lines: as placement_label, but "custom" for a placement without a name.
 std::string short_label(const StackSpec& spec);

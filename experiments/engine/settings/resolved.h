@@ -8,8 +8,7 @@
 
 namespace periscope::config {
 
-/// Returns the SHA-256, in hex, of this program's sources and the CPU's instruction set. Only results of the same
-/// program can be reused.
+/// Returns the SHA-256, in hex, of this program's sources and the CPU's instruction set.
 const std::string& program_sha256();
 
 /// Settings of a result, by section. `hashed` contains only settings that can change the result: the content of files

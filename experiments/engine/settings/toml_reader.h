@@ -79,8 +79,7 @@ class TomlReader {
   [[nodiscard]] const Json* values() const { return table_; }
 
  private:
-  /// `name` is the prefix of keys in messages, `path` the prefix in the tree, which also contains list indices. A null
-  /// table counts as empty.
+  /// `name` prefixes keys in messages; `path`, which also contains list indices, in the tree. A null table is empty.
   TomlReader(const Tree& tree, const Json* table, std::string name, std::string path)
       : tree_(tree), table_(table), name_(std::move(name)), path_(std::move(path)) {}
   [[nodiscard]] std::string where(std::string_view key) const;

@@ -83,7 +83,7 @@ C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, c
   return own;
 }
 
-/// Loads the configuration for a checkpoint, with dtype f64 by default. Throws ConfigError for keys that the checkpoint
+/// Loads the configuration for a checkpoint, by default in f64. Throws ConfigError for keys that a checkpoint
 /// determines.
 config::Config load_for_checkpoint(const Request& request);
 

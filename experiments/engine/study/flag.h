@@ -90,8 +90,7 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   return {flags.begin(), flags.end()};
 }
 
-/// Returns `values` with the given flags set. Throws ConfigError for an invalid argument, an unknown flag, and a
-/// missing required flag.
+/// Returns `values` with the given flags set. Throws ConfigError for invalid, unknown and missing required flags.
 template <class F>
 F read_flags(const std::vector<Flag<F>>& flags, const FlagValues& given, F values = F()) {
   for (const auto& item : given) {

@@ -32,8 +32,7 @@ struct Outcome {
 constexpr ExitCode code_of(bool passed) { return passed ? ExitCode::ok : ExitCode::check_failed; }
 
 /// A validated request, ready to run. `run` may be called from any process: it reads no command line, prints nothing,
-/// handles no signals, starts no child processes, stops when Progress requests it, and uses the caller's OpenMP
-/// threads.
+/// handles no signals, starts no processes, stops when Progress requests it, and uses the caller's OpenMP threads.
 struct Job {
   std::string file;  ///< base name of result files, without folder and extension; "" for none
   config::RunOptions run_options;
@@ -75,8 +74,7 @@ struct Study {
 /// Returns the path of the job's result file with an extension. Requires a folder for results.
 [[nodiscard]] std::string result_file(const Job& job, const std::string& extension);
 
-/// Returns the cache in the job's folder for results; nullopt without a folder, or if the settings become known only
-/// during the run.
+/// Returns the cache in the job's folder for results; nullopt without a folder, or if settings are not yet known.
 [[nodiscard]] std::optional<cache::Cache> cache_of(const Study& study, const Job& job);
 
 /// Prepends provenance attributes to the outcome's dataset: program, version, commit, compiler, device, instruction

@@ -19,8 +19,7 @@ void require_not_nested(const std::string& dump, const std::string& models);
 /// Throws ConfigError if `config` has several stacks or seeds, as --dump `folder` stores a single run.
 void require_one_run(const TrainConfig& config, const std::string& folder);
 
-/// Writes all parameters in f64 or f32 under the names of `propagate --dump`; gains and biases are vectors. The caller
-/// commits `output`.
+/// Writes all parameters in f64 or f32, named as in `propagate --dump`, gains and biases as vectors. Does not commit.
 void write_weights(const Backend& ops, const ResidentWeights::Parameters& parameters, SafetensorsType type,
                    OutputFile& output);
 

@@ -35,8 +35,7 @@ void add_growth(const std::vector<Growth>& growth, RecordedValues& values) {
   }
 }
 
-/// Adds the largest |x| of every sublayer and the largest entries of the stream, in descending order. NaN counts as
-/// infinite.
+/// Adds the largest |x| of every sublayer and the largest entries of the stream, descending. NaN counts as infinite.
 void add_extremes(const ModelReading& reading, RecordedValues& values) {
   values["largest"] = largest_by_sublayer(reading);
   struct StreamEntry {
