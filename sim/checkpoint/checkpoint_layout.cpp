@@ -66,16 +66,16 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
 }
 
 /// Adds the family's fixed properties to `wanted`, where `wanted` has the default value.
-ModelSpec with_additions(ModelSpec wanted, const ModelSpec& made) {
+ModelSpec with_additions(ModelSpec wanted, const ModelSpec& written) {
   const auto take = [](auto& value, const auto& plain, const auto& added) {
     if (value == plain) value = added;
   };
   const EmbeddingSpec plain;
-  take(wanted.embedding.scale, plain.scale, made.embedding.scale);
-  take(wanted.embedding.positions, plain.positions, made.embedding.positions);
-  take(wanted.embedding.position_offset, plain.position_offset, made.embedding.position_offset);
-  take(wanted.embedding.token_types, plain.token_types, made.embedding.token_types);
-  take(wanted.head.transform, false, made.head.transform);
+  take(wanted.embedding.scale, plain.scale, written.embedding.scale);
+  take(wanted.embedding.positions, plain.positions, written.embedding.positions);
+  take(wanted.embedding.position_offset, plain.position_offset, written.embedding.position_offset);
+  take(wanted.embedding.token_types, plain.token_types, written.embedding.token_types);
+  take(wanted.head.transform, false, written.head.transform);
   return wanted;
 }
 
@@ -85,26 +85,26 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
   validate(token_stack(wanted));
   const nlohmann::json config = nlohmann::json::parse(family.write(wanted).dump());
   ConfigReader reader(config, "written config.json");
-  FamilyStack made;
+  FamilyStack written;
   try {
-    made = family.read(reader, written_names(family, wanted.unembedding));
+    written = family.read(reader, written_names(family, wanted.unembedding));
     reader.finish();
   } catch (const InputError& error) {
     throw ConfigError(fmt::format("family {} does not support the model: {}", family.name, error.what()));
   }
-  made.model.gamma = wanted.gamma;
-  const auto all_wanted = properties_of(with_additions(wanted, made.model));
-  const auto all_made = properties_of(made.model);
-  if (const auto [one, other] = std::ranges::mismatch(all_wanted, all_made); one != all_wanted.end()) {
+  written.model.gamma = wanted.gamma;
+  const auto all_wanted = properties_of(with_additions(wanted, written.model));
+  const auto all_written = properties_of(written.model);
+  if (const auto [one, other] = std::ranges::mismatch(all_wanted, all_written); one != all_wanted.end()) {
     if (one->first == "model.placement") {
       throw ConfigError(fmt::format("model.placement = \"{}\" ({}): expected \"{}\" ({}) for family {}",
-                                    wanted.placement.name, one->second, made.model.placement.name, other->second,
+                                    wanted.placement.name, one->second, written.model.placement.name, other->second,
                                     family.name));
     }
     throw ConfigError(
         fmt::format("{} = {}: expected {} for family {}", one->first, one->second, other->second, family.name));
   }
-  return {config, made.model, made.map};
+  return {config, written.model, written.map};
 }
 
 }  // namespace periscope

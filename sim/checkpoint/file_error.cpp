@@ -32,12 +32,12 @@ constexpr std::pair<std::string_view, std::string_view> other_formats[] = {
 
 }  // namespace
 
-InputError malformed(const std::string& path, const std::string& what) {
-  return InputError(fmt::format("malformed: {}: {}", path, what));
+InputError malformed(const std::string& path, const std::string& reason) {
+  return InputError(fmt::format("malformed: {}: {}", path, reason));
 }
 
-InputError unsupported(const std::string& path, const std::string& what) {
-  return InputError(fmt::format("unsupported: {}: {}", path, what));
+InputError unsupported(const std::string& path, const std::string& reason) {
+  return InputError(fmt::format("unsupported: {}: {}", path, reason));
 }
 
 std::string in_quotes(std::string_view text) {

@@ -10,11 +10,11 @@
 
 namespace periscope {
 
-/// Returns the error "malformed: PATH: WHAT", for a file that violates its format.
-[[nodiscard]] InputError malformed(const std::string& path, const std::string& what);
+/// Returns the error "malformed: PATH: REASON", for a file that violates its format.
+[[nodiscard]] InputError malformed(const std::string& path, const std::string& reason);
 
-/// Returns the error "unsupported: PATH: WHAT", for a file that may be valid, but that Periscope cannot read.
-[[nodiscard]] InputError unsupported(const std::string& path, const std::string& what);
+/// Returns the error "unsupported: PATH: REASON", for a file that may be valid, but that Periscope cannot read.
+[[nodiscard]] InputError unsupported(const std::string& path, const std::string& reason);
 
 /// Quotes a string of a file for a one-line message: escapes all but printable ASCII, shortens long strings.
 [[nodiscard]] std::string in_quotes(std::string_view text);

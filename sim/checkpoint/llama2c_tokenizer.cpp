@@ -19,15 +19,15 @@ class Bytes {
   Bytes(std::span<const std::byte> rest, const std::string& path) : rest_(rest), path_(path) {}
 
   template <class T>
-  T take(const std::string& what) {
+  T take(const std::string& field) {
     T value;
-    const std::string bytes = take(sizeof(T), what);
+    const std::string bytes = take(sizeof(T), field);
     std::memcpy(&value, bytes.data(), sizeof(T));
     return value;
   }
-  std::string take(std::size_t count, const std::string& what) {
+  std::string take(std::size_t count, const std::string& field) {
     if (rest_.size() < count) {
-      throw malformed(path_, fmt::format("{}: {} bytes are left, expected {}", what, rest_.size(), count));
+      throw malformed(path_, fmt::format("{}: {} bytes are left, expected {}", field, rest_.size(), count));
     }
     std::string bytes(reinterpret_cast<const char*>(rest_.data()), count);
     rest_ = rest_.subspan(count);

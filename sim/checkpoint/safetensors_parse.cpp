@@ -24,7 +24,7 @@ constexpr std::uint64_t max_header_bytes = 100'000'000;  // limit of the officia
 constexpr const char* metadata_key = "__metadata__";
 
 /// Describes a JSON value: numbers and strings by their text, arrays and objects by type and size.
-std::string shown(const Json& value) {
+std::string described(const Json& value) {
   if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
   if (value.is_object() || value.is_array()) return fmt::format("an {} of {}", value.type_name(), value.size());
   return value.dump();
@@ -62,7 +62,7 @@ class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& name, const Json& entry)
       : path_(&path), name_(&name), entry_(&entry) {
-    if (!entry.is_object()) throw wrong(fmt::format("is {}, expected an object", shown(entry)));
+    if (!entry.is_object()) throw wrong(fmt::format("is {}, expected an object", described(entry)));
     for (const char* key : {"dtype", "shape", "data_offsets"}) {
       if (!entry.contains(key)) throw wrong(fmt::format("has no {}", key));
     }
@@ -80,14 +80,14 @@ class EntryReader {
     const Json& dtype = (*entry_)["dtype"];
     const auto found = dtype.is_string() ? safetensors_type(dtype.get_ref<const std::string&>()) : std::nullopt;
     if (!found) {
-      throw wrong(fmt::format("has the dtype {}, expected one of {}", shown(dtype), safetensors_type_names()));
+      throw wrong(fmt::format("has the dtype {}, expected one of {}", described(dtype), safetensors_type_names()));
     }
     return *found;
   }
 
   [[nodiscard]] std::vector<std::int64_t> shape() const {
     const Json& lengths = (*entry_)["shape"];
-    if (!lengths.is_array()) throw wrong(fmt::format("has the shape {}, expected an array", shown(lengths)));
+    if (!lengths.is_array()) throw wrong(fmt::format("has the shape {}, expected an array", described(lengths)));
     std::vector<std::int64_t> shape;
     shape.reserve(lengths.size());
     std::uint64_t product = 1;
@@ -108,20 +108,21 @@ class EntryReader {
   [[nodiscard]] ByteRange offsets() const {
     const Json& pair = (*entry_)["data_offsets"];
     if (!pair.is_array() || pair.size() != 2) {
-      throw wrong(fmt::format("has the data_offsets {}, expected an array of 2", shown(pair)));
+      throw wrong(fmt::format("has the data_offsets {}, expected an array of 2", described(pair)));
     }
     return {whole(pair[0], "a data offset"), whole(pair[1], "a data offset")};
   }
 
-  [[nodiscard]] InputError wrong(const std::string& what) const {
-    return malformed(*path_, fmt::format("tensor {} {}", in_quotes(*name_), what));
+  [[nodiscard]] InputError wrong(const std::string& problem) const {
+    return malformed(*path_, fmt::format("tensor {} {}", in_quotes(*name_), problem));
   }
 
  private:
-  [[nodiscard]] std::uint64_t whole(const Json& value, const char* what) const {
+  [[nodiscard]] std::uint64_t whole(const Json& value, const char* field) const {
     // The parser does not treat 1.0, 1e3, -0 or numbers above 64 bits as unsigned.
     if (!value.is_number_unsigned()) {
-      throw wrong(fmt::format("has {} that is {}, expected a whole number from 0 to 2^64 - 1", what, shown(value)));
+      throw wrong(
+          fmt::format("has {} that is {}, expected a whole number from 0 to 2^64 - 1", field, described(value)));
     }
     return value.get<std::uint64_t>();
   }
@@ -133,12 +134,12 @@ class EntryReader {
 
 std::map<std::string, std::string> metadata_of(const Json& value, const std::string& path) {
   if (!value.is_object()) {
-    throw malformed(path, fmt::format("{} is {}, expected an object", metadata_key, shown(value)));
+    throw malformed(path, fmt::format("{} is {}, expected an object", metadata_key, described(value)));
   }
   std::map<std::string, std::string> metadata;
   for (const auto& item : value.items()) {
     if (!item.value().is_string()) {
-      throw malformed(path, fmt::format("{} has {} for {}, expected a string", metadata_key, shown(item.value()),
+      throw malformed(path, fmt::format("{} has {} for {}, expected a string", metadata_key, described(item.value()),
                                         in_quotes(item.key())));
     }
     metadata[item.key()] = item.value().get<std::string>();
@@ -168,7 +169,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
   const Bytes header = header_of(file, path);
   const Bytes data = file.subspan(length_bytes + header.size());
   const Json json = parse_strict_json(header, path, "the header");
-  if (!json.is_object()) throw malformed(path, fmt::format("the header is {}, expected an object", shown(json)));
+  if (!json.is_object()) throw malformed(path, fmt::format("the header is {}, expected an object", described(json)));
 
   SafetensorsContents contents;
   std::vector<std::pair<ByteRange, EntryReader>> entries;

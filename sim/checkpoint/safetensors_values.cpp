@@ -28,8 +28,9 @@ struct ElementSource {
   const std::string& name;
 
   template <typename Value>
-  [[nodiscard]] InputError unrepresentable(std::uint64_t index, Value value, const char* what) const {
-    return unsupported(path, fmt::format("tensor {}: element {} is {}, which {}", in_quotes(name), index, value, what));
+  [[nodiscard]] InputError unrepresentable(std::uint64_t index, Value value, const char* reason) const {
+    return unsupported(path,
+                       fmt::format("tensor {}: element {} is {}, which {}", in_quotes(name), index, value, reason));
   }
 };
 

@@ -19,14 +19,14 @@ constexpr std::size_t max_depth = 128;
 /// Parser callback that throws for input that the library would accept.
 class StrictCallback {
  public:
-  StrictCallback(const std::string& path, const std::string& what) : path_(path), what_(what) {}
+  StrictCallback(const std::string& path, const std::string& name) : path_(path), name_(name) {}
 
   bool operator()(int /*depth*/, Json::parse_event_t event, Json& parsed) {
     switch (event) {
       case Json::parse_event_t::object_start:
       case Json::parse_event_t::array_start:
         if (keys_.size() == max_depth) {
-          throw malformed(path_, fmt::format("{} is nested more than {} deep", what_, max_depth));
+          throw malformed(path_, fmt::format("{} is nested more than {} deep", name_, max_depth));
         }
         keys_.emplace_back();
         break;
@@ -34,7 +34,7 @@ class StrictCallback {
       case Json::parse_event_t::array_end: keys_.pop_back(); break;
       case Json::parse_event_t::key:
         if (const auto& key = parsed.get_ref<const std::string&>(); !keys_.back().insert(key).second) {
-          throw malformed(path_, fmt::format("{} has the key {} twice in one object", what_, in_quotes(key)));
+          throw malformed(path_, fmt::format("{} has the key {} twice in one object", name_, in_quotes(key)));
         }
         break;
       case Json::parse_event_t::value: break;
@@ -44,7 +44,7 @@ class StrictCallback {
 
  private:
   const std::string& path_;
-  const std::string& what_;
+  const std::string& name_;
   std::vector<std::set<std::string>> keys_;  ///< keys of the open objects; empty sets for open arrays
 };
 
@@ -58,22 +58,22 @@ std::string place(std::string_view text, std::size_t byte) {
 
 }  // namespace
 
-Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path, const std::string& what) {
+Json parse_strict_json(std::span<const std::byte> bytes, const std::string& path, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xef\xbb\xbf")) {
-    throw malformed(path, what + " begins with a byte-order mark, which JSON does not allow");
+    throw malformed(path, name + " begins with a byte-order mark, which JSON does not allow");
   }
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    throw malformed(path, fmt::format("{} is not JSON: a zero byte {}", what, place(text, zero)));
+    throw malformed(path, fmt::format("{} is not JSON: a zero byte {}", name, place(text, zero)));
   }
   try {
-    return Json::parse(text.begin(), text.end(), StrictCallback(path, what));
+    return Json::parse(text.begin(), text.end(), StrictCallback(path, name));
   } catch (const Json::parse_error& error) {
     reject_other_formats(bytes, path);
     throw malformed(
-        path, fmt::format("{} is not JSON: {}", what, place(text, error.byte - std::min<std::size_t>(error.byte, 1))));
+        path, fmt::format("{} is not JSON: {}", name, place(text, error.byte - std::min<std::size_t>(error.byte, 1))));
   } catch (const Json::out_of_range&) {
-    throw malformed(path, what + " has a number beyond the range of double");
+    throw malformed(path, name + " has a number beyond the range of double");
   }
 }
 
