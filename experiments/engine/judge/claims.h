@@ -80,8 +80,7 @@ SeedTable equivalence_table(const std::vector<double>& large, const std::vector<
 /// Tests the claim that `first` has a larger standard deviation over seeds than `second`, measured with the same seeds
 /// (Pitman and Morgan 1939). The test is exact for two normal variables of any correlation. Their sum and difference
 /// have the covariance Var(first) − Var(second), so the test is one of their correlation, with n − 2 degrees of
-/// freedom; it needs three seeds. claim.values are products of deviations of sum and difference. Sets no detectable
-/// error.
+/// freedom; it needs three seeds. claim.values are products of deviations of sum and difference.
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
 /// Sets `holm` of all claims with a p-value (Holm 1979, applied to 2 min(p, 1 − p)).

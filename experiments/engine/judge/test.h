@@ -50,7 +50,7 @@ struct Test {
   int index = 0;                      ///< index into the Curve: depth, sublayer, or layer of a weight
   std::string contrast = {};          ///< such as "mlp mean": a sum over depth instead of one index (contrasts())
   std::string quantity = {};          ///< the compared quantity, if it is not `statistic`; power_of() groups by it
-  std::string label = {};             ///< overrides name()
+  std::string label = {};             ///< replaces the default of name()
 
   Estimate measured = {};
   Estimate predicted = {};

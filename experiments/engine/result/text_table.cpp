@@ -53,8 +53,7 @@ std::size_t bytes_within(std::string_view text, std::size_t width) {
   return end;
 }
 
-/// Returns the smallest column width that does not break a word of the cell. Cells that begin with a space are not
-/// broken.
+/// Returns the smallest column width that breaks no word of the cell. Cells that begin with a space are not broken.
 std::size_t narrowest(std::string_view cell) {
   if (cell.starts_with(' ')) return printed_width(cell);
   std::size_t width = 0;

@@ -67,8 +67,7 @@ void store(Progress& progress, const std::string& task, const T& value) {
   progress.set_resumable(progress.task_cache()->folder());
 }
 
-/// Returns the cached value of the task named `task()`, or computes and caches it. `label` is its name in progress
-/// lines.
+/// Returns the cached value of the task named `task()`, or computes and caches it. `label` is for progress lines.
 template <class Task, class Compute>
 auto cached(Progress& progress, const std::string& label, const Task& task, const Compute& compute) {
   using T = std::invoke_result_t<Compute>;
@@ -85,8 +84,8 @@ auto cached(Progress& progress, const std::string& label, const Task& task, cons
   return value;
 }
 
-/// Returns the name of a task, with the value true, that marks that a run has started to write into these folders (""
-/// for none). A resumed run may then overwrite its files.
+/// Returns the name of a task, with the value true, which is cached once a run has started to write into these folders
+/// ("" for none). A resumed run may then overwrite its files.
 inline std::string writing_task(const config::RunOptions& run, const std::vector<std::string>& folders) {
   std::string all = fmt::format("{} {}", run.seed, run.seeds);
   for (const std::string& folder : folders) {

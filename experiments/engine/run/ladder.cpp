@@ -272,7 +272,7 @@ void judge_ladder(LadderResult& result, int seeds, const config::AgreementOption
   const double level = judge::judge(tests, {.familywise_error = options.familywise_error, .seeds_key = "ladder.seeds"});
   for (LadderStack& stack : result.stacks) {
     for (LadderQuantity& q : stack.quantities) {
-      if (q.fit.lack_of_fit < level) {  // a bad fit cannot even reject the limit
+      if (q.fit.lack_of_fit < level) {  // a bad fit says nothing about the limit
         q.test.verdict = judge::Verdict::inconclusive;
         q.test.reason = fmt::format("a parabola in 1/D does not fit the points (p = {:.1g}); add larger ladder.widths",
                                     q.fit.lack_of_fit);

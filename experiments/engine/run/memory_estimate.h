@@ -55,8 +55,8 @@ MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads);
 /// Returns the estimate for a sublayer's matrices in f64 and their Gram matrices.
 MemoryEstimate gram_memory(const ModelSpec& model);
 
-/// Returns the estimate for all stacks of `config`: predicting, also at their widths if `at_width`, and measuring if
-/// `measures`.
+/// Returns the estimate for predicting all stacks of `config`, also at their own widths if `at_width`, and measuring
+/// them if `measures`.
 MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads);
 
 /// Returns the estimate for predicting and measuring every stack at every width. Throws as config::at_width does.

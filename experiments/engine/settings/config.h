@@ -42,8 +42,7 @@ struct RunOptions {
   double memory = 0.0;  ///< bytes available to a backward pass; 0: the default of tape_budget
 };
 
-/// Returns the valid range of run.seeds or ladder.seeds, up to 1e6, so that totals over stacks and widths fit in an
-/// int.
+/// Returns the valid range of numbers of seeds, up to 1e6, so that totals over stacks and widths fit in an int.
 constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
 
 /// Limits on detectable errors (T22). Above a limit the verdict is inconclusive; see docs/theory/verdicts.md.

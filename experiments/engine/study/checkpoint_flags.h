@@ -83,8 +83,7 @@ C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, c
   return own;
 }
 
-/// Loads the configuration for a checkpoint, by default in f64. Throws ConfigError for keys that a checkpoint
-/// determines.
+/// Loads the configuration for a checkpoint, by default in f64. Throws ConfigError for keys set by the checkpoint.
 config::Config load_for_checkpoint(const Request& request);
 
 }  // namespace periscope::study
