@@ -177,7 +177,7 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
   judge::Test& crossing = result.cases[1].tests.at("log_crossing").front();
   CHECK(crossing.verdict != judge::Verdict::not_checked);
   CHECK(result.cases[0].test("log_crossing").verdict == judge::Verdict::not_checked);
-  CHECK(result.facts.at("order_claim") == "holds-with-condition");
+  CHECK(result.texts.at("order_claim") == "holds-with-condition");
   crossing.predicted.value += std::log(2.0);
   CHECK(judged_again(crossing) == judge::Verdict::disagrees);
   CHECK(outcome_of(crossover, config, result).code == ExitCode::check_failed);
