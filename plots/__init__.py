@@ -1,7 +1,7 @@
 """Figures from Periscope's results: `python -m plots RESULTS_DIR --out FIGURES_DIR` for files, `plot` for a dataset.
 
-Results hold measured and predicted values alike. What is here draws them and computes nothing. matplotlib is imported
-by the first call; its settings stay as they were, and it chooses no backend.
+Figures show measured and predicted values stored in the results; nothing is computed here. matplotlib is imported by
+the first call. Its global settings and backend are not changed.
 """
 
 from importlib import import_module

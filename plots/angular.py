@@ -10,7 +10,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from . import captions, style
-from .dataset import array, coordinates, is_measured, on, seeds, seeds_in_words
+from .dataset import array, coordinates, is_measured, on, seeds, seeds_text
 from .makers import inputs, kind
 
 
@@ -19,34 +19,34 @@ from .makers import inputs, kind
 def angular(ds: xr.Dataset, i: int) -> style.Page:
     predicted = array(ds, "angular_distance_predicted")[i]
     measured = array(ds, "angular_distance_measured")[i] if is_measured(ds) else predicted
-    looks, depth = captions.looks(ds), array(ds, "depth")
-    rows, columns = style.multiples(len(looks))
+    styles, depth = captions.styles(ds), array(ds, "depth")
+    rows, columns = style.multiples(len(styles))
     side = min(2.4, (style.PAGE - 1.4) / columns)
     figure, panels = style.small_multiples(
-        len(looks), side + 0.27 + 0.35 / rows, "Sublayers passed", "Sublayers passed", width=columns * side + 1.4,
+        len(styles), side + 0.27 + 0.35 / rows, "Sublayers passed", "Sublayers passed", width=columns * side + 1.4,
         compress=True, sharex=True, sharey=True)  # fmt: skip
-    both = np.where(depth[:, None] >= depth[None, :], predicted, measured)  # rows run upwards
+    both = np.where(depth[:, None] >= depth[None, :], predicted, measured)  # row index increases upwards
     image = heatmaps(panels, both, depth)
-    for axes, look in zip(panels, looks, strict=True):
-        axes.set_title(look.label)
+    for axes, curve_style in zip(panels, styles, strict=True):
+        axes.set_title(curve_style.label)
     if is_measured(ds):
         _name(panels[0], 0.04, 0.96, "theory", "left", "top")
         _name(panels[0], 0.96, 0.04, "simulation", "right", "bottom")
     colourbar(figure, image, panels)
     words = style.title(style.INPUTS[array(ds, "input")[i]])
-    words += ": arccos(cosine)/π of the stream at two depths, mean over tokens. "
+    words += ". Angular distance: arccos(cosine)/π of the stream at two depths, mean over tokens. "
     if is_measured(ds):
-        below = f"mean of {seeds_in_words(ds)}" if seeds(ds) > 1 else "one seed"
-        words += f"Above the diagonal: theory. Below: {below}. "
+        measurement = f"mean of {seeds_text(ds)}" if seeds(ds) > 1 else "one seed"
+        words += f"Above the diagonal: theory. Below: measurement, {measurement}. "
     else:
-        words += "Theory alone. "
+        words += "Theory only. "
     if not np.isfinite(predicted).all():
         words += "Grey: no finite value. "
-    return style.finish(figure, [], words + captions.setting(ds))
+    return style.finish(figure, [], words + captions.settings_text(ds))
 
 
 def heatmaps(panels: Sequence[Axes], values: Sequence[np.ndarray] | np.ndarray, depth: np.ndarray) -> AxesImage:
-    """Draws distances between two depths, a panel for each of `values`, with one scale of colours."""
+    """Draws matrices of distances between two depths, one per panel, with a common colour scale."""
     highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
     for axes, shown in zip(panels, values, strict=True):
         image = axes.imshow(shown, origin="lower", cmap="viridis", vmin=0.0, vmax=highest,

@@ -1,4 +1,4 @@
-"""What captions say of a run: its size, every key that decides the curves, and which Periscope made it."""
+"""Captions: the sentences about a run's size, its keys that affect the curves, and the version of Periscope."""
 
 import json
 from collections.abc import Iterator
@@ -7,32 +7,32 @@ from typing import Any
 import xarray as xr
 
 from . import style
-from .dataset import array, config, fact, fact_if_any, is_measured, version
+from .dataset import array, config, is_measured, scalar, scalar_or_none, version
 
 NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
 MLPS = {"swiglu": "SwiGLU", "geglu": "GeGLU", "relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
 SCHEMES = {"lecun": "LeCun", "he": "He", "xavier": "Xavier"}
 SECTIONS = ("model", "init", "input")
-# Said in words, by the placement's name in the legend, or of no effect on numbers.
-SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
+# Keys that captions describe in words, that legends show, or that do not affect numbers.
+DESCRIBED = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
         "input.tokens", "input.path", "input.second_moment", "run.seeds")  # fmt: skip
-OF_PANELS = ("input.kind", "input.path")
+SHOWN_BY_PANELS = ("input.kind", "input.path")
 
 
-def setting(ds: xr.Dataset) -> str:
-    """The last sentences of a caption: what was run, with which keys, and with which Periscope."""
-    wrong = misled(ds)
-    return f"{_size(ds)} {keys(ds)}{f'Theory is {wrong}. ' if wrong else ''}{version(ds)}"
+def settings_text(ds: xr.Dataset) -> str:
+    """Returns the last sentences of a caption: size and keys of the run, overrides of the theory, and the version."""
+    overrides = theory_overrides(ds)
+    return f"{_size(ds)} {keys(ds)}{f'Theory with {overrides}. ' if overrides else ''}{version(ds)}"
 
 
 def stacks(ds: xr.Dataset) -> list[dict[str, Any]]:
-    """The resolved keys of every stack: {"model.width": 64, ...}."""
+    """Returns the resolved keys of every stack, such as {"model.width": 64, ...}."""
     return [{f"{section}.{key}": value for section in SECTIONS for key, value in stack.get(section, {}).items()}
             for stack in config(ds)["stacks"]]  # fmt: skip
 
 
 def placements(ds: xr.Dataset) -> list[str]:
-    """Returns the placement of every stack, also where a recipe or a user's name labels the stack."""
+    """Returns the placement of every stack, even if the stack is labelled by a recipe or a user's name."""
     labels = [str(label) for label in array(ds, "placement")]
     if "placement_settings" not in ds:
         return labels
@@ -42,19 +42,19 @@ def placements(ds: xr.Dataset) -> list[str]:
     return [own if isinstance(own, str) else label for own, label in zip(found, labels, strict=True)]
 
 
-def looks(ds: xr.Dataset) -> list[style.Look]:
-    """Returns the look of every stack of a result: recipes have those of their placements."""
-    return style.looks(array(ds, "placement"), placements(ds))
+def styles(ds: xr.Dataset) -> list[style.Style]:
+    """Returns the curve style of every stack of a result; a recipe has the style of its placement."""
+    return style.styles(array(ds, "placement"), placements(ds))
 
 
 def shared(every: list[dict[str, Any]], key: str) -> Any:
-    """A key's value, None if the stacks differ in it or do not have it."""
+    """Returns a key's value, or None if the stacks differ in it or do not have it."""
     values = {json.dumps(stack.get(key)) for stack in every}
     return every[0].get(key) if len(values) == 1 else None
 
 
 def _size(ds: xr.Dataset) -> str:
-    """ "24 layers, each attention and MLP, width 64, ..." """
+    """Returns the sentence "24 layers, each attention and MLP, width 64, ..."."""
     every = stacks(ds)
     layers, width, mlp, norm = (shared(every, f"model.{key}") for key in ("layers", "width", "mlp", "norm"))
     tokens, scheme = shared(every, "input.tokens"), shared(every, "init.scheme")
@@ -63,7 +63,7 @@ def _size(ds: xr.Dataset) -> str:
         parts.append(f"{layers} layer{'s' * (layers > 1)}, each attention and MLP")
     if width is not None and "width" not in ds and "ladder_width" not in ds:
         parts.append(f"width {width}")
-    size = shared(every, "input.second_moment")  # it decides every curve near the input, so it is always said
+    size = shared(every, "input.second_moment")  # always stated, because it affects every curve near the input
     if tokens is not None:
         parts.append(f"{tokens} tokens" + (f" of second moment {size:g}" if size is not None else ""))
     parts += [names.get(value, value) for names, value in ((MLPS, mlp), (NORMS, norm)) if value is not None]
@@ -77,7 +77,7 @@ def _size(ds: xr.Dataset) -> str:
 
 
 def keys(ds: xr.Dataset) -> str:
-    """What else decides the curves: the keys that differ from their defaults, and those in which stacks differ."""
+    """Returns sentences about the keys that differ from their defaults, and those in which the stacks differ."""
     every = stacks(ds)
     common = _common(ds, every)
     differing = "; ".join(f"{key}: {values}" for key, values in _differing(ds, every))
@@ -85,29 +85,29 @@ def keys(ds: xr.Dataset) -> str:
 
 
 def _common(ds: xr.Dataset, every: list[dict[str, Any]]) -> str:
-    """As the file says it, or, in a file that does not say what differs from defaults, all keys."""
-    said = fact_if_any(ds, "config_differences")
-    if said is not None:
-        found = {k: v for k, v in json.loads(said).items() if k not in SAID}
-        return f"Other than by default: {_listed(found)}" if found else ""
-    found = {k: shared(every, k) for k in every[0] if k not in SAID and shared(every, k) is not None}
+    """Lists the keys that differ from their defaults; without the attribute config_differences, all keys."""
+    differences = scalar_or_none(ds, "config_differences")
+    if differences is not None:
+        found = {k: v for k, v in json.loads(differences).items() if k not in DESCRIBED}
+        return f"Non-default keys: {_listed(found)}" if found else ""
+    found = {k: shared(every, k) for k in every[0] if k not in DESCRIBED and shared(every, k) is not None}
     return f"Keys: {_listed(found)}" if found else ""
 
 
 def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Each key in which stacks differ: which value is whose."""
+    """Yields the keys in which stacks differ, with each value and the labels of its stacks."""
     if "placement_settings" in ds and "placement" in ds:
-        labels = [look.label for look in looks(ds)]
+        labels = [s.label for s in styles(ds)]
         tables = [json.loads(text) if text else {} for text in array(ds, "placement_settings")]
     else:
-        labels = [look.label for look in style.looks(_name(stack["model.placement"]) for stack in every)]
+        labels = [s.label for s in style.styles(_name(stack["model.placement"]) for stack in every)]
         tables = every
-    for key in dict.fromkeys(key for table in tables for key in table if key not in OF_PANELS):
+    for key in dict.fromkeys(key for table in tables for key in table if key not in SHOWN_BY_PANELS):
         values = [table.get(key) for table in tables]
-        words = [style.looks([_name(v)])[0].label if key == "model.placement" else shown(v) for v in values]
-        if key != "theory" and all(_tells(label, key, value) for label, value in zip(labels, words, strict=True)):
+        words = [style.styles([_name(v)])[0].label if key == "model.placement" else value_text(v) for v in values]
+        if key != "theory" and all(_is_in_label(label, key, value) for label, value in zip(labels, words, strict=True)):
             if key != "model.placement" and len(set(words)) > 1:
-                yield key, "as the legend says"
+                yield key, "see the legend"
             continue
         owners: dict[str, list[str]] = {}
         for label, value in zip(labels, words, strict=True):
@@ -116,19 +116,20 @@ def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[st
             yield key, ", ".join(f"{value} ({_owners(names, labels)})" for value, names in owners.items())
 
 
-def _tells(label: str, key: str, value: str) -> bool:
-    """Whether a curve's label says that key's value: as its first word, or as "std 0.02"."""
+def _is_in_label(label: str, key: str, value: str) -> bool:
+    """Returns whether a curve's label contains the key's value: as its first part, or as "std 0.02"."""
     first, *others = label.split(", ")
     return value == first or label.startswith(value + ", ") or f"{key.rpartition('.')[2]} {value}" in others
 
 
 def _owners(names: list[str], labels: list[str]) -> str:
-    """Labels for people; one word stands for all labels that begin with it, if all are there."""
+    """Lists labels. The common first part of several labels replaces them if all labels that begin with it are
+    listed."""
     found: list[str] = []
-    for word in dict.fromkeys(name.partition(", ")[0] for name in names):
-        mine = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == word]
-        every = {label for label in labels if label.partition(", ")[0] == word}
-        found += [word] if set(mine) == every else mine
+    for prefix in dict.fromkeys(name.partition(", ")[0] for name in names):
+        members = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == prefix]
+        every = {label for label in labels if label.partition(", ")[0] == prefix}
+        found += [prefix] if set(members) == every else members
     return ("; " if any(", " in name for name in found) else ", ").join(found)
 
 
@@ -137,17 +138,17 @@ def _name(value: Any) -> str:
 
 
 def _listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {shown(value)}" for key, value in values.items())
+    return ", ".join(f"{key} {value_text(value)}" for key, value in values.items())
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else _name(value)
 
 
-def misled(ds: xr.Dataset) -> str:
-    """What theory was given instead of the truth, or which mistake was planted in it."""
-    if fact_if_any(ds, "theory_override") is None:
+def theory_overrides(ds: xr.Dataset) -> str:
+    """Returns the keys overridden for the theory and its planted fault as text, or ""."""
+    if scalar_or_none(ds, "theory_override") is None:
         return ""
-    override = json.loads(fact(ds, "theory_override"))
+    override = json.loads(scalar(ds, "theory_override"))
     planted = [] if override["fault"] == "none" else [f"planted fault {override['fault']}"]
-    return f"wrong on purpose: {', '.join(override['set'] + planted)}"
+    return f"deliberate errors: {', '.join(override['set'] + planted)}"

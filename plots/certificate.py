@@ -1,7 +1,7 @@
-"""The overflow certificate over depth: bounds as lines, measurement as markers, number formats as limits.
+"""The overflow certificate over depth: bounds as lines, measurements as markers, limits of number formats.
 
-The bounds are those of the arithmetic that was certified (T24), in one of its formats: FP16 if it was judged, else the
-first that was. Exact arithmetic has one set of bounds for all formats (T17).
+The bounds are those of the certified arithmetic (T24), for FP16 or else the first judged format. Exact arithmetic has
+one set of bounds for all formats (T17).
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import scales, style
-from .dataset import array, coordinates, fact, on, version
+from .dataset import array, coordinates, scalar, on, version
 from .makers import kind
 
 
 @dataclass(frozen=True)
-class Curve(style.Look):
-    """A class of signals, of all places or only of one module's sublayers."""
+class Curve(style.Style):
+    """A class of signals, at all places or only in the sublayers of one kind of module."""
 
     name: str = ""
     first: int = 0  # place 0 is before sublayer 0: attention sublayers are at odd places, MLPs at even ones
@@ -38,16 +38,17 @@ PANELS = {
     ),
 }
 FP16 = 65504.0  # the largest finite number
-# What a run does in an arithmetic, its format in braces; for a caption.
+# Descriptions of arithmetics for captions; {} is the format.
 ARITHMETICS = {
     "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32",
-    "pure": "when a run takes every step in {}",
+    "pure": "when every operation is done in {}",
 }
 
 
 def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
-    """Returns one bound per signal and place, and the arithmetic that they hold in: "mixed, FP16", and in words."""
-    arithmetic, names = fact(ds, "arithmetic"), list(array(ds, "format"))
+    """Returns one bound per signal and place, and their arithmetic as a label ("mixed, FP16") and as a sentence
+    part."""
+    arithmetic, names = scalar(ds, "arithmetic"), list(array(ds, "format"))
     fp16_first = sorted(names, key=lambda name: name != "fp16")
     judged = [name for name in fp16_first if np.isfinite(array(ds, "run_signal_bound")[names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
@@ -58,12 +59,13 @@ def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
 
 
 def of_class(ds: xr.Dataset, name: str, values: np.ndarray) -> np.ndarray:
-    """The largest value of a class of signals at every place."""
+    """Returns the largest value of a class of signals at every place."""
     return np.fmax.reduce(values[array(ds, "signal_class") == name])
 
 
 def certified(ds: xr.Dataset, name: str) -> str:
-    """": certified", ": 5 of 7 classes certified" or ": not certified", behind the name of a format that was judged."""
+    """Returns the verdict after a format's name: ": certified", ": 5 of 7 classes certified", ": not certified" or
+    ""."""
     holds = array(ds, "certified")[list(array(ds, "format")).index(name)]
     if not np.isfinite(holds).all():
         return ""
@@ -73,7 +75,7 @@ def certified(ds: xr.Dataset, name: str) -> str:
     return f": {count} of {len(holds)} classes certified"
 
 
-@kind("certificate", "bounds on every signal, below the largest numbers of formats",
+@kind("certificate", "bounds on every signal, compared with the limits of formats",
       coordinates("signal place format") | on("signal", "signal_class") | on("signal place", "bound")
       | on("format", "format_largest") | on("format signal place", "run_signal_bound")
       | on("format class", "certified"))  # fmt: skip
@@ -94,22 +96,22 @@ def certificate(ds: xr.Dataset) -> style.Page:
 
 
 def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
-    points = slice(curve.first, -1 if curve.step > 1 else None, curve.step)  # the last place is the head's
+    points = slice(curve.first, -1 if curve.step > 1 else None, curve.step)  # the last place is the head
     place, bound = array(ds, "place")[points], of_class(ds, curve.name, bounds)[points]
-    there = np.isfinite(bound)
-    axes.plot(place[there], bound[there], **curve.line, linewidth=1.3)
-    if there.sum() == 1:
-        axes.plot(place[there], bound[there], color=curve.colour, linestyle="", marker="_", markersize=9,
+    finite = np.isfinite(bound)
+    axes.plot(place[finite], bound[finite], **curve.line, linewidth=1.3)
+    if finite.sum() == 1:
+        axes.plot(place[finite], bound[finite], color=curve.colour, linestyle="", marker="_", markersize=9,
                   markeredgewidth=1.6, markeredgecolor=curve.colour)  # fmt: skip
     if measured:
         values = of_class(ds, curve.name, array(ds, "measured"))[points]
-        seen = np.isfinite(values)
-        axes.plot(place[seen], values[seen], color=curve.colour, linestyle="",
+        finite = np.isfinite(values)
+        axes.plot(place[finite], values[finite], color=curve.colour, linestyle="",
                   marker=curve.marker, markersize=4)  # fmt: skip
 
 
 def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
-    """The y axis, and the limits of the formats up to the first one into which all bounds that are drawn fit."""
+    """Sets up the y axis, and draws the limits of formats up to the first one that exceeds all drawn bounds."""
     drawn = [bounds] + ([array(ds, "measured")] if measured else [])
     values = np.concatenate([of_class(ds, curve.name, part) for part in drawn
                              for curves in PANELS.values() for curve in curves])  # fmt: skip
@@ -121,7 +123,7 @@ def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: boo
     for largest, name in shown:
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
-        below = name == "fp8_e5m2"  # lies just under FP16's limit
+        below = name == "fp8_e5m2"  # just below FP16's limit
         words = style.format_name(name) + certified(ds, name)
         panels[-1].annotate(words, (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
                             xytext=(-2, -2 if below else 1.5), textcoords="offset points", ha="right",
@@ -131,11 +133,11 @@ def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: boo
 
 
 def caption(ds: xr.Dataset, arithmetic: str, measured: bool) -> str:
-    words = f"Lines: bounds on the largest magnitude that any input can cause, from the weights alone, {arithmetic}."
+    words = f"Lines: bounds on the largest magnitude for any input, from the weights alone, {arithmetic}."
     if measured:
-        words += " Markers: the largest magnitude measured."
+        words += " Markers: largest measured magnitude."
     words += " Dotted: largest numbers of the formats"
     if np.isfinite(array(ds, "certified")).any():
-        words += ", each with what is certified for it by its own bounds: classes of signals that no input can overflow"
-    words += ". Sublayer −1: the stack's input; at the right end: its head. "
-    return f"{words}Model: {fact(ds, 'model')}. {version(ds)}"
+        words += ", with the verdict for each format: classes of signals that no input can overflow"
+    words += ". Sublayer −1: the stack's input; right end: its head. "
+    return f"{words}Model: {scalar(ds, 'model')}. {version(ds)}"

@@ -1,7 +1,7 @@
-"""What a result's dataset holds and how figures ask for it: arrays of numbers, the configuration, words for captions.
+"""Access to a result's dataset: arrays, the configuration, and texts for captions.
 
-A result is an xarray.Dataset, whether it was read from a file or comes from memory: one value for the whole result is
-a variable on no dimension, JSON stands as text in the global attributes, columns are as `tidy` makes them.
+A result is an xarray.Dataset, from a file or from memory. A single value for the whole result is a variable without
+dimensions, JSON is text in the global attributes, and columns have the types of `tidy`.
 """
 
 import json
@@ -17,11 +17,11 @@ import xarray as xr
 
 
 def tidy(values: Any, missing: int | None = None) -> np.ndarray:
-    """A column with the types that datasets have, from the types of files and of the program.
+    """Converts a column from the types of files and of the program to those of datasets.
 
-    Real numbers become float64, with NaN where there is none; integers int64 and flags (bytes, 0 or 1) bool, or both
-    float64 with NaN where any is `missing`; text an array of objects, all of them str. Raises TypeError for other
-    types and ValueError for a flag that is neither 0, 1 nor `missing`.
+    Real numbers become float64. Integers become int64, and flags (bytes 0 or 1) bool; both become float64 with NaN if
+    a value is `missing`. Text becomes an object array of str. Raises TypeError for other types, and ValueError for a
+    flag that is neither 0, 1 nor `missing`.
     """
     values = np.asarray(values)
     kind = values.dtype.kind
@@ -29,61 +29,58 @@ def tidy(values: Any, missing: int | None = None) -> np.ndarray:
         return values.astype(np.float64, copy=False)
     if kind in "UO":
         if any(not isinstance(v, str) for v in values.flat):
-            raise TypeError("is of type object; expected numbers or text")
+            raise TypeError("has type object; expected numbers or text")
         return values.astype(object, copy=False)
     if kind not in "iub":
-        raise TypeError(f"is of type {values.dtype}; expected numbers or text")
-    gone = np.zeros(values.shape, dtype=bool) if missing is None else values == missing
+        raise TypeError(f"has type {values.dtype}; expected numbers or text")
+    is_missing = np.zeros(values.shape, dtype=bool) if missing is None else values == missing
     is_flag = values.dtype in (np.uint8, np.bool_)
-    if is_flag and not np.isin(values[~gone], (0, 1)).all():
-        raise ValueError(f"holds the flag {values[~gone].max()}; expected 0 or 1")
-    if gone.any():
-        return np.where(gone, np.nan, values)
+    if is_flag and not np.isin(values[~is_missing], (0, 1)).all():
+        raise ValueError(f"has the flag {values[~is_missing].max()}; expected 0 or 1")
+    if is_missing.any():
+        return np.where(is_missing, np.nan, values)
     return values.astype(bool if is_flag else np.int64, copy=False)
 
 
 def on(dimensions: str, *names: str) -> dict[str, tuple[str, ...]]:
-    """Variables with the dimensions on which a figure needs them, given as "input placement depth"."""
+    """Returns variables that a figure requires on these dimensions, given as "input placement depth"."""
     return dict.fromkeys(names, tuple(dimensions.split()))
 
 
 def coordinates(names: str) -> dict[str, tuple[str, ...]]:
-    """Variables that say what the positions on the dimension of their name are, given as "input depth"."""
+    """Returns required coordinates, given as "input depth"."""
     return {name: (name,) for name in names.split()}
 
 
 def array(ds: xr.Dataset, name: str) -> np.ndarray:
-    """A variable for drawing: numbers and flags as floats, NaN where there is none, text as it is.
-
-    Figures find their places on it by position, with the dimensions in the order in which files have them.
-    """
+    """Returns a variable's values for drawing: numbers and flags as floats with NaN if missing; text unchanged. Figures
+    index the array by position, so the dimensions must be in the order of result files."""
     values = ds[name].values
     return values.astype(float, copy=False) if values.dtype.kind in "fiub" else values
 
 
-def fact(ds: xr.Dataset, name: str) -> Any:
-    """One value for the whole of a result: a variable on no dimension, or a global attribute. KeyError without one."""
+def scalar(ds: xr.Dataset, name: str) -> Any:
+    """Returns a variable without dimensions, or a global attribute. Raises KeyError if there is none."""
     if name in ds.variables and ds.variables[name].ndim == 0:
         return ds.variables[name].values.item()
     return ds.attrs[name]
 
 
-def fact_if_any(ds: xr.Dataset, name: str) -> Any:
-    """The same, None where the result has none."""
-    return fact(ds, name) if name in ds.variables or name in ds.attrs else None
+def scalar_or_none(ds: xr.Dataset, name: str) -> Any:
+    return scalar(ds, name) if name in ds.variables or name in ds.attrs else None
 
 
 def config(ds: xr.Dataset) -> dict[str, Any]:
-    """The resolved configuration. Raises ValueError where the attribute holds none."""
+    """Returns the resolved configuration. Raises ValueError if the attribute is not a table."""
     table = json.loads(ds.attrs["config"])
     if not isinstance(table, dict):
-        raise ValueError("its attribute 'config' holds no table; expected the resolved configuration")
+        raise ValueError("attribute 'config' is not a table; expected the resolved configuration")
     return table
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """A path beside `target` for a file that takes its place once it is written and on the disk."""
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yields a temporary path in the folder of `target`; the file is flushed and renamed to `target` afterwards."""
     temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
@@ -102,13 +99,13 @@ def seeds(ds: xr.Dataset) -> int:
     return config(ds)["ladder" if "ladder_width" in ds else "run"]["seeds"]
 
 
-def seeds_in_words(ds: xr.Dataset) -> str:
-    """Of a result, or of several that are drawn together."""
+def seeds_text(ds: xr.Dataset) -> str:
+    """Returns the number of seeds as text, for one result or several combined ones."""
     if "seeds" in ds.attrs:
         return str(ds.attrs["seeds"])
     return "1 seed" if seeds(ds) == 1 else f"{seeds(ds)} seeds"
 
 
 def version(ds: xr.Dataset) -> str:
-    """Which Periscope has made it, as the last words of a caption."""
+    """Returns the version and commit, the last sentence of a caption."""
     return f"Periscope {ds.attrs['version']}, commit {ds.attrs['commit']}."

@@ -1,5 +1,5 @@
-"""Theory meets training: the second moment over depth against Eq. 4, which lacks the cosine of stream and branch, and
-what of its growth weight scales explain (T15)."""
+"""Growth of the second moment during training, compared with Eq. 4 of the Peri-LN paper, which omits the cosine of
+stream and branch, and with random weights of the trained scales (T15)."""
 
 from typing import Any
 
@@ -8,58 +8,58 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import groups, scales, style
-from .dataset import array, coordinates, on, seeds, seeds_in_words
+from .dataset import array, coordinates, on, seeds, seeds_text
 
-NEEDS = (
+REQUIRED = (
     coordinates("group record depth")
     | on("group record depth", "second_moment_measured", "second_moment_stderr", "eq4_measured")
     | on("group depth", "second_moment_predicted")
     | on("group seed record", "cosine_share")
 )
 SHARES = (0.0, 0.2, 1.0)
-# Shades of one colour that no placement has.
-STEPS = (style.Look("", "#C9A227", "o"), style.Look("", "#8C6D1F", "s"), style.Look("", "#3B2A0A", "^"))
+# Shades of a colour that no placement uses.
+STEPS = (style.Style("", "#C9A227", "o"), style.Style("", "#8C6D1F", "s"), style.Style("", "#3B2A0A", "^"))
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-@groups.kind("growth", "second moment of the stream, and what Eq. 4 or no alignment would give", NEEDS, groups.rows)
+@groups.kind("growth", "second moment of the stream, compared with Eq. 4 and with no alignment", REQUIRED, groups.rows)
 def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    looks, at, step = groups.looks(ds, shown), groups.records(ds, SHARES), array(ds, "record")
+    styles, at, step = groups.styles(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment", threes=True)
-    for axes, g, look in zip(panels, shown, looks, strict=True):
+    for axes, g, curve_style in zip(panels, shown, styles, strict=True):
         _panel(axes, ds, g, at)
-        axes.set_title(look.label)
+        axes.set_title(curve_style.label)
     keys = [style.entry(color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
-    for r, look in zip(at, STEPS, strict=False):
-        keys.append(style.entry(color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
-                           linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
+    for r, curve_style in zip(at, STEPS, strict=False):
+        keys.append(style.entry(**curve_style.marks | {"linestyle": DASHES}, linewidth=1.0,
+                                label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
     words = (
-        f"Markers: mean square of the stream on held-out tokens, geometric mean of {seeds_in_words(ds)}, ± 2 "
-        "standard errors. Dashed: Eq. 4, the growth of the second moment without the cosine of stream and branch, "
-        "with the measured branches; a gap is alignment of branches with the stream."
+        f"Markers: second moment of the stream on held-out tokens, geometric mean of {seeds_text(ds)}, ± 2 standard "
+        "errors. Dashed: Eq. 4, growth without the cosine of stream and branch, with the measured branches; the gap is "
+        "due to alignment of branches with the stream."
     )
     if "scaled_second_moment" in ds:
         keys.append(style.entry(color=RANDOM, linewidth=1.0, linestyle=DOTS,
                                 label="random weights of the trained scales"))  # fmt: skip
-        words += (" Dotted, at the end, seed by seed: theory for random weights with every matrix's trained scale and "
-                  "all gains.")  # fmt: skip
+        words += (" Dotted, after training, one line per seed: theory for random weights with the trained scale of "
+                  "every matrix and all gains.")  # fmt: skip
     return groups.finish(figure, ds, keys, words, ["growth"], shown)
 
 
-@groups.kind("eq-4-gap", "what the cosine of stream and branch adds at the top over training", NEEDS, groups.rows)
+@groups.kind("eq-4-gap", "effect of the cosine of stream and branch at the top over training", REQUIRED, groups.rows)
 def gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    looks, step = groups.looks(ds, shown), array(ds, "record")
+    styles, step = groups.styles(ds, shown), array(ds, "record")
     figure, ((axes,),) = style.panels(1, 1, 2.6, style.page(1))
-    for g, look in zip(shown, looks, strict=True):
-        axes.plot(step, array(ds, "cosine_share")[g].T, **look.line, linewidth=0.8)
+    for g, curve_style in zip(shown, styles, strict=True):
+        axes.plot(step, array(ds, "cosine_share")[g].T, **curve_style.line, linewidth=0.8)
     axes.axhline(0, color=style.INK, linewidth=0.6)
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("ln(second moment / Eq. 4) at the top")
     words = (
-        "Every seed: what Eq. 4 of the paper, growth of the second moment without the cosine of stream and branch, "
-        "misses at the top of the stack; above 0 branches are aligned with the stream."
+        "One line per seed: logarithm of the second moment at the top of the stack over that of Eq. 4 of the paper, "
+        "which omits the cosine of stream and branch. Above 0 branches are aligned with the stream."
     )
-    return groups.finish(figure, ds, [style.key(look, False) for look in looks], words, ["growth"], shown)
+    return groups.finish(figure, ds, [style.key(s, False) for s in styles], words, ["growth"], shown)
 
 
 def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
@@ -67,41 +67,43 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
     mean, error = array(ds, "second_moment_measured")[g], array(ds, "second_moment_stderr")[g]
     drawn = [mean[at], array(ds, "eq4_measured")[g, at], array(ds, "second_moment_predicted")[g][None]]
     groups.predicted(axes, STEPS[0].colour, ds, depth, "second_moment", g)
-    for r, look in zip(at, STEPS, strict=False):
-        groups.measured(axes, look, depth, mean[r], error[r], markersize=3.6)
-        axes.plot(depth, array(ds, "eq4_measured")[g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
+    for r, curve_style in zip(at, STEPS, strict=False):
+        groups.measured(axes, curve_style, depth, mean[r], error[r], markersize=3.6)
+        axes.plot(depth, array(ds, "eq4_measured")[g, r], color=curve_style.colour, linestyle=DASHES, linewidth=1.0)
     if "scaled_second_moment" in ds:
         drawn.append(array(ds, "scaled_second_moment")[g])
         axes.plot(depth, drawn[-1].T, color=RANDOM, linestyle=DOTS, linewidth=1.0)
     scales.log_axis([axes], np.concatenate(drawn))
 
 
-@groups.kind("growth-parts", "growth as sizes of weights and as alignment",
-             NEEDS | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
+@groups.kind("growth-parts", "growth due to weight sizes and due to alignment",
+             REQUIRED | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
 def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
+    """Growth at the top of every seed, split into parts due to sizes of and inside matrices and due to alignment
+    (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
-    # The other order: hollow.
+    # The opposite order of the split; hollow markers.
     other = (("growth_from_scales_given_directions", "sizes, given directions", "#0072B2", "o", 0.3),
              ("growth_from_directions", "directions, at the sizes before training", "#D55E00", "s", -0.3))  # fmt: skip
     keys = []
-    for name, words, colour, marker, shift in (*kinds, *other):
-        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linestyle": "", "label": words}
+    for name, label, colour, marker, shift in (*kinds, *other):
+        options: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linestyle": "", "label": label}
         if abs(shift) > 0.2:
-            look |= {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 0.9}
+            options |= {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 0.9}
         for row, g in enumerate(shown):
-            axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **look)
-        keys.append(style.entry(**look))
+            axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **options)
+        keys.append(style.entry(**options))
     axes.axvline(0, color=style.INK, linewidth=0.6)
-    style.rows(axes, [look.label for look in groups.looks(ds, shown)])
-    axes.set_xlabel("ln of growth at the top from before training to its end (nat)")
+    style.rows(axes, [s.label for s in groups.styles(ds, shown)])
+    axes.set_xlabel("ln of growth at the top during training (nat)")
     words = (
-        "Every seed: ln of the second moment at the top of random weights with the trained matrices' root mean squares "
-        "and gains, over the measured one before training; what the sizes of every row and column add; and the rest, "
-        "alignment. Their sum is the growth. Hollow, in the other order: the trained matrices at their sizes before "
-        "training, and what the trained sizes and gains add; their sum is the growth too."
+        "Every seed: parts of ln of the growth of the second moment at the top. Solid: random weights with the trained "
+        "rms of every matrix and all gains, relative to the start of training; the additional effect of the sizes of "
+        "rows and columns; and the rest, alignment. Hollow, in the opposite order: the trained directions with the "
+        "initial sizes, and the additional effect of the trained sizes and gains. Both sets of parts add up to the "
+        "growth."
     )
     return groups.finish(figure, ds, keys, words, [], shown)

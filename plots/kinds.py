@@ -1,4 +1,4 @@
-"""All kinds of figures: which there are, and which of them a result has."""
+"""All kinds of figures, and those that a result has."""
 
 import operator
 from collections.abc import Callable, Hashable
@@ -8,7 +8,7 @@ import xarray as xr
 
 from .makers import Kind
 
-# In the order of the modules, and in each of the definitions: the first of a result's kinds tells most about it.
+# Ordered by module and definition; the first kind of a result is the most informative one.
 KINDS = tuple(value for name in """
     stream verdicts angular blocks convergence gradients verify probe probe_extremes certificate wrong_theories ladder
     number_formats trained losses growth_identity claims training first_steps
@@ -16,21 +16,21 @@ KINDS = tuple(value for name in """
 
 
 def names() -> list[str]:
-    """The names of all kinds of figures, as --only takes them."""
+    """Returns the names of all kinds of figures, which are the values of --only."""
     return list(dict.fromkeys(kind.name for kind in KINDS))
 
 
 def family(name: str) -> str:
-    """Returns the kind of a figure by its name, such as "agreement" for "agreement-text"."""
+    """Returns the name of a figure's kind, such as "agreement" for "agreement-text"."""
     return max((known for known in names() if name == known or name.startswith(f"{known}-")), key=len)
 
 
 def of(ds: xr.Dataset) -> list[Kind]:
-    """The kinds of figures whose variables are there, on the dimensions that they need: two kinds of results may have
-    a variable of the same name. Where there is none, those are meant of which a selection has taken dimensions away."""
+    """Returns the kinds of figures whose required variables the dataset has on the required dimensions (results of
+    different kinds may share variable names). If there are none, dimensions may be missing because of a selection."""
 
     def kinds(is_on: Callable[[set[Hashable], set[str]], bool]) -> list[Kind]:
         return [kind for kind in KINDS if all(
-            name in ds and is_on(set(ds[name].dims), set(where)) for name, where in kind.needs.items())]  # fmt: skip
+            name in ds and is_on(set(ds[name].dims), set(dims)) for name, dims in kind.required.items())]  # fmt: skip
 
     return kinds(operator.eq) or kinds(operator.le)

@@ -1,5 +1,5 @@
-"""The ladder of widths (T23): numbers against 1/width, the fitted parabola, and theory at infinite width; and how
-theory's error shrinks over decades of width."""
+"""Width ladder (T23): measurements over 1/width with a fitted parabola, compared with the theory of infinite width, and
+the error of the theory over decades of width."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from . import captions, scales, style
 from .dataset import array, config, coordinates, on
 from .makers import kind
 
-NEEDS = (
+REQUIRED = (
     coordinates("ladder_width inverse_width quantity")
     | on("quantity", "limit_predicted", "limit_measured")
     | on("quantity ladder_width", "ladder_measured", "ladder_stderr")
@@ -32,7 +32,7 @@ Cases = dict[str, tuple[str, str, list[int]]]  # placement, input and positions 
 
 
 def checked(ds: xr.Dataset, wanted: Callable[[str], bool] = lambda quantity: True) -> Cases:
-    """The means over depth that have a verdict, by stack."""
+    """Returns the means over depth that have a verdict, by stack."""
     found: Cases = {}
     columns = (array(ds, name) for name in ("quantity", "quantity_placement", "quantity_input", "limit_verdict"))
     for i, (quantity, placement, name, verdict) in enumerate(zip(*columns, strict=True)):
@@ -68,34 +68,34 @@ def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style
         style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
     words = (
-        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: means over depth (of moments: of measured over "
-        f"theory) minus theory, against 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
-        "errors. The parabola's value at 0 is compared with theory; under the titles: the verdicts. "
+        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: means over depth (moments: of measured over "
+        f"theory) minus theory, over 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
+        "errors. The parabola's value at 0 is compared with theory; second line of the titles: the verdict. "
     )
-    return style.finish(figure, keys, words + captions.setting(ds))
+    return style.finish(figure, keys, words + captions.settings_text(ds))
 
 
-signals = kind("signals", "limits of infinite width: signals", NEEDS,
+signals = kind("signals", "limits of infinite width: signals", REQUIRED,
                lambda ds: checked(ds, lambda quantity: not is_of_gradients(quantity)))(_limits)  # fmt: skip
-gradients = kind("gradients", "limits of infinite width: gradients", NEEDS,
+gradients = kind("gradients", "limits of infinite width: gradients", REQUIRED,
                  lambda ds: checked(ds, is_of_gradients))(_limits)  # fmt: skip
 
 
-@kind("errors", "distance from the theory of infinite width", NEEDS, over_decades)
+@kind("errors", "distance from the theory of infinite width", REQUIRED, over_decades)
 def errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
         style.entry(**MEASURED, label="measured"),
-        style.entry(color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
-        style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
+        style.entry(color=CURVE, linewidth=1.2, label="fitted part b/width + c/width²"),
+        style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="standard error of the theory"),
     ]
     words = (
-        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: distance of measured means over depth (moments: "
-        "of measured over theory) from the theory of infinite width, and the fitted finite-width part; "
-        f"{config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the error at the "
-        "largest width. "
+        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: difference between measured means over depth "
+        "(moments: of measured over theory) and the theory of infinite width, and the fitted finite-width part; "
+        f"{config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. Numbers in the panels: the error "
+        "at the largest width. "
     )
-    return style.finish(figure, keys, words + captions.setting(ds))
+    return style.finish(figure, keys, words + captions.settings_text(ds))
 
 
 def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
@@ -103,10 +103,10 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     error, bar = np.abs(deviation(ds, i, array(ds, "ladder_measured")[i])), 2 * array(ds, "ladder_stderr")[i]
     theory = array(ds, "limit_predicted_stderr")[i]
     inverse = array(ds, "inverse_width")
-    seen = inverse > 0
-    fit = np.abs(array(ds, "fit")[i] - array(ds, "limit_measured")[i])[seen]
+    is_finite_width = inverse > 0
+    fit = np.abs(array(ds, "fit")[i] - array(ds, "limit_measured")[i])[is_finite_width]
     low = max(min(error.min(), bar.min()) / 3, 1e-300)
-    axes.plot(1 / inverse[seen], fit, color=CURVE, linewidth=1.2)
+    axes.plot(1 / inverse[is_finite_width], fit, color=CURVE, linewidth=1.2)
     axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], **MEASURED, elinewidth=0.9)
     axes.axhline(theory, color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)))
     axes.set(xscale="log", yscale="log", xlim=(width.min() / 1.5, width.max() * 1.5),
@@ -120,14 +120,14 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
 
 
 def deviation(ds: xr.Dataset, i: int, values: np.ndarray) -> np.ndarray:
-    """Minus theory, so that panels of different size can be read alike."""
+    """Returns values minus theory."""
     return values - array(ds, "limit_predicted")[i]
 
 
 def name_of(quantity: str) -> str:
-    """"second_moment f_out mean over mlp" for people: "MLP's output, second moment"."""
-    what, over = quantity.split(" mean over ")
-    statistic, place = what.split(" ")
+    """Returns a title for a quantity: "MLP's output, second moment" for "second_moment f_out mean over mlp"."""
+    test, over = quantity.split(" mean over ")
+    statistic, place = test.split(" ")
     words = STATISTICS.get(statistic, statistic)
     if statistic == "score_share":
         return words
@@ -146,8 +146,8 @@ def _panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
     axes.set_title(f"{name_of(array(ds, 'quantity')[i])}\n{array(ds, 'limit_verdict')[i]}", fontsize=6.5)
-    axes.set_xscale("function", functions=(scales.root, scales.square))
+    axes.set_xscale("function", functions=(scales.signed_sqrt, scales.signed_square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
-    ticks = scales.apart([0.0, *sorted(x, reverse=True)], scales.root, 0.22 * np.sqrt(x.max()))
+    ticks = scales.spaced([0.0, *sorted(x, reverse=True)], scales.signed_sqrt, 0.22 * np.sqrt(x.max()))
     axes.set_xticks(ticks, ["0" if v == 0 else f"1/{1 / v:g}" for v in ticks])
     axes.tick_params(labelsize=6)

@@ -1,4 +1,4 @@
-"""Figures of a dataset for callers in Python: which there are, one of them, its caption."""
+"""Python interface: the figures of a dataset, and their captions."""
 
 import difflib
 import threading
@@ -10,134 +10,134 @@ import xarray as xr
 
 from . import kinds, style
 from .dataset import array, config
-from .makers import Kind, Makers, made
+from .makers import Kind, Makers, drawn
 
-ATTRIBUTES = ("version", "commit", "config")  # what captions say
-_ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings are the process's
+ATTRIBUTES = ("version", "commit", "config")  # used in captions
+_LOCK = threading.RLock()  # matplotlib's settings are global
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The figures of a dataset, and why others, whose variables are there, cannot be drawn: the reason by name."""
+class Available:
+    """The figures that a dataset supports, and the reasons why other figures with existing variables cannot be
+    drawn."""
 
     makers: Makers
-    obstacles: dict[str, str]
-    first: str  # the figure that tells most about such a result, whether it can be drawn or not; "" if there is none
+    reasons: dict[str, str]  # by name of the unsupported figure
+    first: str  # the most informative figure, supported or not; "" if there is none
 
 
 def figures(ds: xr.Dataset) -> list[str]:
-    """The names of all figures that can be drawn from a result; the first one tells most about it."""
-    return list(_offer(ds).makers)
+    """Returns the names of all figures that can be drawn from a result, the most informative one first."""
+    return list(_available(ds).makers)
 
 
 def plot(
     ds: xr.Dataset, name: str | None = None, *, width: float | None = None, caption: bool = False
 ) -> style.Page:  # fmt: skip
-    """Draws one figure of a result: the one of that name, or the first of `figures(ds)`.
+    """Draws a figure of a result: `name`, or the first of `figures(ds)`.
 
-    `width` is in inches, by default 7, or 4.6 for one panel. With `caption` the figure carries its caption below the
-    legend. pyplot does not know the figure: notebooks show it once, it needs no closing, and `savefig` writes it.
-    Raises ValueError, which says why and which figures there are, if there is no such figure, or if the dataset lacks
-    what the figure needs: stacks may be selected from a result, as by isel(placement=[0, 2]), but not dimensions
-    removed nor places in the stack left out.
+    `width` is in inches; default: 7, or 4.6 for one panel. With `caption` the caption is part of the figure, below the
+    legend. The figure is not registered with pyplot: notebooks display it once, it needs no closing, and `savefig`
+    writes it. Raises ValueError, with the reason and the available figures, if there is no such figure or the dataset
+    is incomplete. Stacks may be selected, as by isel(placement=[0, 2]), but dimensions and positions in the stack must
+    be complete.
     """
     if width is not None and not style.NARROWEST <= width <= style.WIDEST:
         raise ValueError(f"width {width!r}: expected inches from {style.NARROWEST:g} to {style.WIDEST:g}")
-    offer = _offer(ds)
-    chosen = _choose(offer, name)
-    with _ONE_AT_A_TIME, style.use_width(width):
+    available = _available(ds)
+    chosen = _choose(available, name)
+    with _LOCK, style.use_width(width):
         try:
-            figure = made(offer.makers[chosen])
+            figure = drawn(available.makers[chosen])
         except Exception as error:
-            words = f"figure {chosen!r} cannot be drawn from this dataset: {type(error).__name__}: {error}"
-            raise ValueError(f"{words}; expected a whole result, or stacks selected from one by lists") from error
+            reason = f"figure {chosen!r} cannot be drawn from this dataset: {type(error).__name__}: {error}"
+            raise ValueError(f"{reason}; expected a complete result, or stacks selected from one by lists") from error
         if caption:
             style.caption_below(figure)
     return figure
 
 
 def caption_of(ds: xr.Dataset, name: str | None = None) -> str:
-    """What the figure of that name shows and how to read it, as one paragraph. Raises ValueError as `plot` does."""
+    """Returns the caption of a figure as plain text. Raises ValueError like `plot`."""
     return style.plain(plot(ds, name).caption)
 
 
-def _offer(ds: xr.Dataset) -> Offer:
+def _available(ds: xr.Dataset) -> Available:
     missing = [name for name in ATTRIBUTES if not isinstance(ds.attrs.get(name), str)]
     if missing:
-        raise ValueError(f"the dataset has no attribute {missing[0]!r}; expected a result of Periscope, with what it "
-                         "says of itself (keep_attrs=True keeps it in calculations)")  # fmt: skip
+        raise ValueError(f"the dataset has no attribute {missing[0]!r}; expected a result of Periscope with its "
+                         "attributes (keep_attrs=True preserves them in calculations)")  # fmt: skip
     makers: Makers = {}
-    obstacles: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     first = ""
     for kind in kinds.of(ds):
         try:
             _require(ds, kind)
             of_kind = kind.draw(ds)
         except (ValueError, LookupError) as error:
-            obstacles[kind.name] = str(error)
+            reasons[kind.name] = str(error)
             first = first or kind.name
             continue
         first = first or next(iter(of_kind), "")
         makers |= of_kind
-    return Offer(makers, obstacles, first)
+    return Available(makers, reasons, first)
 
 
 def _require(ds: xr.Dataset, kind: Kind) -> None:
-    """Refuses a dataset in which figures would find other numbers than they look for: they find them by position."""
-    for name, dimensions in kind.needs.items():
+    """Raises ValueError unless the variables have the required dimensions and positions, which figures rely on."""
+    for name, dimensions in kind.required.items():
         found = ds[name].dims
         if found != dimensions and set(found) == set(dimensions):
-            raise ValueError(f"{name!r} is on {_listed(found)}; expected them in the order {_listed(dimensions)}")
+            raise ValueError(f"{name!r} has dimensions {_listed(found)}; expected the order {_listed(dimensions)}")
         if found != dimensions:
-            raise ValueError(f"{name!r} is on {_listed(found)}; expected {_listed(dimensions)}: select by lists, as "
-                             "isel(placement=[0]), which keep the dimension")  # fmt: skip
+            raise ValueError(f"{name!r} has dimensions {_listed(found)}; expected {_listed(dimensions)}: select with "
+                             "lists, such as isel(placement=[0]), which keep the dimension")  # fmt: skip
         for dimension, size in ds[name].sizes.items():
-            if size == 0 and dimension != "claim":  # a run need not test any
-                raise ValueError(f"nothing is left on the dimension {dimension!r} of {name!r}")
-    used = {dimension for dimensions in kind.needs.values() for dimension in dimensions}
+            if size == 0 and dimension != "claim":  # a run may test no claim
+                raise ValueError(f"the dimension {dimension!r} of {name!r} is empty")
+    used = {dimension for dimensions in kind.required.values() for dimension in dimensions}
     for name, expected in _places(ds):
         if name in used and name in ds and not np.array_equal(array(ds, name), expected):
-            raise ValueError(f"{name!r} has {ds.sizes[name]} of the result's {expected.size} places; figures need all "
-                             "of them, in their order")  # fmt: skip
+            raise ValueError(f"{name!r} has {ds.sizes[name]} of the result's {expected.size} positions; figures need "
+                             "all of them in order")  # fmt: skip
     if "record" in used and array(ds, "record")[0] != 0:
-        raise ValueError(f"'record' begins with step {array(ds, 'record')[0]:g}; figures need the one before training")
+        raise ValueError(f"'record' begins with step {array(ds, 'record')[0]:g}; figures need the record at step 0")
 
 
 def _places(ds: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
-    """The coordinates that count places in a stack, seeds or steps, whole: two sublayers in every layer."""
-    stated = config(ds)
-    layers = max((stack["model"]["layers"] for stack in stated.get("stacks", [])), default=None)
+    """Yields the complete coordinates of positions in a stack (two sublayers per layer) and of seeds."""
+    settings = config(ds)
+    layers = max((stack["model"]["layers"] for stack in settings.get("stacks", [])), default=None)
     if layers is not None:
         for name, first, count in (("depth", 0, 2 * layers + 1), ("other_depth", 0, 2 * layers + 1),
                                    ("sublayer", 0, 2 * layers), ("layer", 0, layers), ("place", -1, 2 * layers + 2),
                                    ("layers_passed", 0, layers + 1)):  # fmt: skip
             yield name, np.arange(first, first + count)
-    if "seed" in ds and "run" in stated:
-        yield "seed", array(ds, "seed")[:1] + np.arange(stated["run"]["seeds"])
+    if "seed" in ds and "run" in settings:
+        yield "seed", array(ds, "seed")[:1] + np.arange(settings["run"]["seeds"])
 
 
-def _choose(offer: Offer, name: str | None) -> str:
-    """The name of one figure of those that there are. Raises ValueError, which names them."""
-    here = f"this dataset has {', '.join(offer.makers) or 'none'}"
+def _choose(available: Available, name: str | None) -> str:
+    """Returns the name of an available figure. Raises ValueError, which lists them, for another name."""
+    figures = f"this dataset has {', '.join(available.makers) or 'none'}"
     if name is None:
-        if not offer.makers and not offer.obstacles:
-            raise ValueError(f"the dataset lacks the variables of all {len(kinds.KINDS)} kinds of figures; expected a "
-                             "result of Periscope")  # fmt: skip
-        name = offer.first
-    if name in offer.makers:
+        if not available.makers and not available.reasons:
+            raise ValueError("the dataset has the variables of no figure; expected a result of Periscope")
+        name = available.first
+    if name in available.makers:
         return name
-    members = [made for made in offer.makers if kinds.family(made) == name]
+    members = [member for member in available.makers if kinds.family(member) == name]
     if len(members) == 1:
         return members[0]
     if members:
-        raise ValueError(f"there are several figures {name!r}: {', '.join(members)}")
-    if name in offer.obstacles:
-        raise ValueError(f"figure {name!r} cannot be drawn from this dataset: {offer.obstacles[name]}; {here}")
+        raise ValueError(f"figure {name!r} is ambiguous; expected one of {', '.join(members)}")
+    if name in available.reasons:
+        raise ValueError(f"figure {name!r} cannot be drawn from this dataset: {available.reasons[name]}; {figures}")
     if name in kinds.names():
-        raise ValueError(f"figure {name!r} is of another kind of result; {here}")
-    near = difflib.get_close_matches(name, [*offer.makers, *kinds.names()], 1, 0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"no figure {name!r}; {hint}{here}; known are {', '.join(kinds.names())}")
+        raise ValueError(f"figure {name!r} belongs to another kind of result; {figures}")
+    near = difflib.get_close_matches(name, [*available.makers, *kinds.names()], 1, 0.6)
+    hint = f"nearest is {near[0]!r}; " if near else ""
+    raise ValueError(f"unknown figure {name!r}; {hint}{figures}; all figures: {', '.join(kinds.names())}")
 
 
 def _listed(dimensions: tuple[object, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What a kind of figures is: its name, the variables that it needs, and a function that draws it."""
+"""Definition of a kind of figures: its name, the variables that it requires, and the function that draws it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ import xarray as xr
 from . import style
 from .dataset import array
 
-Makers = dict[str, Callable[[], style.Page]]  # by the figure's name
-Needs = dict[str, tuple[str, ...]]  # dimensions by variable
+Makers = dict[str, Callable[[], style.Page]]  # functions that draw figures, by name
+RequiredVariables = dict[str, tuple[str, ...]]  # dimensions by variable
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A figure, or one for each of a result's inputs, such as "agreement-text" of the kind "agreement"."""
+    """A kind of figures: one figure per result, or one per input, such as "agreement-text" of the kind "agreement"."""
 
     name: str
-    words: str  # what it shows
-    needs: Needs  # without these variables there is no such figure
+    description: str
+    required: RequiredVariables
     draw: Callable[[xr.Dataset], Makers]
 
 
@@ -30,17 +30,18 @@ def inputs(ds: xr.Dataset) -> dict[str, tuple[Any, ...]]:
 
 
 def kind(
-    name: str, words: str, needs: Needs,
+    name: str, description: str, required: RequiredVariables,
     cases: Callable[[xr.Dataset], Mapping[str, tuple[Any, ...]]] = lambda _: {"": ()},
 ) -> Callable[[Callable[..., style.Page]], Kind]:  # fmt: skip
-    """Makes a kind of the function that draws a figure of it. `cases(ds)` holds that function's arguments after the
-    dataset, by the end of the figure's name."""
+    """Decorator that makes a Kind from a drawing function. `cases(ds)` maps suffixes of figure names to the arguments
+    of the function after the dataset."""
 
-    return lambda make: Kind(name, words, needs, lambda ds: {
-        f"{name}-{end}" if end else name: partial(make, ds, *arguments) for end, arguments in cases(ds).items()})
+    return lambda make: Kind(name, description, required, lambda ds: {
+        f"{name}-{suffix}" if suffix else name: partial(make, ds, *arguments)
+        for suffix, arguments in cases(ds).items()})
 
 
-def made(make: Callable[[], style.Page]) -> style.Page:
-    """Draws a figure. matplotlib's settings are as before afterwards."""
+def drawn(make: Callable[[], style.Page]) -> style.Page:
+    """Draws a figure with the project's matplotlib settings, which are restored afterwards."""
     with matplotlib.rc_context(style.SETTINGS):
         return make()

@@ -1,5 +1,5 @@
-"""A checkpoint under the probe: trained against theory at initialisation and at the trained sizes, what of the stream's
-growth is size and what alignment (T29), and the growth identity (T15)."""
+"""Results of `probe`: a trained checkpoint compared with theory at initialisation and at the trained weight scales, the
+parts of its growth due to weight sizes and alignment (T29), and the growth identity (T15)."""
 
 from typing import Any
 
@@ -8,24 +8,26 @@ import xarray as xr
 from matplotlib.artist import Artist
 
 from . import captions, scales, style
-from .dataset import array, config, fact, on, version
+from .dataset import array, config, scalar, on, version
 from .makers import kind
 
-NEEDS = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch")
+REQUIRED = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share",
+              "growth_cross_over_branch")  # fmt: skip
 TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
 MEASURED: dict[str, Any] = {"color": TRAINED, "marker": "o", "markersize": 4, "linewidth": 0.8}
-# Random weights that share something with the trained ones: their line, and what captions say of it.
+# Predictions for random weights that share properties with the trained ones: line and sentence for captions.
 THEORIES: dict[str, tuple[dict[str, Any], str]] = {
     "at_init": ({"color": THEORY, "linewidth": 1.3, "label": "at initialisation, theory"},
-                ", and theory for random weights of the same shape; band, where wider than the line: 2 standard errors "
-                "of the prediction, and what finite width may add."),
+                ", compared with theory for random weights of the same shape; band (if wider than the line): 2 "
+                "standard "
+                "errors of the prediction plus the possible effect of finite width."),
     "at_scales": ({"color": SCALES, "linewidth": 1.3, "linestyle": "--",
                    "label": "random weights at the trained scales, theory"},
-                  " Dashed: theory for random weights with every matrix's own root mean square and all gains."),
+                  " Dashed: theory for random weights with the trained rms of every matrix and all gains."),
     "at_profiles": ({"color": PROFILES, "linewidth": 1.3, "linestyle": ":",
-                     "label": "and with the size of every row and column, theory"},
-                    " Dotted: the same with the size of every row and column too; the rest of the difference "
-                    "from the measurement is alignment."),
+                     "label": "also with the size of every row and column, theory"},
+                    " Dotted: also with the size of every row and column; the remaining difference from the "
+                    "measurement is alignment."),
 }  # fmt: skip
 PARTS = (
     ("log_growth_from_scales", "sizes of matrices, and gains", SCALES, "s"),
@@ -48,9 +50,9 @@ def caption(ds: xr.Dataset, words: str, theory: bool = False) -> str:
     stack = config(ds)["stacks"][0]
     model, init = stack["model"], stack["init"]
     placement = model["placement"] if isinstance(model["placement"], str) else "free form"
-    label = style.LOOKS[placement].label if placement in style.LOOKS else placement
+    label = style.STYLES[placement].label if placement in style.STYLES else placement
     setting = (
-        f"{fact(ds, 'model')} ({fact(ds, 'family')}, {label}): {model['layers']} layers, width "
+        f"{scalar(ds, 'model')} ({scalar(ds, 'family')}, {label}): {model['layers']} layers, width "
         f"{model['width']}, {len(array(ds, 'token'))} tokens, {config(ds)['run']['dtype']}. "
     )
     if theory and _has_theory(ds):
@@ -63,7 +65,7 @@ def _has_theory(ds: xr.Dataset) -> bool:
     return "variance_at_init" in ds
 
 
-@kind("trained-vs-init", "a checkpoint's stream over depth beside theory", NEEDS)
+@kind("trained-vs-init", "a checkpoint's stream over depth, compared with theory", REQUIRED)
 def trained(ds: xr.Dataset) -> style.Page:
     shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
     if "grad_sq_measured" in ds:
@@ -73,26 +75,26 @@ def trained(ds: xr.Dataset) -> style.Page:
     for axes, (name, label) in zip(row, shown, strict=True):
         curves = [array(ds, f"{name}_measured")]
         axes.plot(depth, curves[0], **MEASURED, zorder=3)
-        for theory, (look, _) in THEORIES.items():
+        for theory, (options, _) in THEORIES.items():
             if f"{name}_{theory}" in ds:
                 curves.append(array(ds, f"{name}_{theory}"))
-                axes.plot(depth, curves[-1], **look)
+                axes.plot(depth, curves[-1], **options)
         if f"{name}_at_init" in ds:
             curves += [array(ds, f"{name}_at_init_{end}") for end in ("low", "high")]
             axes.fill_between(depth, curves[-2], curves[-1], color=THEORY, alpha=0.25, lw=0)
         scales.log_axis([axes], np.concatenate(curves))
         axes.set_ylabel(label)
         scales.depth_axis(axes, depth[-1])
-    there = [shown for theory, shown in THEORIES.items() if f"variance_{theory}" in ds]
-    keys = [style.entry(**MEASURED, label="trained, measured"), *(style.entry(**look) for look, _ in there)]
+    available = [value for theory, value in THEORIES.items() if f"variance_{theory}" in ds]
+    keys = [style.entry(**MEASURED, label="trained, measured"), *(style.entry(**options) for options, _ in available)]
     words = "The checkpoint's stream over depth" + ("" if _has_theory(ds) else ".")
-    return style.finish(figure, keys, caption(ds, words + "".join(said for _, said in there), theory=True))
+    return style.finish(figure, keys, caption(ds, words + "".join(sentence for _, sentence in available), theory=True))
 
 
-@kind("growth-parts", "growth as sizes of weights and as alignment",
-      NEEDS | on("depth", "log_growth_from_sizes_inside"))  # fmt: skip
+@kind("growth-parts", "growth due to weight sizes and due to alignment",
+      REQUIRED | on("depth", "log_growth_from_sizes_inside"))  # fmt: skip
 def parts(ds: xr.Dataset) -> style.Page:
-    """T29: growth over depth in three parts, and what every null leaves over."""
+    """Growth over depth in three parts, and the excess over every null (T29)."""
     depth = array(ds, "depth")
     figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
     for name, label, colour, marker in PARTS:
@@ -103,7 +105,7 @@ def parts(ds: xr.Dataset) -> style.Page:
         if "null_left_over_error" in ds:
             margin = 2 * array(ds, "null_left_over_error")[row]
             right.fill_between(depth, value - margin, value + margin, facecolor=(colour, 0.05),
-                           edgecolor=(colour, 0.6), lw=0.6)  # edges, as four filled bands mix to grey
+                           edgecolor=(colour, 0.6), lw=0.6)  # with edges, because overlapping bands mix to grey
         right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9, label=label)
     for axes in (left, right):
         style.panel_legend(axes, axes.get_lines())
@@ -111,16 +113,16 @@ def parts(ds: xr.Dataset) -> style.Page:
         scales.depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
     right.set_ylabel("ln(second moment / that of random weights)")
-    words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over beyond "
-             "random weights that share with the trained ones what the legend names.")  # fmt: skip
+    words = ("Left: growth of the stream relative to initialisation, in three parts. Right: excess over random weights "
+             "that share the properties in the legend with the trained ones.")  # fmt: skip
     draws = array(ds, "null_draws")[0]
     if "null_left_over_error" in ds and np.isfinite(draws):
-        words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
-                  f"{int(draws)} of each.")  # fmt: skip
+        words += (" Bands: twice the rms of the same quantity for random models of this width "
+                  f"({int(draws)} per null).")  # fmt: skip
     return style.finish(figure, [], caption(ds, words, theory=True))
 
 
-@kind("growth", "the terms of the stream's growth", NEEDS)
+@kind("growth", "the terms of the stream's growth", REQUIRED)
 def growth(ds: xr.Dataset) -> style.Page:
     sublayer = array(ds, "sublayer")
     has_gains = bool(np.isfinite(array(ds, "branch_from_gains")).any())
@@ -153,11 +155,13 @@ def growth(ds: xr.Dataset) -> style.Page:
         axes.set_xlabel("Sublayer (from 0)")
         scales.integers(axes, 6)
     keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
-    words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
-             "moment after the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves "
-             "out, over the branch's own. ")  # fmt: skip
+    words = ("Growth of the second moment; an identity for every token. Left: its three terms as shares of q⁺, mean "
+             "over "
+             "tokens. Middle: the cosine term, which Eq. 4 omits, over the branch's term. " if has_gains else
+             "Growth of the second moment; an identity for every token. Left: its three terms as shares of q⁺, mean "
+             "over tokens. Right: the cosine term, which Eq. 4 omits, over the branch's term. ")  # fmt: skip
     if has_gains:
-        words += "Right: the branch's second moment, and what norm B's gains alone would give. "
-    words += ("q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "
-             "cos: their cosine.")  # fmt: skip
+        words += "Right: the branch's second moment, and the value expected from norm B's gains alone. "
+    words += ("q: second moment of the sublayer's input; q⁺: of the sum of stream and branch, before norm C if there "
+              "is one; s²: of the branch; cos: their cosine.")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words))

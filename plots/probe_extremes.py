@@ -1,4 +1,4 @@
-"""A checkpoint's largest numbers under the probe: the largest activations of the stream, and the margins of formats."""
+"""Results of `probe`: the largest activations of the stream, and margins to the limits of number formats."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .dataset import array, on
 from .makers import kind
 from .probe import MEASURED, caption
 
-NEEDS = (
+REQUIRED = (
     on("depth rank", "extreme_value", "extreme_over_median")
     | on("signal sublayer", "signal_maximum")
     | on("format", "format_largest")
@@ -22,7 +22,7 @@ INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "
 FORMATS = ("fp16", "fp8_e5m2", "fp8_e4m3")
 
 
-@kind("massive", "the largest activations of a checkpoint", NEEDS)
+@kind("massive", "the largest activations of a checkpoint", REQUIRED)
 def massive(ds: xr.Dataset) -> style.Page:
     depth, values, ratio = array(ds, "depth"), np.abs(array(ds, "extreme_value")), array(ds, "extreme_over_median")
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
@@ -49,42 +49,42 @@ def massive(ds: xr.Dataset) -> style.Page:
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
     keys += [style.entry(color=style.INK, marker="o", markersize=_area(share) ** 0.5, linestyle="",
                     label=f"right: $|x|$ = {share * largest:.2g}") for share in (1.0, 0.5, 0.25)]  # fmt: skip
-    words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
-             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, larger dots for larger |x|. "
-             f"{_top(ds)}")  # fmt: skip
+    words = (f"The {values.shape[1]} largest activations of the stream at every depth. Left: ratio to the median; "
+             "above 1000 times the median and |x| > 100 an activation is massive (Sun et al. 2024). Right: their "
+             f"positions; larger dots for larger |x|. {_top(ds)}")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words))
 
 
 def _area(share: Any) -> Any:
-    """The area of a dot in square points, by the share of the largest activation."""
+    """Returns the area of a dot in square points for a share of the largest activation."""
     return 6 + 44 * share
 
 
 def _top(ds: xr.Dataset) -> str:
-    """A sentence about the largest activation of all."""
+    """Returns a sentence about the overall largest activation."""
     values = np.abs(array(ds, "extreme_value"))
     if not np.isfinite(values).any():
-        return "None is finite."
+        return "No activation is finite."
     top = np.unravel_index(np.nanargmax(values), values.shape)
-    place = int(array(ds, "extreme_token")[top])
-    text = str(array(ds, "token_text")[place])
-    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(array(ds, 'token_id')[place])})")
+    token = int(array(ds, "extreme_token")[top])
+    text = str(array(ds, "token_text")[token]).replace("$", r"\$")  # escapes dollar signs for mathtext
+    where = f"token {token}" + (f" (“{text}”)" if text.strip() else f" (id {int(array(ds, 'token_id')[token])})")
     value, feature = array(ds, "extreme_value")[top], int(array(ds, "extreme_feature")[top])
-    return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
+    return f"The largest activation, {value:.4g}, is at {where}, feature {feature}."
 
 
-@kind("margins", "largest signals below formats' limits", NEEDS)
+@kind("margins", "largest signals compared with the limits of number formats", REQUIRED)
 def margins(ds: xr.Dataset) -> style.Page:
     sublayer, signals, formats = array(ds, "sublayer"), list(array(ds, "signal")), list(array(ds, "format"))
     figure, (row,) = style.panels(1, 2, 3.6, style.PAGE, sharey=True)
     drawn = []
-    for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
-        found = {name: array(ds, "signal_maximum")[signals.index(name)] for name in looks if name in signals}
+    for axes, markers, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside the modules"), strict=True):
+        found = {name: array(ds, "signal_maximum")[signals.index(name)] for name in markers if name in signals}
         for words, curve in _distinct(found).items():
-            colour, marker = looks[words.split(", ")[-1]]
-            there = np.isfinite(curve)
-            look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
-            axes.plot(sublayer[there], curve[there], label=words, **look)
+            colour, marker = markers[words.split(", ")[-1]]
+            finite = np.isfinite(curve)
+            options: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
+            axes.plot(sublayer[finite], curve[finite], label=words, **options)
             drawn.append(curve)
         style.panel_legend(axes, axes.get_lines(), 2)
         axes.set(title=title, xlabel="Sublayer (from 0)")
@@ -99,15 +99,16 @@ def margins(ds: xr.Dataset) -> style.Page:
                         xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=6.5, color="#B00000",
                         va="top" if below else "bottom")  # fmt: skip
     row[0].set_ylabel("Largest $|x|$")
-    words = ("The largest magnitude of every signal over these tokens and all features, below the largest numbers of "
+    words = ("Largest magnitude of every signal over all tokens and features; horizontal lines: largest numbers of "
              "formats. A_out: the module's input, after norm A if there is one; f_out: the module's output; B_out: the "
-             "same after norm B; x_out: the stream after the sublayer; r_out: ResiDual's second stream; q, k, v, mixed "
-             "inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
+             "output after norm B; x_out: the stream after the sublayer and its norm C; r_out: ResiDual's second "
+             "stream; q, k, v, mixed: inside attention; gate, up, hidden: inside the MLP.")  # fmt: skip
     return style.finish(figure, [], caption(ds, words))
 
 
 def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Curves that are there, equal ones once under their joint name: without a norm two sites are one signal."""
+    """Returns the finite curves; identical ones, as of sites without a norm between them, are merged with joined
+    names."""
     names: dict[str, list[str]] = {}
     for name, curve in curves.items():
         if np.isfinite(curve).any():

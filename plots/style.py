@@ -1,4 +1,4 @@
-"""What all figures share: one look per placement, sizes for a paper, and the frame of legend and caption."""
+"""Shared elements of figures: the style of each placement, sizes for papers, legends and captions."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
-# matplotlib's settings while a figure is made or drawn: what is the caller's stays as it is.
+# matplotlib's settings while a figure is made or drawn; the caller's settings are restored.
 SETTINGS: Any = {
     "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "legend.fontsize": 7.5,
     "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -40,15 +40,15 @@ SETTINGS: Any = {
 PAGE = 7.0  # inches: the text width of a page
 PANEL = 4.6  # inches: a figure of one panel
 NARROWEST, WIDEST = 3.0, 20.0  # inches
-# Inches: panels that would be narrower stand below each other, small multiples sooner than few with longer titles.
+# Least panel widths in inches, for small multiples and for few panels with longer titles; narrower rows are broken.
 MULTIPLE_LEAST, PANEL_LEAST, FEW = 1.55, 2.0, 4
-INK = "0.3"  # what is neither frame nor data
+INK = "0.3"  # colour of reference lines and texts
 INPUTS = {"gaussian": "Gaussian input", "tokens": "random-token input", "text": "text input"}
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a placement is named and drawn in every figure."""
+class Style:
+    """Label, colour, marker and dash pattern of a placement."""
 
     label: str
     colour: str
@@ -57,7 +57,7 @@ class Look:
 
     @property
     def size(self) -> float:
-        """Points. Markers of little area are drawn larger."""
+        """Marker size in points; markers with a small area are drawn larger."""
         return {"P": 5.8, "X": 5.6, "*": 7.0, "d": 5.4, ".": 8.0}.get(self.marker, 4.5)
 
     @property
@@ -66,7 +66,7 @@ class Look:
 
     @property
     def marks(self) -> dict[str, Any]:
-        """Markers without a line between them."""
+        """Keywords for markers without a line."""
         return {"color": self.colour, "linestyle": "", "marker": self.marker, "markersize": self.size}
 
     @property
@@ -75,34 +75,34 @@ class Look:
 
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
-# and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker. There are more
-# placements than markers: no two of one class of blocks.py have the same.
-LOOKS = {
-    "none": Look("No norm", "#777777", "X", ":"),
-    "post": Look("Post-LN", "#00579B", "o"),
-    "pre": Look("Pre-LN", "#D55E00", "s", (0, (8, 1.2))),
-    "peri": Look("Peri-LN", "#009E73", "^"),
-    "b-only": Look("B-only", "#000000", "v", (0, (4, 2.5))),
-    "a+c": Look("A+C", "#CC79A7", "D", (0, (4, 2.5))),
-    "deepnorm": Look("DeepNorm", "#332288", "P", (0, (1, 2))),
-    "deepnorm-glm": Look("DeepNorm (GLM)", "#CC6677", "p", (0, (2, 1))),
-    "mix": Look("Mix-LN", "#E69F00", "h", (0, (6, 1.5, 1, 1.5))),
-    "lns": Look("LNS", "#56B4E9", "d"),
-    "depth-scaled": Look("Depth-scaled", "#999933", "<", (0, (6, 1.5, 1, 1.5))),
-    "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
-    "keel": Look("KEEL", "#0F8B8D", "s", (0, (8, 1.2))),
-    "beam": Look("Beam", "#AA3377", "o", (0, (1, 2))),
-    "u-mup": Look("u-µP", "#6A3D9A", "v", (0, (4, 2.5))),
-    "hybridnorm": Look("HybridNorm", "#8C510A", "^", (0, (6, 1.5, 1, 1.5))),
-    "sub-ln": Look("Sub-LN", "#0077BB", "D", (0, (2, 1))),
-    "ngpt": Look("nGPT", "#D8A31A", "v", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
-    "layer-scale": Look("LayerScale", "#B15928", "^", (0, (1, 2))),
-    "muse-spark": Look("Muse Spark", "#4D4D4D", "*"),
-    "parallel": Look("Parallel", "#EE3377", "o", (0, (2, 1))),
-    "parallel-two": Look("Parallel (two norms)", "#225555", "P", (0, (1, 2))),
-    "span": Look("SpanNorm", "#5E8C31", "d", (0, (4, 2.5))),
-    "x0": Look("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
-    "hyper": Look("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
+# and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker. Markers are unique
+# within each class of blocks.py; there are too few to be unique overall.
+STYLES = {
+    "none": Style("No norm", "#777777", "X", ":"),
+    "post": Style("Post-LN", "#00579B", "o"),
+    "pre": Style("Pre-LN", "#D55E00", "s", (0, (8, 1.2))),
+    "peri": Style("Peri-LN", "#009E73", "^"),
+    "b-only": Style("B-only", "#000000", "v", (0, (4, 2.5))),
+    "a+c": Style("A+C", "#CC79A7", "D", (0, (4, 2.5))),
+    "deepnorm": Style("DeepNorm", "#332288", "P", (0, (1, 2))),
+    "deepnorm-glm": Style("DeepNorm (GLM)", "#CC6677", "p", (0, (2, 1))),
+    "mix": Style("Mix-LN", "#E69F00", "h", (0, (6, 1.5, 1, 1.5))),
+    "lns": Style("LNS", "#56B4E9", "d"),
+    "depth-scaled": Style("Depth-scaled", "#999933", "<", (0, (6, 1.5, 1, 1.5))),
+    "residual-dual": Style("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "keel": Style("KEEL", "#0F8B8D", "s", (0, (8, 1.2))),
+    "beam": Style("Beam", "#AA3377", "o", (0, (1, 2))),
+    "u-mup": Style("u-µP", "#6A3D9A", "v", (0, (4, 2.5))),
+    "hybridnorm": Style("HybridNorm", "#8C510A", "^", (0, (6, 1.5, 1, 1.5))),
+    "sub-ln": Style("Sub-LN", "#0077BB", "D", (0, (2, 1))),
+    "ngpt": Style("nGPT", "#D8A31A", "v", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "layer-scale": Style("LayerScale", "#B15928", "^", (0, (1, 2))),
+    "muse-spark": Style("Muse Spark", "#4D4D4D", "*"),
+    "parallel": Style("Parallel", "#EE3377", "o", (0, (2, 1))),
+    "parallel-two": Style("Parallel (two norms)", "#225555", "P", (0, (1, 2))),
+    "span": Style("SpanNorm", "#5E8C31", "d", (0, (4, 2.5))),
+    "x0": Style("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "hyper": Style("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
 }
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
@@ -110,44 +110,44 @@ FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "
              ("#4477AA", "."), ("#EE8866", "8"))  # fmt: skip
 
 
-def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
-    """Returns the look of each stack of a file. A label is a placement, a free-form one as JSON, a recipe or a user's
-    name, or one of these with the differing keys, as in "peri, qk_norm full". `placements`: the stacks' placements;
-    without them, labels begin with these. Stacks of one placement differ in shade, marker and dash."""
+def styles(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Style]:
+    """Returns the style of each stack of a file. A label is a placement, a table of norms as JSON, a recipe or a user's
+    name, optionally with differing keys, as in "peri, qk_norm full". Without `placements`, labels begin with the
+    stacks' placements. Stacks of one placement differ in shade, marker and dash."""
     every = [str(label) for label in labels]
-    of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
-    known = dict(LOOKS)
-    for label, placement in of.items():
+    placement_of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
+    known = dict(STYLES)
+    for label, placement in placement_of.items():
         base = _parts(label)[0]
-        if placement not in known:  # a free form or a user's name: its own look
-            of[label] = base
-        if of[label] not in known:
-            rank = len(known) - len(LOOKS)
-            known[base] = Look(_words(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
-    found: dict[str, Look] = {}
-    taken: dict[str, int] = {}
-    for label, placement in of.items():
+        if placement not in known:  # a table of norms or a user's name gets a separate style
+            placement_of[label] = base
+        if placement_of[label] not in known:
+            rank = len(known) - len(STYLES)
+            known[base] = Style(_title_of(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
+    found: dict[str, Style] = {}
+    counts: dict[str, int] = {}  # stacks so far, by placement
+    for label, placement in placement_of.items():
         base, rest = _parts(label)
-        look, rank = known[placement], taken.get(placement, 0)
-        taken[placement] = rank + 1
+        style, rank = known[placement], counts.get(placement, 0)
+        counts[placement] = rank + 1
         if rank:
             shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
-            look = Look(look.label, shade(look.colour, rank), *shape)
-        words = look.label if base == placement else _words(base)
-        text = f"{words}, {rest}" if rest else words
-        found[label] = replace(look, label=text.replace("$", r"\$"))  # a dollar of a name begins no mathematical text
+            style = Style(style.label, shade(style.colour, rank), *shape)
+        title_text = style.label if base == placement else _title_of(base)
+        text = f"{title_text}, {rest}" if rest else title_text
+        found[label] = replace(style, label=text.replace("$", r"\$"))  # escapes dollar signs for mathtext
     return [found[label] for label in every]
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """The placement, free form, recipe or name that a label begins with, and what the stack differs by."""
+    """Splits a label into its placement, table of norms, recipe or name, and the differing keys."""
     form = _form(name)
     end = form[1] if form else name.find(", ")
     return (name[:end], name[end:].removeprefix(", ")) if end >= 0 else (name, "")
 
 
 def _form(label: str) -> tuple[dict[str, Any], int] | None:
-    """Returns the free form at the beginning of a label, and its end; None for a name, even one such as "{mine"."""
+    """Returns the table of norms at the start of a label and its end; None for a name, even one such as "{mine"."""
     try:
         form, end = json.JSONDecoder().raw_decode(label)
     except json.JSONDecodeError:
@@ -155,18 +155,18 @@ def _form(label: str) -> tuple[dict[str, Any], int] | None:
     return (form, end) if isinstance(form, dict) and form.keys() & {"A", "attention"} else None
 
 
-def _words(name: str) -> str:
-    """What a stack is called that has no look of its own."""
+def _title_of(name: str) -> str:
+    """Returns the title of a stack without a predefined style."""
     form = _form(name)
     return _rule(form[0] if form else name)
 
 
 def _rule(table: Any) -> str:
-    """A placement in words: its name, what it has for each kind of module, or its norms and scales: numbers or
-    expressions in L and l."""
+    """Describes a placement: its name, the placements of both kinds of modules, or its norms and scales (numbers or
+    expressions in L and l)."""
     if isinstance(table, str) or "name" in table:
         name = table if isinstance(table, str) else table["name"]
-        return LOOKS[name].label if name in LOOKS else name
+        return STYLES[name].label if name in STYLES else name
     if "attention" in table:
         return f"{_rule(table['attention'])} attention, {_rule(table['mlp'])} MLP"
     norms = "+".join(position for position in "ABC" if table[position]) or "no norm"
@@ -175,18 +175,18 @@ def _rule(table: Any) -> str:
 
 
 def shade(colour: str, rank: int) -> str:
-    """The colour of another stack or seed of the same placement: lighter and darker ones in turn; that of rank 0 is its
-    own."""
+    """Returns the colour of the stack or seed number `rank` of a placement: for rank 0 the colour itself, then lighter
+    and darker ones alternately."""
     if rank == 0:
         return colour
-    towards = np.ones(3) if rank % 2 else np.zeros(3)
+    target = np.ones(3) if rank % 2 else np.zeros(3)
     share = 0.45 if rank < 3 else 0.65
-    red, green, blue = (1 - share) * np.array(to_rgb(colour)) + share * towards
+    red, green, blue = (1 - share) * np.array(to_rgb(colour)) + share * target
     return to_hex((red, green, blue))
 
 
 def format_name(word: str) -> str:
-    """A number format for people, "FP8 E4M3"."""
+    """Returns the title of a number format, such as "FP8 E4M3"."""
     return word.upper().replace("_", " ")
 
 
@@ -195,19 +195,19 @@ def title(words: str) -> str:
 
 
 class Page(Figure):
-    """A figure with its caption, drawn by caption_below only, and the claims that it shows (verdict, words, statement),
-    drawn by groups.claims_above only."""
+    """A figure with its caption and its claims (verdict, text, statement). The caption is drawn only by caption_below,
+    the claims only by groups.claims_above."""
 
     caption = ""
     claims: Sequence[tuple[str, str, str]] = ()
-    below = 0.0  # inches below the panels, for the legend and a caption
+    below = 0.0  # inches for the legend and the caption below the panels
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.broken: list[list[Axes]] = []  # of every row that was broken the left-most panels
+        self.broken: list[list[Axes]] = []  # left-most panels of each broken row
 
     def draw(self, renderer: RendererBase) -> None:
-        """As every figure draws itself, with the settings that it was made with: ticks are made here."""
+        """Draws the figure with SETTINGS, because ticks are created here."""
         with matplotlib.rc_context(SETTINGS):
             super().draw(renderer)
 
@@ -216,17 +216,17 @@ class Page(Figure):
             super().savefig(fname, **keywords)
 
     def _repr_png_(self) -> bytes:
-        """For notebooks, which show figures by themselves only if they were made with pyplot."""
+        """Displays the figure in notebooks, which otherwise display only figures of pyplot."""
         stream = io.BytesIO()
         self.savefig(stream, format="png", dpi=144)
         return stream.getvalue()
 
 
 class ReproducibleLayout(ConstrainedLayoutEngine):
-    """Constrained layout with the same positions in every process.
+    """Constrained layout with reproducible positions.
 
-    matplotlib's solver orders its equations by address, so the last bits of its positions vary, and with them the names
-    of clip paths in SVG files.
+    matplotlib's solver orders its equations by memory address. The last bits of positions therefore vary between
+    processes, and with them the names of clip paths in SVG files.
     """
 
     def execute(self, fig: Figure) -> None:
@@ -235,12 +235,12 @@ class ReproducibleLayout(ConstrainedLayoutEngine):
             in_layout = axes.get_in_layout()
             bounds = [round(side, 9) for side in axes.get_position(True).bounds]
             axes.set_position(Bbox.from_bounds(*bounds), "original")
-            axes.set_in_layout(in_layout)  # set_position takes the axes out of the layout
+            axes.set_in_layout(in_layout)  # set_position removes the axes from the layout
 
 
 @contextmanager
 def use_width(inches: float | None) -> Iterator[None]:
-    """Figures that are made within this are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
+    """Context in which figures get this width; None: 7 inches, or 4.6 for one panel."""
     global PAGE, PANEL
     before = PAGE, PANEL
     if inches is not None:
@@ -252,17 +252,17 @@ def use_width(inches: float | None) -> Iterator[None]:
 
 
 def page(columns: int) -> float:
-    """The width of a figure with that many panels side by side, which a legend must fit too."""
+    """Returns the width of a figure with `columns` panels per row."""
     return PAGE if columns > 1 else PANEL
 
 
 def panels(
     rows: int, columns: int, height: float, width: float, compress: bool = False, **keywords: Any
 ) -> tuple[Page, list[list[Axes]]]:
-    """Rows of panels, `height` inches each. `compress` is for panels of fixed aspect.
+    """Returns a figure and its rows of panels, each `height` inches high. `compress` is for panels of fixed aspect.
 
-    Where the width does not hold that many columns, each row is broken into several of the figure; what is returned
-    still has the rows and columns that were asked for.
+    If the width is too small for the columns, each row is broken into several rows of the figure; the returned lists
+    still have `rows` and `columns`.
     """
     least = PANEL_LEAST if rows * columns <= FEW and width < 7 else MULTIPLE_LEAST
     fitting = max(1, min(columns, int(width / least)))
@@ -284,7 +284,7 @@ def panels(
 
 
 def multiples(number: int) -> tuple[int, int]:
-    """Rows and columns of small multiples, up to four columns where the page is wide enough."""
+    """Returns rows and columns for small multiples: up to four columns, as far as they fit on the page."""
     rows = math.ceil(number / max(1, min(4, int(PAGE / MULTIPLE_LEAST))))
     return rows, math.ceil(number / rows)
 
@@ -293,8 +293,8 @@ def small_multiples(
     number: int, height: float, x: str, y: str, threes: bool = False, width: float | None = None, align: bool = False,
     **keywords: Any,
 ) -> tuple[Page, list[Axes]]:  # fmt: skip
-    """Panels of equal kind, with labels at the outer ones: three side by side on a whole page, or as `multiples`. With
-    `align` the labels of the y axes stand below each other."""
+    """Returns a figure of equal panels with labels at the outer ones: three per row of a full page, or as `multiples`.
+    `align` aligns the labels of the y axes."""
     rows, columns = (math.ceil(number / 3), min(3, number)) if threes else multiples(number)
     figure, grid = panels(rows, columns, height, width or (PAGE if threes else page(columns)), **keywords)
     every = [axes for row in grid for axes in row]
@@ -302,7 +302,7 @@ def small_multiples(
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         if i % columns == 0:
             axes.set_ylabel(y)
-        if i + columns >= number:  # nothing is below it
+        if i + columns >= number:  # no panel below
             axes.set_xlabel(x)
             axes.tick_params(labelbottom=True)
         if i >= number:
@@ -312,42 +312,42 @@ def small_multiples(
     return figure, every[:number]
 
 
-def entry(**look: Any) -> Line2D:
+def entry(**keywords: Any) -> Line2D:
     """Returns a line or marker for a legend."""
-    return Line2D([], [], **look)
+    return Line2D([], [], **keywords)
 
 
-def patch(**look: Any) -> Patch:
+def patch(**keywords: Any) -> Patch:
     """Returns an area for a legend."""
-    return Patch(**look)
+    return Patch(**keywords)
 
 
-def theory_and_measurement(words: str = "line: theory, marker: measured") -> Line2D:
-    """Returns the legend entry that explains lines and markers of a figure that has both."""
-    return Line2D([], [], color=INK, linewidth=1.3, marker="o", markersize=4.5, label=words)
+def theory_and_measurement(label: str = "line: theory, marker: measured") -> Line2D:
+    """Returns the legend entry that explains lines and markers."""
+    return Line2D([], [], color=INK, linewidth=1.3, marker="o", markersize=4.5, label=label)
 
 
-def points(axes: Axes, look: Look, x: Any, y: Any, bar: Any = None, **other: Any) -> None:
+def points(axes: Axes, curve_style: Style, x: Any, y: Any, bar: Any = None, **other: Any) -> None:
     """Draws markers with error bars."""
-    axes.errorbar(x, y, bar, **look.marks | {"elinewidth": 0.9} | other)
+    axes.errorbar(x, y, bar, **curve_style.marks | {"elinewidth": 0.9} | other)
 
 
 def rows(axes: Axes, labels: Sequence[str], **other: Any) -> None:
-    """A labelled row for each thing to compare, from the top down."""
+    """Sets up one labelled row per item, from top to bottom."""
     axes.set_yticks(range(len(labels)), labels, **other)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
 
 
-def key(look: Look, measured: bool, note: str = "") -> Line2D:
-    """A placement in a legend: the line of theory, and the marker of measurement if there is one."""
-    marker = look.marker if measured else ""
-    return Line2D([], [], color=look.colour, linestyle=look.dash, linewidth=1.3, marker=marker, markersize=look.size,
-                  label=look.label + note)  # fmt: skip
+def key(curve_style: Style, measured: bool, note: str = "") -> Line2D:
+    """Returns a placement's legend entry: the line of theory and, if `measured`, the marker of measurement."""
+    marker = curve_style.marker if measured else ""
+    return Line2D([], [], **curve_style.line, linewidth=1.3, marker=marker, markersize=curve_style.size,
+                  label=curve_style.label + note)
 
 
 def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
-    """Puts the legend below the panels, by whose height the figure grows, and gives the figure its caption."""
+    """Adds the legend below the panels, which increases the figure's height, and sets the caption."""
     figure.caption = caption
     for first, *others in figure.broken:
         for axes in others:
@@ -364,8 +364,8 @@ def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
-    """Returns the largest number of legend columns that fit into the width in inches and of which none stays empty, for
-    labels of these lengths."""
+    """Returns the largest number of non-empty legend columns that fit into `width` inches, for labels of these
+    lengths."""
     for columns in range(len(lengths), 1, -1):
         widest = [max(part) for part in np.array_split(lengths, columns)]
         is_full = columns == math.ceil(len(lengths) / math.ceil(len(lengths) / columns))
@@ -375,14 +375,15 @@ def _columns(lengths: Sequence[int], width: float) -> int:
 
 
 def panel_legend(axes: Axes, keys: Sequence[Artist], columns: int = 1) -> None:
-    """A legend below one panel and its label, of what that panel alone shows."""
+    """Adds a legend for one panel below its x label."""
     below = ScaledTranslation(0, -30 / 72, axes.figure.dpi_scale_trans)
     axes.legend(handles=list(keys), ncols=columns, loc="upper center", borderaxespad=0.0, bbox_to_anchor=(0.5, 0.0),
                 bbox_transform=axes.transAxes + below)  # fmt: skip
 
 
 def _grow(figure: Page, inches: float) -> float:
-    """Makes room below all that is drawn. Returns the upper edge of that room, as a share of the figure's height."""
+    """Extends the figure at the bottom. Returns the upper edge of the new space as a fraction of the figure's
+    height."""
     width, height = figure.get_size_inches()
     total = height + inches
     figure.below += inches
@@ -396,7 +397,7 @@ def _grow(figure: Page, inches: float) -> float:
 
 
 def caption_below(figure: Page) -> None:
-    """Draws the caption of a figure below its legend, within its width; the figure grows by its height."""
+    """Draws the caption below the legend, wrapped to the figure's width, and extends the figure by its height."""
     width, _ = figure.get_size_inches()
     text = figure.text(0.5, 0.0, "", ha="center", va="top", fontsize=6.5, color=INK)
     text.set_in_layout(False)
@@ -408,10 +409,11 @@ def caption_below(figure: Page) -> None:
     text.set_y(_grow(figure, 0.112 * len(lines) + 0.1))
 
 
-def plain(words: str) -> str:
-    """A caption without the marks of mathematical text: "W_down" for "$W_\\mathrm{down}$"."""
-    for mark, letter in (("\\,", " "), ("\\partial", "∂"), ("\\|", "‖"), ("\\alpha", "α"), ("\\beta", "β")):
-        words = words.replace(mark, letter)
-    words = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", words)
-    words = re.sub(r"_\{([^}]*)\}", r"_\1", words)
-    return re.sub(r"\\(\$)|[$\\]", r"\1", words)
+def plain(text: str) -> str:
+    """Converts mathtext between dollar signs to plain text: "$W_\\mathrm{down}$" to "W_down"."""
+    parts = re.split(r"(?<!\\)\$", text)
+    for k in range(1, len(parts) - 1, 2):
+        for mark, letter in (("\\,", " "), ("\\partial", "∂"), ("\\|", "‖"), ("\\alpha", "α"), ("\\beta", "β")):
+            parts[k] = parts[k].replace(mark, letter)
+        parts[k] = re.sub(r"(?:\\mathrm|(?<=_))\{([^}]*)\}", r"\1", parts[k]).replace("\\", "")
+    return "".join(parts).replace(r"\$", "$")

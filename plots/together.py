@@ -1,5 +1,5 @@
-"""Several results as one: of stacks at initialisation, whose stacks are those of all, their curves in one figure; of
-`reproduce` the claims, side by side."""
+"""Combines several results (--together): stacks of `propagate` and `theory` in the same figures, or the claims of
+several results of `reproduce`."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,22 +10,22 @@ import numpy as np
 import xarray as xr
 
 from . import captions
-from .dataset import array, config, fact_if_any, seeds
+from .dataset import array, config, scalar_or_none, seeds
 from .reader import ResultError
 
-NEEDS = ("input", "placement", "depth", "variance_predicted")
-MOST_KEYS = 2  # more than that many in a curve's name would not be read
+REQUIRED = ("input", "placement", "depth", "variance_predicted")
+MOST_KEYS = 2  # of a curve's label
 
 
 def require(path: Path, ds: xr.Dataset, others: Iterable[xr.Dataset] = ()) -> None:
-    """Refuses what is no result of `propagate` or `theory`, nor of `reproduce` as the others are."""
+    """Raises ResultError unless all results are of `propagate` or `theory`, or all of `reproduce`."""
     if _has_claims(ds) and all(map(_has_claims, others)):
         return
-    missing = [name for name in NEEDS if name not in ds]
+    missing = [name for name in REQUIRED if name not in ds]
     if missing or ds["variance_predicted"].dims != ("input", "placement", "depth"):
-        raise ResultError(f"{path}: --together draws results of `propagate` and `theory`; this is none of them")
+        raise ResultError(f"{path}: --together expects results of `propagate`, `theory` or `reproduce`")
     if any(map(_has_claims, others)):
-        raise ResultError(f"{path}: --together draws results of `reproduce` with their like alone; name them apart")
+        raise ResultError(f"{path}: --together cannot combine `reproduce` with other results; draw them separately")
 
 
 def _has_claims(ds: xr.Dataset) -> bool:
@@ -33,70 +33,71 @@ def _has_claims(ds: xr.Dataset) -> bool:
 
 
 def path(paths: Sequence[Path]) -> Path:
-    """What the results together are called, from the names of all: beside the first, "propagate-theory.nc"."""
+    """Returns the path of the combined result, named after all results, such as "propagate-theory.nc"."""
     return paths[0].with_stem("-".join(sorted({path.stem for path in paths})))
 
 
-def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Dataset:
-    """Returns the results as one. A stack's label is its placement with what differs between the results, or with its
-    result's text in `marks`; a single stack of a result has that text alone."""
+def merged(found: Mapping[Path, xr.Dataset], labels: Sequence[str] = ()) -> xr.Dataset:
+    """Combines results. A stack is labelled by its placement and its result's differences or entry of `labels`; the
+    only stack of a result is labelled by the entry of `labels` alone."""
     every = list(found.values())
     first = every[0]
     if all(map(_has_claims, every)):
-        return _claims(every, marks or _regimes(every) or names(found))
+        return _claims(every, labels or _regimes(every) or names(found))
     whole = _joined([ds[[n for n, v in ds.data_vars.items() if "placement" in v.dims]] for ds in every], "placement")
     whole = whole.assign({n: v for n, v in first.data_vars.items() if not v.dims})
-    labels = [mark if marks and ds.sizes["placement"] == 1 else f"{p}, {mark}"
-              for ds, mark in zip(every, marks or names(found), strict=True)
+    stacks = [label if labels and ds.sizes["placement"] == 1 else f"{p}, {label}"
+              for ds, label in zip(every, labels or names(found), strict=True)
               for p in array(ds, "placement")]  # fmt: skip
-    whole = whole.assign_coords(placement=np.array(labels, dtype=object))
+    whole = whole.assign_coords(placement=np.array(stacks, dtype=object))
     whole["placement_settings"] = "placement", np.array(_settings(every), dtype=object)
     attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_override")}
-    stacks = [stack for ds in every for stack in config(ds)["stacks"]]
-    attributes["config"] = json.dumps({**config(first), "stacks": stacks})
+    settings = [stack for ds in every for stack in config(ds)["stacks"]]
+    attributes["config"] = json.dumps({**config(first), "stacks": settings})
     attributes |= _differences(every)
     return whole.assign_attrs(attributes | _of_all(every))
 
 
 def _of_all(every: Sequence[xr.Dataset]) -> dict[str, str]:
-    """The attributes that name commits and seeds of all results."""
+    """Returns the attributes with the commits and seeds of all results."""
     counts = list(dict.fromkeys(seeds(ds) for ds in every))
     words = {"seeds": f"{' or '.join(map(str, counts))} seeds"} if len(counts) > 1 else {}
     return words | {"commit": " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))}
 
 
 def _joined(every: Sequence[xr.Dataset], along: str) -> xr.Dataset:
-    """The results one after the other on the dimension `along`, on all coordinates that any of them has: NaN, or no
-    text, where one has no value."""
+    """Concatenates results along a dimension, on the union of their coordinates; missing values are NaN or ""."""
     variables = [(str(name), v) for ds in every for name, v in ds.variables.items()]
     fill: dict[Any, Any] = {name: np.nan for name, _ in variables} | {n: "" for n, v in variables if v.dtype == object}
     united = {name: list(dict.fromkeys(value for ds in every if name in ds for value in ds[name].values))
               for name, v in variables if v.dims == (name,) and name != along}  # fmt: skip
-    even = [ds.reindex({d: values for d, values in united.items() if d in ds.dims}, fill_value=fill) for ds in every]
-    return xr.concat(even, along, data_vars="all", coords="minimal", compat="override", fill_value=fill,
+    aligned = [ds.reindex({d: values for d, values in united.items() if d in ds.dims}, fill_value=fill) for ds in every]
+    return xr.concat(aligned, along, data_vars="all", coords="minimal", compat="override", fill_value=fill,
                      join="exact", combine_attrs="drop")  # fmt: skip
 
 
 def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
-    """What tells the regimes of results of `reproduce` apart, "σ√D 0.2"; nothing where it does not."""
-    parts = zip(*(str(fact_if_any(ds, "regime")).split(", ") for ds in every), strict=False)
+    """Returns the differing parts of the regimes of `reproduce` results, such as "σ√D 0.2"; [] if they are not
+    unique."""
+    parts = zip(*(str(scalar_or_none(ds, "regime")).split(", ") for ds in every), strict=False)
     words = [", ".join(own) for own in zip(*(part for part in parts if len(set(part)) > 1), strict=True)]
     return words if len(set(words)) == len(every) else []
 
 
 def _claims(every: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
-    """The claims of every result, on `result` and `claim`; "" or NaN where a result lacks one."""
+    """Returns the claims of every result on the dimensions `result` and `claim`; "" or NaN if a result lacks a
+    claim."""
     of_claims = [ds[[n for n, v in ds.variables.items() if v.dims == ("claim",)]] for ds in every]
     whole = _joined([ds.reset_coords(set(ds.coords) - {"claim"}, drop=True) for ds in of_claims], "result")
     statements = np.array([max(column) for column in whole["claim_statement"].values.T], dtype=object)
-    regimes = np.array([str(fact_if_any(ds, "regime")) for ds in every], dtype=object)
+    regimes = np.array([str(scalar_or_none(ds, "regime")) for ds in every], dtype=object)
     whole = whole.assign(claim_statement=("claim", statements), regime=("result", regimes))
     whole = whole.assign_coords(result=np.array(labels, dtype=object))
     return whole.assign_attrs(every[0].attrs | _of_all(every))
 
 
 def _settings(found: Iterable[xr.Dataset]) -> list[str]:
-    """For every stack the keys in which not all are the same, as JSON. A file counts its stacks input by input."""
+    """Returns, for every stack, the keys in which stacks differ, as JSON. A file lists its stacks once per input."""
     tables = [table | _of_run(ds) for ds in found for table in captions.stacks(ds)[: ds.sizes["placement"]]]
     every = dict.fromkeys(key for table in tables for key in table)
     keys = [key for key in every if len({json.dumps(table.get(key)) for table in tables}) > 1]
@@ -104,27 +105,27 @@ def _settings(found: Iterable[xr.Dataset]) -> list[str]:
 
 
 def _differences(found: Sequence[xr.Dataset]) -> dict[str, str]:
-    """Returns the attribute config_differences of all results: keys that some result changes from the default and that
-    have one value in all stacks. Empty if a result lacks the attribute."""
-    said = [fact_if_any(ds, "config_differences") for ds in found]
-    if None in said:
+    """Returns the combined attribute config_differences: keys that differ from the default in some result and have one
+    value in all stacks. Empty if a result lacks the attribute."""
+    texts = [scalar_or_none(ds, "config_differences") for ds in found]
+    if None in texts:
         return {}
     tables = [json.loads(text) | table | _of_run(ds)
-              for ds, text in zip(found, said, strict=True) for table in captions.stacks(ds)]  # fmt: skip
-    keys = dict.fromkeys(key for text in said for key in json.loads(text))
+              for ds, text in zip(found, texts, strict=True) for table in captions.stacks(ds)]  # fmt: skip
+    keys = dict.fromkeys(key for text in texts for key in json.loads(text))
     common = {key: value for key in keys if (value := captions.shared(tables, key)) is not None}
     return {"config_differences": json.dumps(common)}
 
 
 def _of_run(ds: xr.Dataset) -> dict[str, Any]:
-    """What a file's stacks have in common and captions have to name where files differ in it."""
+    """Returns settings shared by the stacks of a file, which captions list if files differ."""
     run = config(ds)["run"]
-    misled = captions.misled(ds) or "as measured"
-    return {"run.seeds": run["seeds"], "run.dtype": run["dtype"], "theory": misled}
+    overrides = captions.theory_overrides(ds) or "no overrides"
+    return {"run.seeds": run["seeds"], "run.dtype": run["dtype"], "theory": overrides}
 
 
 def names(found: Mapping[Path, xr.Dataset]) -> list[str]:
-    """What tells results apart: the keys in which they differ, at most two, else their folders or files."""
+    """Returns distinct labels of results: at most two differing keys, or else their folders or files."""
     tables = []
     for ds in found.values():
         every = captions.stacks(ds)
@@ -133,7 +134,7 @@ def names(found: Mapping[Path, xr.Dataset]) -> list[str]:
     differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1
                  and key not in ("model.placement", "input.kind", "input.path")]  # fmt: skip
     if 0 < len(differing) <= MOST_KEYS:
-        words = [", ".join(f"{key.split('.')[-1]} {captions.shown(table.get(key))}" for key in differing)
+        words = [", ".join(f"{key.split('.')[-1]} {captions.value_text(table.get(key))}" for key in differing)
                  for table in tables]  # fmt: skip
         if len(set(words)) == len(words):
             return words
@@ -141,7 +142,7 @@ def names(found: Mapping[Path, xr.Dataset]) -> list[str]:
 
 
 def _of_files(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that differ: "mine/propagate" and "yours/propagate"."""
+    """Returns the shortest distinct ends of the paths, such as "mine/propagate" and "yours/propagate"."""
     parts = [path.absolute().with_suffix("").parts for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
         ends = ["/".join(p[-depth:]) for p in parts]

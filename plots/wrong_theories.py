@@ -1,4 +1,4 @@
-"""Wrong theories and the right one: how far each is from the limit at which it is rejected."""
+"""Wrong theories and the correct one: excess of each over the limit of rejection."""
 
 import numpy as np
 import xarray as xr
@@ -9,16 +9,16 @@ from .dataset import array, on, version
 from .makers import kind
 
 WRONG, TRUE = "#D55E00", "#009E73"
-LEAST = 0.05  # a theory that is not a standard error beyond its allowance is drawn here
-MOST = 100.0  # and one that is rejected by far more than the limit here, with its number: it may be any, or infinite
+LEAST = 0.05  # smaller ratios are drawn here
+MOST = 100.0  # larger or infinite ratios are drawn here, with their value as text
 
 
 def margins(ds: xr.Dataset) -> np.ndarray:
-    """Excess over the limit: above 1 a theory is rejected, by this factor. NaN where nothing was judged."""
+    """Returns the excess over the limit of rejection; a theory with a ratio above 1 is rejected. NaN if not judged."""
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 
-@kind("wrong-theories", "how clearly each wrong theory is rejected",
+@kind("wrong-theories", "excess of each theory over the limit of rejection",
       on("row", "theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
          "theory_rejected"))  # fmt: skip
 def wrong_theories(ds: xr.Dataset) -> style.Page:
@@ -32,7 +32,7 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
         axes.plot([shown[i]], [row], marker=">" if margin[i] > MOST else "o", color=colour, markersize=4.5,
                   markerfacecolor=colour if array(ds, "theory_rejected")[i] else "white", markeredgecolor=colour,
                   markeredgewidth=1.0, zorder=3)  # fmt: skip
-        axes.text(1.02, row, clearest(ds, i), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
+        axes.text(1.02, row, worst_test(ds, i), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=style.INK)  # fmt: skip
     axes.axvline(1.0, color=style.INK, linewidth=0.8, zorder=1)
     style.rows(axes, [f"{array(ds, 'theory')[i]} ({array(ds, 'configuration')[i]})" for i in order])
@@ -42,21 +42,20 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
     keys = [style.entry(marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
             for c, f, words in ((WRONG, WRONG, "wrong theory, rejected"),
                                 (WRONG, "white", "wrong theory, not rejected"),
-                                (TRUE, TRUE, "right theory, rejected"),
-                                (TRUE, "white", "right theory, not rejected"))]  # fmt: skip
+                                (TRUE, TRUE, "correct theory, rejected"),
+                                (TRUE, "white", "correct theory, not rejected"))]  # fmt: skip
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
-        del keys[2]  # what should not be is explained only where it is
+        del keys[2]  # no correct theory is rejected
     words = (
-        "Each theory against the configuration in brackets: standard errors beyond the tolerated bias in the clearest "
-        "test (at the right), over the number at which it is rejected (line at 1), with the familywise error of the "
-        f"whole run. Theories within the tolerated bias are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) "
-        "there, with their number. "
+        "Each theory for the configuration in brackets: deviation of the most significant test (at the right) beyond "
+        "the tolerated bias in standard errors, over the critical value (line at 1) for the familywise error of the "
+        f"whole run. Smaller ratios are drawn at {LEAST:g}, larger ones (triangles) at {MOST:g} with their value. "
     )
     return style.finish(figure, keys, words + version(ds))
 
 
-def clearest(ds: xr.Dataset, i: int) -> str:
-    """What says most clearly what a theory is worth: "pre text: …", with what the verdict was if it did not reject."""
+def worst_test(ds: xr.Dataset, i: int) -> str:
+    """Returns the most significant test, "pre text: …", and the verdict if it is not a rejection."""
     margin = margins(ds)[i]
     words = array(ds, "power_worst_test")[i] or "not judged"
     if margin > MOST:

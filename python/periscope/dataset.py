@@ -15,7 +15,7 @@ from . import _accessor  # noqa: F401  # ds.periscope
 from .describe import description
 from .errors import Error, InputError, utf8
 from .plots import reader
-from .plots.dataset import tidy, whole_file
+from .plots.dataset import tidy, atomic_file
 
 if TYPE_CHECKING:
     from ._periscope import Result
@@ -75,7 +75,7 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
                         if variable.dtype == bool})  # fmt: skip
 
     def store() -> None:
-        with whole_file(target) as temporary:
+        with atomic_file(target) as temporary:
             try:
                 stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
             except RuntimeError as error:  # raised by netCDF4 if the disk is full
@@ -136,5 +136,5 @@ def _in_netcdf_thread(work: Callable[[], T]) -> T:
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:
     """Writes a text file atomically."""
-    with whole_file(_regular(path)) as temporary:
+    with atomic_file(_regular(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")

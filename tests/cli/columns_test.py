@@ -91,7 +91,7 @@ class Columns(SharedFolderTest):
     def test_figures_ask_for_declared_columns(self):
         drawn = set()
         for kind in kinds.KINDS:
-            self.assertLessEqual(set(kind.needs), self.everywhere, kind.name)
+            self.assertLessEqual(set(kind.required), self.everywhere, kind.name)
         for file in self.files:
             result = reader.read(file)
             of_file = self.declared[result.attrs["result"]]

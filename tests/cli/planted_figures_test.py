@@ -1,7 +1,7 @@
 """The figures of `reproduce`, drawn from planted numbers: what is drawn is of the group, the record, the layer and the
 seed that it should be, with the error bars and markers that the legend says. Usage: planted_figures_test.py
 
-Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+RequiredVariables the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
 import pathlib
@@ -97,29 +97,29 @@ class ReproduceFigures(FigureTest):
             return result(columns, CONFIG, {**ATTRIBUTES, "config_differences": differences})
 
         names = ["peri, qk_norm none", "peri, qk_norm full", "mine"]
-        words = captions.setting(stacks(names, [f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")]))
-        self.assertIn("Other than by default: model.vocab 256.", words)
+        words = captions.settings_text(stacks(names, [f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")]))
+        self.assertIn("Non-default keys: model.vocab 256.", words)
         self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
                       "full (Peri-LN, qk_norm full; mine).", words)  # fmt: skip
         v = stacks(["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"],
                    [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
                     for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])
-        self.assertIn("Curves differ in init.std: as the legend says; model.placement: Pre-LN (llama), B-only (mine);",
-                      captions.setting(v))  # fmt: skip
-        looks = captions.looks(v)  # recipes have the looks of their placements, several of one its shades
-        self.assertEqual([look.label for look in looks], ["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
-        pre = style.LOOKS["pre"]
-        self.assertEqual([look.colour for look in looks],
-                         [pre.colour, style.shade(pre.colour, 1), style.LOOKS["b-only"].colour])
-        self.assertEqual((looks[0].dash, looks[0].marker), (pre.dash, pre.marker))
+        self.assertIn("Curves differ in init.std: see the legend; model.placement: Pre-LN (llama), B-only (mine);",
+                      captions.settings_text(v))  # fmt: skip
+        styles = captions.styles(v)  # recipes have the styles of their placements, several of one its shades
+        self.assertEqual([s.label for s in styles], ["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
+        pre = style.STYLES["pre"]
+        self.assertEqual([s.colour for s in styles],
+                         [pre.colour, style.shade(pre.colour, 1), style.STYLES["b-only"].colour])
+        self.assertEqual((styles[0].dash, styles[0].marker), (pre.dash, pre.marker))
         odd = ["{mine", "{}, std 0.02", "[3]", "3"]  # names that users may give
-        self.assertEqual([look.label for look in style.looks(odd)], odd)
-        (pre, llama) = style.looks(["pre", "llama"], ["pre", "pre"])
-        self.assertEqual((pre, llama.label), (style.LOOKS["pre"], "llama"))
+        self.assertEqual([s.label for s in style.styles(odd)], odd)
+        (pre, llama) = style.styles(["pre", "llama"], ["pre", "pre"])
+        self.assertEqual((pre, llama.label), (style.STYLES["pre"], "llama"))
         self.assertNotEqual((llama.colour, llama.marker), (pre.colour, pre.marker))
-        looks = style.looks(names)
-        self.assertEqual(len({look.colour for look in looks}), 3)
-        self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)
+        styles = style.styles(names)
+        self.assertEqual(len({s.colour for s in styles}), 3)
+        self.assertEqual(styles[0].colour, style.STYLES["peri"].colour)
 
     def legible(self, figure, name):
         """Neighbouring tick labels of an axis do not touch, and no text leaves the figure."""

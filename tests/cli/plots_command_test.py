@@ -93,7 +93,7 @@ class Command(SharedFolderTest):
         done = subprocess.run([sys.executable, "-S", "-m", "plots", "--list"], capture_output=True, text=True, cwd=ROOT,
                               timeout=300)  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertRegex(done.stderr, r"\Apython -m plots: No module named '\w+' for .*: start it with \.venv/bin/")
+        self.assertRegex(done.stderr, r"\Apython -m plots: No module named '\w+' for .*; use \.venv/bin/")
 
     def test_list_names_every_figure(self):
         done = draw("--list")
@@ -101,14 +101,14 @@ class Command(SharedFolderTest):
         self.assertEqual(sorted({line.split()[0] for line in done.stdout.splitlines()}), sorted(kinds.names()))
 
     def test_what_is_refused(self):
-        for flags, words in ((["--only", "varaince"], "no figure 'varaince'; did you mean 'variance'?"),
-                             (["--format", "gif,png"], "no format 'gif'"), (["--caption", "above"], "'above'"),
+        for flags, words in ((["--only", "varaince"], "unknown figure 'varaince'; nearest is 'variance'"),
+                             (["--format", "gif,png"], "unknown format 'gif'"), (["--caption", "above"], "'above'"),
                              (["--width", "0.5"], "'0.5': expected inches"),
                              (["--width", "wide"], "'wide': expected inches"),
-                             (["--label", "a"], "--label: expected with --together"),
+                             (["--label", "a"], "--label: only valid with --together"),
                              (["--together", "--label", "a", "--label", "a"], "expected a different, non-empty text"),
-                             (["--together", "--label", "a", "--label", "b"], "--label: found 2; expected one for each "
-                                                                              "of 1 results")):  # fmt: skip
+                             (["--together", "--label", "a", "--label", "b"], "--label: expected one for each of 1 "
+                                                                              "results, found 2")):  # fmt: skip
             with self.subTest(flags):
                 done = draw(self.file["plain"], "--out", self.folder / "never", *flags)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -119,7 +119,7 @@ class Command(SharedFolderTest):
         done = draw(self.file["plain"], self.folder / "nowhere", "--out", self.folder / "half", "--only", "signals")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn(f"{self.folder / 'nowhere'}: no such file or folder", done.stderr)
-        self.assertIn("no figure 'signals' in these results", done.stderr)
+        self.assertIn("these results have no figure 'signals'", done.stderr)
 
 
 if __name__ == "__main__":

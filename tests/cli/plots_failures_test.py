@@ -62,10 +62,11 @@ class Failures(SharedFolderTest):
         (broken / "whole.nc").write_bytes(whole)
         done = draw(broken, "--out", self.folder / "of_broken")
         self.assertEqual(done.returncode, 1, done.stderr)
-        expected = {"cut.nc": "expected a NetCDF-4 or JSON file", "empty.nc": "is empty", "fifo.nc": "is a FIFO",
-                    "folder.nc": "is a folder", "foreign.nc": "not a result of Periscope", "huge.nc": "'a' has",
-                    "no_commit.nc": "'commit' is missing", "no_config.nc": "cannot be read", "nothing.nc": "none of",
-                    "text.nc": "expected a NetCDF-4 or JSON file"}
+        expected = {"cut.nc": "expected a NetCDF-4 or JSON file", "empty.nc": "found an empty file",
+                    "fifo.nc": "found a FIFO", "folder.nc": "found a folder",
+                    "foreign.nc": "not a result of Periscope", "huge.nc": "'a' has",
+                    "no_commit.nc": "'commit' is missing", "no_config.nc": "cannot be read",
+                    "nothing.nc": "no figure supports", "text.nc": "expected a NetCDF-4 or JSON file"}
         complaints = done.stderr.splitlines()
         self.assertEqual(len(complaints), len(expected), done.stderr)
         for (name, words), line in zip(expected.items(), complaints, strict=True):
@@ -104,7 +105,7 @@ class Failures(SharedFolderTest):
         with mock.patch.object(reader, "read", crash):
             reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash"))
         self.assertEqual([type(r) for r in reports], [drawing.Failed])
-        self.assertIn("theory.nc: reading it crashed (SIGSEGV)", reports[0].words)
+        self.assertIn("theory.nc: reading crashed (SIGSEGV)", reports[0].message)
 
         def hang(_path):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a library that never comes back to Python
@@ -112,8 +113,8 @@ class Failures(SharedFolderTest):
                 signal.pause()
 
         with mock.patch.object(reader, "read", hang):
-            reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash", patience=0.5))
-        self.assertIn("reading it takes longer than 0.5 s", reports[0].words)
+            reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash", timeout=0.5))
+        self.assertIn("reading takes longer than 0.5 s", reports[0].message)
 
     def test_figures_replace_figures_only_whole_and_nothing_else(self):
         out = self.folder / "of_targets"
@@ -127,7 +128,7 @@ class Failures(SharedFolderTest):
         self.assertEqual((out / "a-variance.png").read_bytes(), b"before")
         self.assertEqual(len(list(out.iterdir())), 2, "nothing half-written is left")
         figure.savefig.side_effect = lambda stream, **_: stream.write(b"whole")
-        with self.assertRaisesRegex(OSError, "a-variance.svg: it is there and no regular file"):
+        with self.assertRaisesRegex(OSError, "a-variance.svg: it exists and is not a regular file"):
             list(drawing.save(figure, out / "a-variance"))
         self.assertEqual((out / "a-variance.png").read_bytes(), b"whole")
         self.assertTrue((out / "a-variance.svg").is_fifo())

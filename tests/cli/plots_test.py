@@ -1,6 +1,6 @@
 """The figures show what the result files hold. Usage: plots_test.py BINARY
 
-Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+RequiredVariables the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
 import io
@@ -10,7 +10,7 @@ import unittest
 import xml.etree.ElementTree
 
 from periscope_process import SharedFolderTest, run
-from plotting import ROOT, draw, figure_of, figures_of, with_columns  # first of what needs packages
+from plotting import ROOT, draw, figure_of, figures_of, with_columns  # first of what required packages
 
 # isort: split
 import numpy as np
@@ -92,14 +92,14 @@ class Plots(SharedFolderTest):
     def figures(self, result):
         """The figures of a file, each with the name of its own."""
         for kind in kinds.KINDS:
-            if all(name in result for name in kind.needs):
+            if all(name in result for name in kind.required):
                 stem = pathlib.Path(result.encoding["source"]).stem
                 yield from ((f"{stem}-{name}", figure) for name, figure in figures_of(kind, result).items())
 
     def test_every_placement_has_a_look_of_its_own(self):
         names = [p["name"] for p in json.loads(run("list", "--json").stdout)["placements"]]
-        self.assertEqual(len({(look.colour, look.marker) for look in style.looks(names)}), len(names))
-        self.assertEqual(set(names), set(style.LOOKS))
+        self.assertEqual(len({(s.colour, s.marker) for s in style.styles(names)}), len(names))
+        self.assertEqual(set(names), set(style.STYLES))
 
     def test_readers_meet_no_numbers_of_theorems(self):
         for result in (self.stack, self.theory, self.ladder, self.verify, self.probed):
@@ -110,19 +110,19 @@ class Plots(SharedFolderTest):
 
     def test_looks_differ(self):
         tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]
-        looks = style.looks([*style.LOOKS, *tables])
+        styles = style.styles([*style.STYLES, *tables])
         for kind in ("label", "colour"):
-            self.assertEqual(len({getattr(look, kind) for look in looks}), len(style.LOOKS) + 2, kind)
+            self.assertEqual(len({getattr(s, kind) for s in styles}), len(style.STYLES) + 2, kind)
         for title, members in blocks.CLASSES.items():
-            self.assertEqual(len({style.LOOKS[name].marker for name in members}), len(members), title)
-        self.assertEqual({name for members in blocks.CLASSES.values() for name in members}, set(style.LOOKS))
-        self.assertEqual(looks[-1].label, "A, α = 3, β = 1")
+            self.assertEqual(len({style.STYLES[name].marker for name in members}), len(members), title)
+        self.assertEqual({name for members in blocks.CLASSES.values() for name in members}, set(style.STYLES))
+        self.assertEqual(styles[-1].label, "A, α = 3, β = 1")
         # Several recipes, each with several values: no two alike, and those of a recipe in shades of one colour.
         names = [f"{recipe}, std {s}" for recipe in ("gemma2", "llama", "olmo2", "mine", "opt") for s in (1, 2, 3)]
-        looks = style.looks([*names, names[0]])
-        self.assertEqual(len({(look.colour, look.marker) for look in looks}), len(names))
-        self.assertEqual(len({look.colour for look in looks[::3]}), 5)
-        self.assertEqual([look.label for look in looks], [*names, names[0]])
+        styles = style.styles([*names, names[0]])
+        self.assertEqual(len({(s.colour, s.marker) for s in styles}), len(names))
+        self.assertEqual(len({s.colour for s in styles[::3]}), 5)
+        self.assertEqual([s.label for s in styles], [*names, names[0]])
 
     def test_free_placements_have_words(self):
         """A rule for each kind of module, scales that are expressions, and what a stack differs by besides."""
@@ -130,7 +130,7 @@ class Plots(SharedFolderTest):
         kinds_of_modules = f'{{"attention": {norms}, "mlp": "keel"}}'
         names = [kinds_of_modules, norms, f"{kinds_of_modules}, std 0.1", f"{norms}, norm l2", "span, x 1"]
         rule = "A+C, α = 2L, β = 1"
-        self.assertEqual([look.label for look in style.looks(names)],
+        self.assertEqual([s.label for s in style.styles(names)],
                          [f"{rule} attention, KEEL MLP", rule, f"{rule} attention, KEEL MLP, std 0.1",
                           f"{rule}, norm l2", "SpanNorm, x 1"])  # fmt: skip
 
@@ -142,7 +142,7 @@ class Plots(SharedFolderTest):
                    if v.dtype.kind in "fiub" and v.ndim and n not in (*places, *result.coords)}
             of_nothing = with_columns(result, nan)
             for kind in kinds.KINDS:
-                if all(name in result for name in kind.needs):
+                if all(name in result for name in kind.required):
                     for name, figure in figures_of(kind, of_nothing).items():
                         with self.subTest(file=result.encoding["source"], figure=name):
                             figure.savefig(io.BytesIO(), format="png", dpi=30)

@@ -29,9 +29,9 @@ def draw(*arguments):
 
 def figures_of(kind, ds):
     """All figures of a kind, by name."""
-    from plots.makers import made
+    from plots.makers import drawn
 
-    return {name: made(make) for name, make in kind.draw(ds).items()}
+    return {name: drawn(make) for name, make in kind.draw(ds).items()}
 
 
 def figure_of(name, ds):

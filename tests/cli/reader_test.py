@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from plots import reader
-from plots.dataset import array, config, fact, fact_if_any, tidy
+from plots.dataset import array, config, scalar, scalar_or_none, tidy
 
 TINY = sets("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
             "train.steps=3", "train.batch=2")  # fmt: skip
@@ -96,11 +96,11 @@ class Read(SharedFolderTest):
     def test_one_value_of_the_whole_result_is_a_variable_on_no_dimension(self):
         ds = reader.read(self.folder / "train.nc")
         self.assertEqual((ds["loss_floor"].dims, ds["loss_floor"].attrs["units"]), ((), "1"))
-        self.assertEqual(fact(ds, "loss_floor"), float(ds["loss_floor"]))
-        self.assertEqual(fact(ds, "study"), "train")
-        self.assertIsNone(fact_if_any(ds, "quick"))
+        self.assertEqual(scalar(ds, "loss_floor"), float(ds["loss_floor"]))
+        self.assertEqual(scalar(ds, "study"), "train")
+        self.assertIsNone(scalar_or_none(ds, "quick"))
         with self.assertRaises(KeyError):
-            fact(ds, "quick")
+            scalar(ds, "quick")
 
     def test_the_file_is_closed_and_whole_in_memory(self):
         path = self.folder / "moved.nc"
@@ -134,8 +134,8 @@ class Read(SharedFolderTest):
         self.refused(f"variable 'x' has {1 << 40} values; expected at most {1 << 27}")
 
     def test_attributes_that_captions_need_are_texts(self):
-        for attributes, words in (({"version": 1}, "its attribute 'version' is .*1.*; expected a text"),
-                                  ({"config": "[]"}, "'config' holds no table; expected the resolved configuration"),
+        for attributes, words in (({"version": 1}, "attribute 'version' is .*1.*; expected text"),
+                                  ({"config": "[]"}, "'config' is not a table; expected the resolved configuration"),
                                   ({"config": "{"}, "cannot be read: .*; expected a NetCDF-4 or JSON file of "),
                                   ({"program": "other"}, "not a result of Periscope")):  # fmt: skip
             with self.subTest(attributes):
