@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import scales, style
-from .dataset import array, coordinates, scalar, on, version
+from .dataset import array, coordinates, on, scalar, version
 from .makers import kind
 
 

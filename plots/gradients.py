@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import captions, curves, scales, stream, style
-from .dataset import array, coordinates, scalar, on, seeds_text
+from .dataset import array, coordinates, on, scalar, seeds_text
 from .makers import kind
 
 WITHOUT = "log_grad_sq_without_scores_predicted"

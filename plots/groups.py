@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
 from . import captions, makers, scales, style
-from .dataset import array, config, scalar_or_none, on, seeds, seeds_text
+from .dataset import array, config, on, scalar_or_none, seeds, seeds_text
 
 MAIN, TWO = ("post", "pre", "peri"), ("pre", "peri")
 VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # other verdicts are only in captions

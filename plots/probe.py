@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.artist import Artist
 
 from . import captions, scales, style
-from .dataset import array, config, scalar, on, version
+from .dataset import array, config, on, scalar, version
 from .makers import kind
 
 REQUIRED = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share",

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from . import captions, groups, scales, style
-from .dataset import array, coordinates, scalar_or_none, on, seeds
+from .dataset import array, coordinates, on, scalar_or_none, seeds
 from .makers import kind
 
 

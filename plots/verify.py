@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import scales, style
-from .dataset import array, coordinates, scalar, on, version
+from .dataset import array, coordinates, on, scalar, version
 from .makers import kind
 
 REQUIRED = (

@@ -15,7 +15,7 @@ from . import _accessor  # noqa: F401  # ds.periscope
 from .describe import description
 from .errors import Error, InputError, utf8
 from .plots import reader
-from .plots.dataset import tidy, atomic_file
+from .plots.dataset import atomic_file, tidy
 
 if TYPE_CHECKING:
     from ._periscope import Result
