@@ -19,7 +19,7 @@ using reproduce::groups_of;
 
 training::TrainConfig proxy(bool quick) {
   training::TrainConfig config = training::train_config({.known = sections()}, "");
-  reproduce::set_proxy(config, quick);
+  reproduce::set_proxy_defaults(config, quick);
   return config;
 }
 
