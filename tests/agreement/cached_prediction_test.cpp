@@ -108,7 +108,7 @@ TEST_CASE("predictions of first steps are cached, for the seeds that they are of
   for (std::size_t s = 0; s < first.steps.size(); ++s) {
     CHECK(cache::encode(again.steps[s].second_moment) == cache::encode(first.steps[s].second_moment));
     CHECK(cache::encode(again.steps[s].update) == cache::encode(first.steps[s].update));
-    CHECK(again.steps[s].turned_sublayer == first.steps[s].turned_sublayer);
+    CHECK(again.steps[s].least_correlated == first.steps[s].least_correlated);
   }
   config.run.seed += 1;
   (void)predicted(0);

@@ -9,7 +9,7 @@
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "theory/first_steps/attention_heads.h"
-#include "theory/first_steps/chain.h"
+#include "theory/first_steps/initial_stack.h"
 #include "theory/kernels/activation_values.h"
 #include "theory/kernels/normal_stream.h"
 #include "theory/width/gram_signal.h"
@@ -48,7 +48,7 @@ TEST_CASE("sequence attention: the gradient of the scores is that of differences
   const auto rotated = attention.rotated(q, none, 4);
   const auto scores = attention.scores(rotated.rotated, attention.rotated(k, none, 4).rotated);
   const auto dz = attention.score_gradient(scores, g, v);
-  const Sampled dq = attention.back(rotated, attention.mixed(dz, attention.rotated(k, none, 4).rotated), 4);
+  const Sampled dq = attention.backward(rotated, attention.mixed(dz, attention.rotated(k, none, 4).rotated), 4);
   constexpr float step = 1.0F / 64.0F;
   for (const Eigen::Index t : {1, 3, 6}) {
     Sampled up = q;
@@ -84,10 +84,10 @@ TEST_CASE("attention before training: sequences do not see each other, and each 
 
 TEST_CASE("before training: what a module has written is that in front of the norm behind it") {
   const TrainingTokens tokens = tokens_of(small_stack("pre"), small_input({0.1}), 0);
-  const InitialStack pre = initial_stack(small_stack("pre"), tokens, ChainDraws());
-  const InitialStack peri = initial_stack(small_stack("peri"), tokens, ChainDraws());
-  CHECK((pre.branches.front().read - peri.branches.front().read).norm() == 0.0F);
-  CHECK((pre.branches.front().written - peri.branches.front().written).norm() == 0.0F);
+  const InitialStack pre = initial_stack(small_stack("pre"), tokens, ReplicateDraws());
+  const InitialStack peri = initial_stack(small_stack("peri"), tokens, ReplicateDraws());
+  CHECK((pre.branches.front().input - peri.branches.front().input).norm() == 0.0F);
+  CHECK((pre.branches.front().output - peri.branches.front().output).norm() == 0.0F);
 }
 
 TEST_CASE("first steps: keys and values that heads share have the gradients of all of them") {
@@ -146,7 +146,7 @@ TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing fol
   for (const StepReading& step : p.steps) {
     CHECK(step.coherent.value.back() == 0.0);
     for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
-    CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
+    CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
     // Peri-LN adds 1 for every sublayer, whatever the weights; five standard errors.
     const double added = step.second_moment.value.back() - step.second_moment.value.front();
     const double error =
@@ -165,7 +165,7 @@ TEST_CASE("first steps: without norms too, tokens of different sizes are compare
   StackSpec spec = small_stack("none");
   spec.model.final_norm = true;
   const FirstSteps p = predict_first_steps(spec, input, few());
-  for (const StepReading& step : p.steps) CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
+  for (const StepReading& step : p.steps) CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
 }
 
 TEST_CASE("first steps: every step teaches the labels of its own batch, and the loss is that of the held-out ones") {
@@ -190,28 +190,28 @@ TEST_CASE("first steps: what is left out follows from the kept share, and the ga
   const std::vector<double> rates{1e-3, 3e-3, 2e-3};
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input(rates), few());
   REQUIRE(p.steps.size() == 4);
-  CHECK(p.steps[0].left_out == 0.0);
-  CHECK(p.steps[3].kept_share < 0.999);
+  CHECK(p.steps[0].neglected == 0.0);
+  CHECK(p.steps[3].input_correlation < 0.999);
   double far = 0.0;
   for (std::size_t r = 0; r < p.steps.size(); ++r) {
     const StepReading& step = p.steps[r];
-    const double turned = std::pow(1.0 - step.kept_share, 2);
-    if (r > 0) CHECK(step.left_out == doctest::Approx(r > 1 ? 2.0 * turned : turned).epsilon(1e-12));
+    const double turned = std::pow(1.0 - step.input_correlation, 2);
+    if (r > 0) CHECK(step.neglected == doctest::Approx(r > 1 ? 2.0 * turned : turned).epsilon(1e-12));
     if (r > 0) far += rates[r - 1];
-    CHECK(step.gains == doctest::Approx(2.0 * far).epsilon(1e-12));
+    CHECK(step.gain_drift == doctest::Approx(2.0 * far).epsilon(1e-12));
   }
   for (const StepReading& step : predict_first_steps(small_stack("pre"), small_input(rates), few()).steps) {
-    CHECK(step.gains == 0.0);  // no norm after a module
+    CHECK(step.gain_drift == 0.0);  // no norm after a module
   }
   StackSpec normed = small_stack("pre");
   normed.model.embedding_norm = true;
-  CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gains == doctest::Approx(2.0 * rates[0]));
+  CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gain_drift == doctest::Approx(2.0 * rates[0]));
 }
 
 TEST_CASE("first steps: one large step ends the theory, and says that it is an estimate") {
   for (const char* placement : {"pre", "peri"}) {
     const FirstSteps p = predict_first_steps(small_stack(placement), small_input({0.1}), few());
-    REQUIRE(p.steps[1].kept_share < 0.7);
+    REQUIRE(p.steps[1].input_correlation < 0.7);
     CHECK(p.holds_until == 0);
     CHECK(p.stopped_by.find("estimated") != std::string::npos);
   }
@@ -301,7 +301,7 @@ TEST_CASE("first steps: where a predicted number is none, the theory stops and s
   const FirstSteps p = predict_first_steps(small_stack("pre"), small_input({1e-4, 1e300}), few());
   REQUIRE_FALSE(std::isfinite(p.steps[2].second_moment.value.back()));
   CHECK(p.holds_until == 1);
-  CHECK(p.stopped_by.find("step 2 is no number") != std::string::npos);
+  CHECK(p.stopped_by.find("not finite at step 2") != std::string::npos);
 }
 
 TEST_CASE("first steps: no mean square is negative, however few samples there are") {
@@ -332,7 +332,7 @@ TEST_CASE("first steps: blocks with several branches and streams are predicted, 
   }
   StackSpec bending = small_stack("pre");
   bending.model.norm = NormKind::dyt;
-  CHECK(first_steps_unsupported(bending).find("do not divide") != std::string::npos);
+  CHECK(first_steps_unsupported(bending).find("pointwise norms") != std::string::npos);
   StackSpec closed = small_stack("pre");
   closed.model.gamma = 0.0;
   CHECK(first_steps_unsupported(closed).find("gains of 0") != std::string::npos);
@@ -346,7 +346,7 @@ TEST_CASE("first steps: blocks with several branches and streams are predicted, 
   StackSpec capped = small_stack("pre");
   capped.model.head.soft_cap = 30.0;
   CHECK(first_steps_unsupported(capped).find("soft cap") != std::string::npos);
-  CHECK(first_steps_unsupported(small_stack("layer-scale")).find("every channel") != std::string::npos);
+  CHECK(first_steps_unsupported(small_stack("layer-scale")).find("per-channel") != std::string::npos);
 }
 
 }  // namespace

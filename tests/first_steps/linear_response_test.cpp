@@ -5,7 +5,7 @@
 
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/first_steps/moved_stack.h"
+#include "theory/first_steps/trained_stack.h"
 
 /// What is exact to first order in the rates. SGD's step −η∇L changes the loss on its own batch by −η‖∇L‖², whatever
 /// the stack: the sum over all that has moved, features, matrices and table, of what the prediction makes of it. The
@@ -21,7 +21,7 @@ struct Mean {
   double value = 0.0;
   double error = 0.0;
 };
-Mean mean_over_chains(const std::function<double(const ChainDraws&)>& number) {
+Mean mean_over_chains(const std::function<double(const ReplicateDraws&)>& number) {
   std::vector<double> all(chains);
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::size_t c = 0; c < chains; ++c) {
@@ -36,20 +36,20 @@ Mean mean_over_chains(const std::function<double(const ChainDraws&)>& number) {
 }
 
 /// ‖∇L‖² of the first batch.
-double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const ChainDraws& draws) {
+double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const ReplicateDraws& draws) {
   const TrainingTokens tokens = tokens_of(spec, seen_input(law), 0);
-  const auto readings = moved_stack(spec, tokens, law, draws, StepFault::none, [](double) {});
+  const auto readings = trained_stack(spec, tokens, law, draws, StepFault::none, [](double) {});
   return std::pow(readings.front().gradient_norm, 2);
 }
 
 /// −∂loss/∂η behind the last step, from rates of both signs, which leaves terms of third order.
-double fall(const StackSpec& spec, OptimizerLaw law, const ChainDraws& draws) {
+double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws) {
   const auto loss = [&](double sign) {
     OptimizerLaw signed_law = law;
     for (double& rate : signed_law.rates) rate *= sign;
     signed_law.weight_decay *= sign;
     const TrainingTokens tokens = tokens_of(spec, seen_input(signed_law), 0);
-    return moved_stack(spec, tokens, signed_law, draws, StepFault::none, [](double) {}).back().loss;
+    return trained_stack(spec, tokens, signed_law, draws, StepFault::none, [](double) {}).back().loss;
   };
   return (loss(-1.0) - loss(1.0)) / (2.0 * law.rates.front());
 }
@@ -63,7 +63,7 @@ void check_fall(const char* placement, double second_moment) {
   spec.input.second_moment = second_moment;
   const OptimizerLaw law = sgd({1e-4 * std::sqrt(second_moment)});
   const Mean ratio = mean_over_chains(
-      [&](const ChainDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
+      [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
   INFO(placement << ", tables of " << second_moment << ": " << ratio.value << " +- " << ratio.error);
   CHECK(ratio.error < 0.05);
   CHECK(agree(ratio, 1.0));
@@ -80,7 +80,7 @@ TEST_CASE("first steps: every clipped step of SGD lowers the loss by the product
   for (const int steps : {1, 2}) {
     OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), 1e-3));
     law.clip = 0.5;
-    const Mean ratio = mean_over_chains([&](const ChainDraws& draws) {
+    const Mean ratio = mean_over_chains([&](const ReplicateDraws& draws) {
       return fall(spec, law, draws) / (law.clip * std::sqrt(gradient_square(spec, law, draws)));
     });
     INFO(steps << " steps: " << ratio.value << " +- " << ratio.error);
@@ -104,7 +104,7 @@ TEST_CASE("first steps: decay between norms leaves what a step of SGD does to th
       OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), rate));
       law.weight_decay = (1.0 - left) / rate;
       const Mean ratio = mean_over_chains(
-          [&](const ChainDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
+          [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
       INFO(steps << " steps that leave " << left << ": " << ratio.value << " +- " << ratio.error);
       CHECK(ratio.error < 0.05);
       CHECK(agree(ratio, steps == 1 ? 1.0 : left + 1.0));  // the second step's decay takes from the first one's update

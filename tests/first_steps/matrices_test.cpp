@@ -4,9 +4,9 @@
 
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/first_steps/moved_ends.h"
-#include "theory/first_steps/moved_norm.h"
+#include "theory/first_steps/trained_ends.h"
 #include "theory/first_steps/trained_matrices.h"
+#include "theory/first_steps/trained_norm.h"
 
 /// The parts of the prediction that AdamW's updates go through, each by itself.
 namespace periscope::theory {
@@ -24,11 +24,11 @@ TrainingTokens three_and_two() {
   return tokens;
 }
 
-MovedSignal signal_of(const Sampled& x, const TokensNow& now, Sampled response) {
-  MovedSignal signal{.x = MovedParts::zero(now.count(), x.cols()),
-                     .correction = Matrix::Zero(now.count(), now.count()),
-                     .response = std::move(response)};
-  signal.x.kept = now.rows_of(x);
+TrainedSignal signal_of(const Sampled& x, const CurrentTokens& now, Sampled response) {
+  TrainedSignal signal{.x = SignalParts::zero(now.count(), x.cols()),
+                       .correction = Matrix::Zero(now.count(), now.count()),
+                       .response = std::move(response)};
+  signal.x.initial = now.rows_of(x);
   return signal;
 }
 
@@ -42,26 +42,26 @@ TEST_CASE("first matrix: the response of its fields to a gradient is the differe
   const Sampled gradient = numbers.normals_float(batch, rows);
   const Sampled response = 0.1F * numbers.normals_float(held_out, batch);
   constexpr double variance = 0.3;
-  const ChainDraws draws;
+  const ReplicateDraws draws;
   for (OptimizerLaw optimizer : {adam({0.02}), sgd({0.02})}) {
     optimizer.weight_decay = 5.0;
     const UpdateLaw law(optimizer, {1.0}, 1.0);
     const ModuleContext context{spec, tokens, draws, law, StepFault::no_noise};
-    const TokensNow now{tokens, 1};
+    const CurrentTokens now{tokens, 1};
     struct Moved {
-      FirstMatrix::Fields fields;
+      InputMatrix::Fields fields;
       Sampled to_row;  // ∂z(s)/∂g(t) of row 1
     };
     const auto moved = [&](const Sampled& g) {
-      ReadHistory history(context);
-      FirstMatrix matrix(context, history, {0, 0, rows, rows, std::sqrt(variance)});
-      const TokensNow before{tokens, 0};
-      history.read(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
+      InputHistory history(context);
+      InputMatrix matrix(context, history, {0, 0, rows, rows, std::sqrt(variance)});
+      const CurrentTokens before{tokens, 0};
+      history.update(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
       double square = 0.0;
-      (void)matrix.now(before);
-      (void)matrix.back(g, before, square);
-      history.read(signal_of(x, now, response), now);
-      Moved result{.fields = matrix.now(now), .to_row = {}};
+      (void)matrix.forward(before);
+      (void)matrix.backward(g, before, square);
+      history.update(signal_of(x, now, response), now);
+      Moved result{.fields = matrix.forward(now), .to_row = {}};
       Sampled one = Sampled::Zero(held_out, rows);
       Sampled of = Sampled::Zero(batch, rows);
       one.col(1).setOnes();
@@ -97,34 +97,34 @@ TEST_CASE("first matrix: every step of SGD takes off its own batch's gradients, 
   constexpr Index rows = 6;
   constexpr double stddev = 0.3;
   const UpdateLaw law(optimizer, {1.0, 1.0}, 1.0);
-  const ChainDraws draws;
+  const ReplicateDraws draws;
   const ModuleContext context{spec, tokens, draws, law, StepFault::none};
-  ReadHistory history(context);
-  FirstMatrix matrix(context, history,
+  InputHistory history(context);
+  InputMatrix matrix(context, history,
                      {.sublayer = 0, .number = 0, .rows = rows, .drawn = rows, .stddev = stddev, .transposed = true});
   NormalStream numbers({.seed = 5, .replicate = 0, .place = 0});
-  Sampled left = matrix.before(Sampled::Identity(width, width));  // what decay has left of W₀ᵀ
+  Sampled left = matrix.initial_output(Sampled::Identity(width, width));  // what decay has left of W₀ᵀ
   Sampled taken = Sampled::Zero(width, rows);
   Sampled memory = taken;
   Sampled trained(0, width);  // tokens of all batches, each at its step
   const auto differ = [](const Sampled& a, const Sampled& b) { return (a - b).norm() / b.norm(); };
   for (Index done = 0; done <= tokens.steps; ++done) {
     CAPTURE(done);
-    const TokensNow now{tokens, done};
+    const CurrentTokens now{tokens, done};
     const Sampled all = numbers.normals_float(tokens.all(), width);
     const Sampled x = now.rows_of(all);
-    history.read(signal_of(all, now, Sampled::Zero(now.count(), now.trained())), now);
-    const FirstMatrix::Fields fields = matrix.now(now);
+    history.update(signal_of(all, now, Sampled::Zero(now.count(), now.trained())), now);
+    const InputMatrix::Fields fields = matrix.forward(now);
     CHECK(differ(fields.values, x * (left - taken)) < 1e-5F);
-    if (done > 0) CHECK(differ(history.seen(), trained * trained.transpose() / static_cast<float>(width)) < 1e-5F);
+    if (done > 0) CHECK(differ(history.past(), trained * trained.transpose() / static_cast<float>(width)) < 1e-5F);
     const Sampled seen = x.bottomRows(held_out);
-    const double decay = std::pow((1.0 - law.kept(done)) * stddev, 2) * seen.squaredNorm() / held_out;
+    const double decay = std::pow((1.0 - law.decay_factor(done)) * stddev, 2) * seen.squaredNorm() / held_out;
     if (done > 0)
       CHECK(fields.update_square == doctest::Approx((seen * taken).cwiseAbs2().mean() + decay).epsilon(1e-4));
     if (now.next() == 0) break;
     const Sampled gradient = numbers.normals_float(batch, rows);
     double square = 0.0;
-    CHECK(differ(matrix.back(gradient, now, square), gradient * (left - taken).transpose()) < 1e-5F);
+    CHECK(differ(matrix.backward(gradient, now, square), gradient * (left - taken).transpose()) < 1e-5F);
     trained.conservativeResize(trained.rows() + batch, width);
     trained.bottomRows(batch) = x.topRows(batch);
     const Sampled entries = x.topRows(batch).transpose() * gradient;
@@ -152,19 +152,19 @@ TEST_CASE(
   double mean = 0.0;
   double exact_mean = 0.0;
   for (int r = 0; r < repetitions; ++r) {
-    const ChainDraws draws{.seed = 1, .replicate = static_cast<std::uint64_t>(r)};
+    const ReplicateDraws draws{.seed = 1, .replicate = static_cast<std::uint64_t>(r)};
     const ModuleContext context{spec, tokens, draws, law, StepFault::none};
-    ReadHistory history(context);
-    FirstMatrix matrix(context, history, {0, 0, rows, rows, 0.0});
+    InputHistory history(context);
+    InputMatrix matrix(context, history, {0, 0, rows, rows, 0.0});
     const Sampled x = numbers.normals_float(tokens.all(), spec.model.width);
     const Sampled gradient = numbers.normals_float(batch, rows);
-    const TokensNow before{tokens, 0};
-    const TokensNow now{tokens, 1};
+    const CurrentTokens before{tokens, 0};
+    const CurrentTokens now{tokens, 1};
     double square = 0.0;
-    history.read(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
-    (void)matrix.back(gradient, before, square);
-    history.read(signal_of(x, now, Sampled::Zero(held_out, batch)), now);
-    const double predicted = matrix.now(now).values.squaredNorm();
+    history.update(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
+    (void)matrix.backward(gradient, before, square);
+    history.update(signal_of(x, now, Sampled::Zero(held_out, batch)), now);
+    const double predicted = matrix.forward(now).values.squaredNorm();
     const Sampled entries = x.topRows(batch).transpose() * gradient;
     const Sampled update = static_cast<float>(rate) * entries.cwiseSign();
     const double exact = (x.bottomRows(held_out) * update).squaredNorm();
@@ -181,18 +181,18 @@ TEST_CASE(
   CHECK(std::abs(mean) < 4.0 * error + exact_mean / spec.model.width);
 }
 
-/// A LastMatrix of a stack of 64 channels, and its context.
+/// A OutputMatrix of a stack of 64 channels, and its context.
 struct LastCase {
   StackSpec spec = small_stack("pre");
   TrainingTokens tokens;
-  ChainDraws draws;
+  ReplicateDraws draws;
   UpdateLaw law;
   InitialBranch branch;
   ModuleContext context{spec, tokens, draws, law, StepFault::none};
 
   LastCase(TrainingTokens all, const OptimizerLaw& optimizer)
       : tokens(std::move(all)), law(optimizer, std::vector<double>(optimizer.rates.size(), 1.0), 1.0) {
-    branch.written = Sampled::Zero(tokens.all(), spec.model.width);
+    branch.output = Sampled::Zero(tokens.all(), spec.model.width);
   }
 };
 
@@ -213,13 +213,13 @@ TEST_CASE("last matrix: on what is independent of its batch an update of signs i
   double mean = 0.0;
   double update = 0.0;
   for (int r = 0; r < repetitions; ++r) {
-    LastMatrix last(one.context, one.branch, 1, Weight::down, fan_in, drawn);
+    OutputMatrix last(one.context, one.branch, 1, Weight::down, fan_in, drawn);
     const Sampled hidden = numbers.normals_float(2, drawn);
     double square = 0.0;
     last.append(hidden.topRows(1), numbers.normals_float(1, one.spec.model.width), {tokens, 0}, square);
     const Sampled now = hidden.bottomRows(1);
-    const MovedModule module = last.output(now, now, now, Sampled::Zero(1, 1), {tokens, 1});
-    squares.push_back(module.output.x.follows.cwiseAbs2().mean() + module.output.correction(0, 0));
+    const ModuleOutput module = last.output(now, now, now, Sampled::Zero(1, 1), {tokens, 1});
+    squares.push_back(module.output.x.coherent.cwiseAbs2().mean() + module.output.correction(0, 0));
     mean += squares.back() / repetitions;
     update += module.update_square.at(Weight::down) / repetitions;
   }
@@ -247,19 +247,19 @@ TEST_CASE("last matrix: what its update adds to cotangents is the transpose of w
   optimizer.weight_decay = 10.0;
   const LastCase one(tokens, optimizer);
   NormalStream numbers({.seed = 9, .replicate = 0, .place = 0});
-  LastMatrix last(one.context, one.branch, 1, Weight::down, 2 * drawn, drawn);
+  OutputMatrix last(one.context, one.branch, 1, Weight::down, 2 * drawn, drawn);
   const Sampled trained = numbers.normals_float(1, drawn);
   const Sampled first = numbers.normals_float(1, one.spec.model.width);
   double square = 0.0;
   last.append(trained, first, {tokens, 0}, square);
   CHECK(square == doctest::Approx(2.0 * trained.squaredNorm() * first.squaredNorm()).epsilon(1e-5));
-  const TokensNow now{tokens, 1};
+  const CurrentTokens now{tokens, 1};
   const Sampled hidden = numbers.normals_float(2, drawn);
   const Sampled gradient = numbers.normals_float(1, one.spec.model.width);
-  const Sampled left = static_cast<float>(one.law.kept(1)) * last.back(gradient, {tokens, 0});
-  const MovedModule module = last.output(hidden, hidden, hidden, Sampled::Zero(2, 1), now);
-  const double forward = gradient.cwiseProduct(module.output.x.follows.topRows(1)).sum();
-  const double back = hidden.topRows(1).cwiseProduct(last.back(gradient, now) - left).sum();
+  const Sampled left = static_cast<float>(one.law.decay_factor(1)) * last.backward(gradient, {tokens, 0});
+  const ModuleOutput module = last.output(hidden, hidden, hidden, Sampled::Zero(2, 1), now);
+  const double forward = gradient.cwiseProduct(module.output.x.coherent.topRows(1)).sum();
+  const double back = hidden.topRows(1).cwiseProduct(last.backward(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
   CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // drawn are half of the channels; rounding of float
 }
@@ -271,20 +271,20 @@ TEST_CASE("moved embedding: a row has the gradients of all tokens that look it u
   spec.model.embedding.scale = 3.0;
   constexpr float rate = 0.25F;
   const UpdateLaw law(sgd({rate}), {1.0}, 1.0);
-  const ChainDraws draws;
+  const ReplicateDraws draws;
   const ModuleContext context{spec, tokens, draws, law, StepFault::none};
   InitialStack initial;
   initial.embedded = Sampled::Zero(tokens.all(), spec.model.width);
-  MovedEmbedding embedding(context, initial);
+  TrainedEmbedding embedding(context, initial);
   NormalStream numbers({.seed = 16, .replicate = 0, .place = 0});
   const Sampled gradient = numbers.normals_float(batch, spec.model.width);
   double square = 0.0;
-  (void)embedding.now({tokens, 0});
-  embedding.back(gradient, {tokens, 0}, square);
+  (void)embedding.forward({tokens, 0});
+  embedding.backward(gradient, {tokens, 0}, square);
   const Sampled looks_up = (Sampled(held_out, batch) << 0.0F, 0.0F, 1.0F, 1.0F, 1.0F, 0.0F).finished();
   const Sampled sums = 3.0F * looks_up * gradient;
   CHECK(square == doctest::Approx(sums.squaredNorm()).epsilon(1e-5));
-  const MovedStreams moved = embedding.now({tokens, 1});
+  const TrainedStreams moved = embedding.forward({tokens, 1});
   REQUIRE(moved.x.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK((moved.x[i].total() + 3.0F * rate * sums).norm() < 1e-5F * sums.norm());
@@ -295,7 +295,7 @@ TEST_CASE("moved embedding: a row has the gradients of all tokens that look it u
 TEST_CASE("moved norm: gradients are those of differences, for every kind that divides") {
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
-  const TokensNow now{tokens, 0};
+  const CurrentTokens now{tokens, 0};
   StackSpec spec = small_stack("pre");
   spec.model.gamma = 1.5;
   spec.model.norm_eps = 0.5;
@@ -305,15 +305,15 @@ TEST_CASE("moved norm: gradients are those of differences, for every kind that d
   for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::l2}) {
     CAPTURE(static_cast<int>(kind));
     spec.model.norm = kind;
-    const auto passed = [&](const Sampled& in, MovedNorm& norm) {
-      MovedSignal signal = signal_of(in, now, Sampled::Zero(2, 0));
-      norm.pass(signal, now);
-      return Sampled(signal.x.kept);
+    const auto passed = [&](const Sampled& in, TrainedNorm& norm) {
+      TrainedSignal signal = signal_of(in, now, Sampled::Zero(2, 0));
+      norm.forward(signal, now);
+      return Sampled(signal.x.initial);
     };
-    MovedNorm norm(spec, tokens, true, 2.0);
+    TrainedNorm norm(spec, tokens, true, 2.0);
     (void)passed(x, norm);
     double square = 0.0;
-    const Sampled back = norm.back(gradient, now, square);
+    const Sampled dx = norm.backward(gradient, now, square);
     const Sampled z = passed(x, norm).topRows(1) / static_cast<float>(spec.model.gamma);
     const double of_gains = gradient.cwiseProduct(z).squaredNorm();
     CHECK(square == doctest::Approx(of_gains + (kind == NormKind::layer ? 4.0 * gradient.squaredNorm() : 0.0)));
@@ -323,24 +323,24 @@ TEST_CASE("moved norm: gradients are those of differences, for every kind that d
       Sampled down = x;
       up(0, k) += step;
       down(0, k) -= step;
-      MovedNorm other(spec, tokens, true, 2.0);
+      TrainedNorm other(spec, tokens, true, 2.0);
       const Sampled difference = (passed(up, other) - passed(down, other)) / (2.0F * step);
       const double expected = difference.row(0).cwiseProduct(gradient).sum();
-      CHECK(std::abs(back(0, k) - expected) < 1e-3);  // rounding of float over 1/32; the slope's curvature is below
+      CHECK(std::abs(dx(0, k) - expected) < 1e-3);  // rounding of float over 1/32; the slope's curvature is below
     }
   }
 }
 
 TEST_CASE("moved norm: what the channels lack of a square counts in it, and comes out scaled as they do") {
   const TrainingTokens tokens = three_and_two();
-  const TokensNow now{tokens, 0};
+  const CurrentTokens now{tokens, 0};
   StackSpec spec = small_stack("pre");
   spec.model.norm_eps = 0.0;
   NormalStream numbers({.seed = 14, .replicate = 0, .place = 0});
   const Sampled x = numbers.normals_float(tokens.all(), spec.model.width);
-  MovedSignal signal = signal_of(x, now, Sampled::Zero(now.count(), 0));
+  TrainedSignal signal = signal_of(x, now, Sampled::Zero(now.count(), 0));
   signal.correction = Vector::LinSpaced(now.count(), 0.5, 2.5).asDiagonal();
-  MovedNorm(spec, tokens, true, 3.0).pass(signal, now);
+  TrainedNorm(spec, tokens, true, 3.0).forward(signal, now);
   for (Index s = 0; s < now.count(); ++s) {
     const double own = signal.x.total().row(s).cast<double>().squaredNorm() / spec.model.width;
     CHECK(own + signal.correction(s, s) == doctest::Approx(9.0).epsilon(1e-5));
@@ -352,20 +352,20 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
   constexpr Index now = 3;
   constexpr Index trained = 2;
   const auto drawn = [&] {
-    return MovedSignal{.x = MovedParts::zero(now, 4),
-                       .correction = numbers.normals(now, now),
-                       .response = numbers.normals_float(now, trained)};
+    return TrainedSignal{.x = SignalParts::zero(now, 4),
+                         .correction = numbers.normals(now, now),
+                         .response = numbers.normals_float(now, trained)};
   };
-  MovedStreams streams{
-      .x = {2, MovedParts::zero(now, 4)}, .correction = {2, drawn().correction}, .response = {2, drawn().response}};
+  TrainedStreams streams{
+      .x = {2, SignalParts::zero(now, 4)}, .correction = {2, drawn().correction}, .response = {2, drawn().response}};
   for (std::size_t i = 0; i < 2; ++i) {
-    streams.x[i].follows = numbers.normals_float(now, 4);
+    streams.x[i].coherent = numbers.normals_float(now, 4);
     for (std::size_t j = 0; j < 2; ++j) {
       streams.correction(i, j) = drawn().correction;
       streams.response(i, j) = drawn().response;
     }
   }
-  const auto check_same = [](const MovedSignal& a, const MovedSignal& b) {
+  const auto check_same = [](const TrainedSignal& a, const TrainedSignal& b) {
     CHECK((a.x.total() - b.x.total()).norm() < 1e-5F);
     CHECK((a.correction - b.correction).norm() < 1e-5);
     CHECK((a.response - b.response).norm() < 1e-5F);
@@ -373,8 +373,8 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
   Step step;
   step.mixing = {{0.5, -1.0}, {2.0, 0.25}};
   step.branches.emplace_back().writes = {0.75, -0.5};
-  const MovedSignal written = drawn();
-  MovedSignal summed = streams.sum({0.5 + 3.0 * 2.0, -1.0 + 3.0 * 0.25});
+  const TrainedSignal written = drawn();
+  TrainedSignal summed = streams.sum({0.5 + 3.0 * 2.0, -1.0 + 3.0 * 0.25});
   const double weight = 0.75 - 3.0 * 0.5;
   summed.x.add(weight, written.x);
   summed.correction += weight * weight * written.correction;
@@ -388,7 +388,7 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
   const auto c = streams.correction;
   const auto r = streams.response;
   streams.x[1].scale(by);
-  MovedSignal expected = streams.sum({1.0, 1.0});
+  TrainedSignal expected = streams.sum({1.0, 1.0});
   expected.correction = c(0, 0) + c(0, 1) * by.asDiagonal() + by.asDiagonal() * c(1, 0);
   expected.correction += by.asDiagonal() * c(1, 1) * by.asDiagonal();
   expected.response = r(0, 0) + r(0, 1) * columns.asDiagonal() + rows.asDiagonal() * r(1, 0);
@@ -410,16 +410,16 @@ TEST_CASE("moved norm: its response is the trace of its derivatives' product, fo
   for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::l2}) {
     CAPTURE(static_cast<int>(kind));
     spec.model.norm = kind;
-    MovedNorm norm(spec, tokens, true, 2.0);
+    TrainedNorm norm(spec, tokens, true, 2.0);
     std::vector<Sampled> derivatives;  // of every batch's token at its step
     for (Index done = 0; done < tokens.steps; ++done) {
-      const TokensNow now{tokens, done};
-      MovedSignal signal = signal_of(x, now, Sampled::Ones(now.count(), done));
-      norm.pass(signal, now);
+      const CurrentTokens now{tokens, done};
+      TrainedSignal signal = signal_of(x, now, Sampled::Ones(now.count(), done));
+      norm.forward(signal, now);
       Sampled& derivative = derivatives.emplace_back(width, width);
       for (Index k = 0; k < width; ++k) {
         double square = 0.0;
-        derivative.row(k) = norm.back(Sampled::Identity(width, width).row(k), now, square);
+        derivative.row(k) = norm.backward(Sampled::Identity(width, width).row(k), now, square);
       }
       if (done == 0) continue;
       const double expected = derivatives[1].cwiseProduct(derivatives[0]).sum() / static_cast<float>(width);

@@ -232,7 +232,7 @@ TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s,
   CHECK(std::abs(m.square - 0.25) < 1e-5);
   Eigen::MatrixXf gradients(1, 2);
   gradients << -2.0F, 1e-3F;
-  const Eigen::MatrixXf taken = law.taken_off({gradients});
+  const Eigen::MatrixXf taken = law.update_of({gradients});
   CHECK(std::abs(taken(0, 0) + 0.5F) < 1e-6F);
   CHECK(std::abs(taken(0, 1) - 0.5F) < 1e-6F);
 }
@@ -246,7 +246,7 @@ TEST_CASE("update law: no gradient moves nothing, and before the first step ther
 TEST_CASE("update law: equal gradients at every step go as far as the rates") {
   const UpdateLaw law(adam({0.5, 0.25, 0.125}), {1.0, 1.0, 1.0}, 1.0);
   const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + 0.875F) < 1e-5F);
+  CHECK(std::abs(law.update_of({g, g, g})(0, 0) + 0.875F) < 1e-5F);
 }
 
 TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
@@ -255,7 +255,7 @@ TEST_CASE("update law: memories as long as the configuration allows begin with t
   slow.beta2 = 0.999999999;  // which is 1 in float
   const UpdateLaw law(slow, {1.0}, 1.0);
   const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  CHECK(std::abs(law.taken_off({g})(0, 0) + 0.5F) < 1e-6F);
+  CHECK(std::abs(law.update_of({g})(0, 0) + 0.5F) < 1e-6F);
 }
 
 TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
@@ -275,10 +275,10 @@ TEST_CASE("update law: decay takes from weights and from earlier updates alike")
   const UpdateLaw law(decaying, {1.0, 1.0, 1.0}, 1.0);
   const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
   const double expected = (0.5 * 0.9 + 0.25) * 0.95 + 0.125;
-  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + expected) < 1e-5);
+  CHECK(std::abs(law.update_of({g, g, g})(0, 0) + expected) < 1e-5);
   CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == doctest::Approx(expected * expected).epsilon(1e-3));
-  CHECK(law.kept(0) == 1.0);
-  CHECK(law.kept(3) == doctest::Approx(0.8 * 0.9 * 0.95));
+  CHECK(law.decay_factor(0) == 1.0);
+  CHECK(law.decay_factor(3) == doctest::Approx(0.8 * 0.9 * 0.95));
   decaying.adam = false;
   decaying.momentum = 0.5;
   const UpdateLaw linear(decaying, {1.0, 1.0, 1.0}, 1.0);

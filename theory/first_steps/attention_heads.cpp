@@ -37,7 +37,7 @@ SequenceAttention::Rotated SequenceAttention::rotated(const Sampled& projection,
   return r;
 }
 
-Sampled SequenceAttention::back(const Rotated& forward, const Sampled& gradient, int heads) const {
+Sampled SequenceAttention::backward(const Rotated& forward, const Sampled& gradient, int heads) const {
   Sampled g = model_.rope ? rotate(gradient, -1.0F) : gradient;
   if (qk_norm_ == QkNorm::none) return g;
   const auto features = static_cast<float>(model_.head_dim * (qk_norm_ == QkNorm::full ? heads : 1));
@@ -81,7 +81,7 @@ Sampled SequenceAttention::mixed(const Patterns& a, const Sampled& x) const {
   return y;
 }
 
-Sampled SequenceAttention::mixed_back(const Patterns& a, const Sampled& x) const {
+Sampled SequenceAttention::mixed_transposed(const Patterns& a, const Sampled& x) const {
   Sampled y(x.rows(), x.cols());
   for (Index first = 0; first < x.rows(); first += sequence_) {
     y.middleRows(first, sequence_).noalias() =

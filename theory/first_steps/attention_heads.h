@@ -4,39 +4,39 @@
 
 #include "sim/spec/model_spec.h"
 #include "theory/attention/attention_head.h"
-#include "theory/first_steps/chain.h"
+#include "theory/first_steps/initial_stack.h"
 
 namespace periscope::theory {
 
-/// Attention of single heads over sequences that do not attend to each other, forward and backward: softmax, mask,
-/// RoPE, QK-norm and the soft cap as the stack has them. Rows are tokens.
+/// Forward and backward pass of single attention heads over independent sequences, with the stack's mask, RoPE, QK-norm
+/// and soft cap. Rows are tokens.
 class SequenceAttention {
  public:
   SequenceAttention(const ModelSpec& model, int layer, Index sequence);
 
-  /// Queries or keys of one head as they enter the logits.
+  /// Queries or keys of one head.
   struct Rotated {
-    Sampled rotated;          ///< [T, e]
-    Sampled normalised;       ///< before RoPE [T, e]
-    Eigen::VectorXf inverse;  ///< what QK-norm multiplied by [T]; empty without it
+    Sampled rotated;          ///< after QK-norm and RoPE [T, e]
+    Sampled normalised;       ///< after QK-norm, before RoPE [T, e]
+    Eigen::VectorXf inverse;  ///< factor of QK-norm [T]; empty without it
   };
-  /// `others`: the expected mean square of the other heads' entries [T], for QK-norm over the whole projection.
+  /// `others`: expected mean square of the entries of other heads [T], for QK-norm over the whole projection.
   [[nodiscard]] Rotated rotated(const Sampled& projection, const Eigen::VectorXf& others, int heads) const;
-  /// The gradient of the projection from that of `rotated`.
-  [[nodiscard]] Sampled back(const Rotated& forward, const Sampled& gradient, int heads) const;
+  /// Returns the gradient at the projection, given the gradient at `rotated`.
+  [[nodiscard]] Sampled backward(const Rotated& forward, const Sampled& gradient, int heads) const;
 
-  /// The patterns of all sequences, one after another.
+  /// One [T, T] matrix per sequence.
   using Patterns = std::vector<Sampled>;
   struct Scores {
-    Patterns pattern;     ///< A [T, T] of every sequence
-    Patterns derivative;  ///< ∂z/∂(q·k) of every sequence, with a soft cap; else empty
+    Patterns pattern;     ///< attention weights A
+    Patterns derivative;  ///< ∂z/∂(q·k) with a soft cap; empty without it
   };
   [[nodiscard]] Scores scores(const Sampled& q, const Sampled& k) const;
-  /// A x.
+  /// Returns A x.
   [[nodiscard]] Sampled mixed(const Patterns& a, const Sampled& x) const;
-  /// Aᵀ x.
-  [[nodiscard]] Sampled mixed_back(const Patterns& a, const Sampled& x) const;
-  /// The gradient of q·k from those of the head's output and from its values.
+  /// Returns Aᵀ x.
+  [[nodiscard]] Sampled mixed_transposed(const Patterns& a, const Sampled& x) const;
+  /// Returns the gradient at q·k, given the gradient at the head's output and the values v.
   [[nodiscard]] Patterns score_gradient(const Scores& scores, const Sampled& output_gradient, const Sampled& v) const;
 
  private:

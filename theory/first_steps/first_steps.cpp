@@ -8,22 +8,22 @@
 #include <functional>
 
 #include "sim/base/parallel_for.h"
-#include "theory/first_steps/moved_stack.h"
+#include "theory/first_steps/trained_stack.h"
 
 namespace periscope::theory {
 
 std::string_view meaning_of(StepFault fault) {
   constexpr std::array<std::string_view, step_fault_names.size()> meanings{
-      "", "what no line in an entry's gradients explains of its update left out",
-      "1 in the place of sqrt(2/pi), the mean |z| of a normal number",
-      "what W_down reads as Gaussian, without a gate of its own for every channel",
-      "what all tokens have in common in a matrix's input left out"};
+      "", "the part of an entry's update that is not linear in its gradients is omitted",
+      "1 instead of sqrt(2/pi), the mean of |z| for a normal z",
+      "the input of W_down is Gaussian, without a separate gate for every channel",
+      "the part of a matrix's input that all tokens share is omitted"};
   return meanings[static_cast<std::size_t>(fault)];
 }
 
 namespace {
 
-/// True if everything that the unembedding reads is the output of a norm.
+/// Returns true if the input of the unembedding consists of outputs of norms.
 bool ends_in_norms(const ModelSpec& m) {
   const StreamEnds ends = m.ends();
   const Step last = m.step(m.steps() - 1);
@@ -34,7 +34,7 @@ bool ends_in_norms(const ModelSpec& m) {
   return true;
 }
 
-/// True if some stream, or something that a module adds to it, is the output of a norm after the module.
+/// Returns true if any step has a norm B or C.
 bool has_norms_after_modules(const StackSpec& spec) {
   for (int s = 0; s < spec.model.steps(); ++s) {
     const Step step = spec.model.step(s);
@@ -46,17 +46,17 @@ bool has_norms_after_modules(const StackSpec& spec) {
 
 bool is_finite(const StepReading& reading) {
   return std::ranges::all_of(reading.second_moment.value, [](double x) { return std::isfinite(x); }) &&
-         std::isfinite(reading.loss.value.front()) && std::isfinite(reading.kept_share);
+         std::isfinite(reading.loss.value.front()) && std::isfinite(reading.input_correlation);
 }
 
-/// Clamps at 0: with few samples a mean square can be negative after noise was subtracted from it.
-Curve not_negative(Curve square) {
-  // Not std::max, which may lose NaN.
+/// Clamps at 0: with few samples a mean square can become negative when noise is subtracted.
+Curve clamped_at_zero(Curve square) {
+  // std::max could drop NaN.
   for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
   return square;
 }
 
-/// Means over chains, with standard errors, of rows of numbers.
+/// Returns column means with standard errors; `rows` holds one row per replicate.
 Curve mean_of(const std::vector<std::vector<double>>& rows) {
   Curve curve;
   const auto n = static_cast<double>(rows.size());
@@ -76,24 +76,24 @@ Curve mean_of(const std::vector<std::vector<double>>& rows) {
 
 std::string first_steps_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
-  if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
-  if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
-  if (m.gamma == 0.0) return "the first steps of norms with gains of 0, which only training moves, are not predicted";
+  if (spec.scales != nullptr) return "first steps are unsupported for given weights";
+  if (!m.unembedding) return "first steps are unsupported without an unembedding: there is no token loss";
+  if (m.gamma == 0.0) return "first steps are unsupported for norms with gains of 0";
   if (!ends_in_norms(m))
-    return "without a norm before the unembedding gradients go along the stream, which is not predicted";
-  if (m.head.soft_cap > 0.0) return "the first steps behind a soft cap of the logits are not predicted";
-  if (is_pointwise(m.norm)) return "the first steps behind norms that do not divide are not predicted";
+    return "first steps are unsupported without a norm before the unembedding: gradients align with the stream";
+  if (m.head.soft_cap > 0.0) return "first steps are unsupported for a soft cap of the logits";
+  if (is_pointwise(m.norm)) return "first steps are unsupported for pointwise norms";
   if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {
-    return "the first steps of a stack with tables besides its embedding are not predicted";
+    return "first steps are unsupported for position or type tables, embedding projections and head transforms";
   }
   for (int s = 0; s < m.steps(); ++s) {
     for (const Branch& branch : m.step(s).branches) {
-      if (branch.channel_scale) return "the first steps of learned factors for every channel are not predicted";
+      if (branch.channel_scale) return "first steps are unsupported for learned per-channel branch factors";
     }
   }
   for (int layer = 0; layer < m.layers; ++layer) {
     if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer) || m.inner_norm_at(2 * layer + 1)) {
-      return "the first steps of modules with norms or gates inside are not predicted";
+      return "first steps are unsupported for norms or gates inside modules";
     }
   }
   return "";
@@ -117,69 +117,70 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   FirstSteps result;
   result.unsupported = first_steps_unsupported(spec);
   if (!result.unsupported.empty()) return result;
-  const auto chains = static_cast<std::size_t>(options.replicates);
-  std::vector<std::vector<MovedReading>> readings(chains);
-  PredictionProgress share(options.on_progress);
-  share.expect(static_cast<double>(chains) * spec.model.steps() *
-               static_cast<double>(input.optimizer.rates.size() + 1));
-  parallel_for(chains, [&](std::size_t c) {
+  const auto replicates = static_cast<std::size_t>(options.replicates);
+  std::vector<std::vector<ReplicateReading>> readings(replicates);
+  PredictionProgress progress(options.on_progress);
+  progress.expect(static_cast<double>(replicates) * spec.model.steps() *
+                  static_cast<double>(input.optimizer.rates.size() + 1));
+  parallel_for(replicates, [&](std::size_t c) {
     const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
-    const ChainDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
+    const ReplicateDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
     readings[c] =
-        moved_stack(spec, tokens, input.optimizer, draws, options.fault, [&](double work) { share.add(work); });
+        trained_stack(spec, tokens, input.optimizer, draws, options.fault, [&](double work) { progress.add(work); });
   });
-  double far = 0.0;  // sum of the rates so far
+  double rate_sum = 0.0;
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
-    /// `read` takes a chain's readings now and before training.
+    /// `read` takes the readings of a replicate now and before training.
     const auto mean = [&](const auto& read) {
       std::vector<std::vector<double>> rows;
-      for (const auto& chain : readings) rows.push_back(read(chain[r], chain.front()));
+      for (const auto& replicate : readings) rows.push_back(read(replicate[r], replicate.front()));
       return mean_of(rows);
     };
-    const auto mean_now = [&](std::vector<double> MovedReading::*row) {
-      return mean([&](const MovedReading& now, const MovedReading&) { return now.*row; });
+    const auto mean_now = [&](std::vector<double> ReplicateReading::*row) {
+      return mean([&](const ReplicateReading& now, const ReplicateReading&) { return now.*row; });
     };
     StepReading reading;
-    reading.second_moment = mean_now(&MovedReading::second_moment);
-    reading.coherent = mean_now(&MovedReading::coherent);
-    reading.branch_cosine = mean_now(&MovedReading::branch_cosine);
-    reading.branch_second_moment = not_negative(mean_now(&MovedReading::branch_second_moment));
-    reading.loss = mean([](const MovedReading& now, const MovedReading&) { return std::vector{now.loss}; });
-    reading.loss_change =
-        mean([](const MovedReading& now, const MovedReading& before) { return std::vector{now.loss - before.loss}; });
-    reading.change = mean([](const MovedReading& now, const MovedReading& before) {
+    reading.second_moment = mean_now(&ReplicateReading::second_moment);
+    reading.coherent = mean_now(&ReplicateReading::coherent);
+    reading.branch_cosine = mean_now(&ReplicateReading::branch_cosine);
+    reading.branch_second_moment = clamped_at_zero(mean_now(&ReplicateReading::branch_second_moment));
+    reading.loss = mean([](const ReplicateReading& now, const ReplicateReading&) { return std::vector{now.loss}; });
+    reading.loss_change = mean([](const ReplicateReading& now, const ReplicateReading& before) {
+      return std::vector{now.loss - before.loss};
+    });
+    reading.change = mean([](const ReplicateReading& now, const ReplicateReading& before) {
       std::vector<double> moved = now.second_moment;
       std::ranges::transform(moved, before.second_moment, moved.begin(), std::minus());
       return moved;
     });
     for (const auto& entry : readings.front()[r].update_square) {
       const Weight weight = entry.first;
-      reading.update[weight] = not_negative(
-          mean([&](const MovedReading& now, const MovedReading&) { return now.update_square.at(weight); }));
+      reading.update[weight] = clamped_at_zero(
+          mean([&](const ReplicateReading& now, const ReplicateReading&) { return now.update_square.at(weight); }));
     }
-    const std::vector<double> shares = mean_now(&MovedReading::kept).value;
+    const std::vector<double> correlations = mean_now(&ReplicateReading::input_correlation).value;
     // NaN takes precedence; min_element would skip it.
-    const auto missing = std::ranges::find_if(shares, [](double one) { return std::isnan(one); });
-    const auto least = missing != shares.end() ? missing : std::ranges::min_element(shares);
-    reading.kept_share = *least;
-    reading.turned_sublayer = static_cast<int>(least - shares.begin());
-    const double turned = std::pow(1.0 - reading.kept_share, 2);
-    reading.left_out = r > 1 ? 2.0 * turned : r == 1 ? turned : 0.0;
-    if (r > 0) far += input.optimizer.rates[r - 1];
-    reading.gains = has_norms_after_modules(spec) || spec.model.embedding_norm ? 2.0 * far : 0.0;
+    const auto missing = std::ranges::find_if(correlations, [](double one) { return std::isnan(one); });
+    const auto least = missing != correlations.end() ? missing : std::ranges::min_element(correlations);
+    reading.input_correlation = *least;
+    reading.least_correlated = static_cast<int>(least - correlations.begin());
+    const double squared_change = std::pow(1.0 - reading.input_correlation, 2);
+    reading.neglected = r > 1 ? 2.0 * squared_change : r == 1 ? squared_change : 0.0;
+    if (r > 0) rate_sum += input.optimizer.rates[r - 1];
+    reading.gain_drift = has_norms_after_modules(spec) || spec.model.embedding_norm ? 2.0 * rate_sum : 0.0;
     result.steps.push_back(std::move(reading));
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
     const StepReading& reading = result.steps[r];
     if (!is_finite(reading)) {
-      result.stopped_by = fmt::format("a second moment or the loss at step {} is no number", r);
+      result.stopped_by = fmt::format("a second moment or the loss is not finite at step {}", r);
       break;
     }
-    if (reading.left_out > most_left_out) {
+    if (reading.neglected > max_neglected) {
       result.stopped_by = fmt::format(
-          "what sublayer {} reads has turned, its correlation with what it was is {:.2f}; products of two such "
-          "changes, which theory leaves out, are an estimated {:.0f} % of the change",
-          reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
+          "the input of sublayer {} has correlation {:.2f} with its input before training; neglected second-order "
+          "terms are an estimated {:.0f} % of the change",
+          reading.least_correlated, reading.input_correlation, 100.0 * reading.neglected);
       break;
     }
     result.holds_until = static_cast<int>(r);
@@ -190,10 +191,10 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
 FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
                                   const FirstStepsOptions& options) {
   const ModelSpec& m = spec.model;
-  const ChainDraws draws{.neurons = options.neurons};
+  const ReplicateDraws draws{.neurons = options.neurons};
   const double trained = sizes.steps * sizes.batch;  // tokens
   const double all = trained + sizes.held_out;
-  // Drawn rows of a layer's matrices that read the stream, and drawn columns of those that write to it.
+  // Sampled rows of the matrices of a layer that read the stream, and sampled columns of those that write to it.
   const double values = 1.0 * draws.groups(m) * m.head_dim;
   const double queries = values * m.heads / m.kv_heads;
   const double hidden = draws.hidden(m);
@@ -202,8 +203,7 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   const double kernels = 2.0 * m.layers * trained * trained + 12.0 * all * all;
   const double signals = m.width * (4.0 * all + 10.0 * trained) + trained * (2.0 * reading + writing);
   const double entries = (sizes.steps + 1.0) * m.width * (reading + writing);
-  // Logits of a batch and of the held-out tokens, gradients of all batches, the unembedding, and gradients of its
-  // entries at every step.
+  // Logits of a batch and of held-out tokens, gradients of all batches, and the unembedding with its gradients.
   const double classes = m.vocab * (trained + 4.0 * (sizes.batch + sizes.held_out) + (sizes.steps + 5.0) * m.width);
   const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.replicates);
   return {

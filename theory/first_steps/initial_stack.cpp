@@ -1,4 +1,4 @@
-#include "theory/first_steps/chain.h"
+#include "theory/first_steps/initial_stack.h"
 
 #include <map>
 
@@ -9,7 +9,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Draws the table's row of every token [all, D].
+/// Samples the embedding table and returns the row of every token [all, D].
 Matrix looked_up(const StackSpec& spec, const std::vector<int>& ids, NormalStream numbers) {
   std::map<int, Index> row;
   for (const int id : ids) row.try_emplace(id, static_cast<Index>(row.size()));
@@ -20,7 +20,7 @@ Matrix looked_up(const StackSpec& spec, const std::vector<int>& ids, NormalStrea
   return x;
 }
 
-/// Σ_i weights_i x_i.
+/// Returns Σ_i weights_i x_i.
 Matrix weighted(const std::vector<double>& weights, const std::vector<Matrix>& x) {
   Matrix sum = Matrix::Zero(x.front().rows(), x.front().cols());
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -31,12 +31,12 @@ Matrix weighted(const std::vector<double>& weights, const std::vector<Matrix>& x
 
 }  // namespace
 
-InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ChainDraws& draws) {
+InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ReplicateDraws& draws) {
   const ModelSpec& m = spec.model;
   const NormUse norm = norm_use(m);
   InitialStack stack;
   stack.branches.resize(static_cast<std::size_t>(m.sublayers()));
-  Matrix input = looked_up(spec, tokens.ids, draws.numbers(m.sublayers(), ChainDraws::Use::table));
+  Matrix input = looked_up(spec, tokens.ids, draws.numbers(m.sublayers(), ReplicateDraws::Use::table));
   stack.embedded = input.cast<float>();
   input *= m.embedding.scale;
   if (m.embedding_norm) normalise(input, norm, m.gamma);
@@ -52,14 +52,14 @@ InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, 
         a *= branch.input_gain;
       }
       InitialBranch& b = stack.branches[static_cast<std::size_t>(branch.sublayer)];
-      b.read = a.cast<float>();
-      NormalStream numbers = draws.numbers(branch.sublayer, ChainDraws::Use::module);
+      b.input = a.cast<float>();
+      NormalStream numbers = draws.numbers(branch.sublayer, ReplicateDraws::Use::module);
       const Matrix in = square_root(a);
       const Matrix root = branch.kind == ModuleKind::mlp
                               ? mlp_root(spec, branch.layer(), in, numbers)
                               : attention_root(spec, branch.layer(), in, tokens.sequence, numbers);
       Matrix f = root * numbers.normals(root.cols(), m.width);
-      b.written = f.cast<float>();
+      b.output = f.cast<float>();
       if (branch.norm_b) normalise(f, norm, m.gamma);
       written.push_back(std::move(f));
     }

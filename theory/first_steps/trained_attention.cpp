@@ -6,14 +6,14 @@ namespace {
 
 using Patterns = SequenceAttention::Patterns;
 
-/// Returns the first rows, those of the next batch, of which gradients are taken.
-SequenceAttention::Rotated first_rows_of(const SequenceAttention::Rotated& r, Index rows) {
+/// Selects the first rows: the next batch, which has a backward pass.
+SequenceAttention::Rotated first_rows(const SequenceAttention::Rotated& r, Index rows) {
   return {.rotated = r.rotated.topRows(rows),
           .normalised = r.normalised.topRows(rows),
           .inverse = r.inverse.size() > 0 ? Eigen::VectorXf(r.inverse.head(rows)) : Eigen::VectorXf()};
 }
 
-/// Columns of queries and outputs are those of all heads one after another, of keys and values those of all groups.
+/// Queries and outputs have the concatenated columns of all sampled heads; keys and values those of all sampled groups.
 class TrainedAttention final : public TrainedModule {
  public:
   TrainedAttention(const ModuleContext& context, int layer, const InitialBranch& branch)
@@ -29,34 +29,36 @@ class TrainedAttention final : public TrainedModule {
         last_(context, branch, 2 * layer, Weight::o, context.spec.model.query_width(),
               groups_ * per_group_ * context.spec.model.head_dim),
         patterns_(static_cast<std::size_t>(groups_ * per_group_)) {
-    const Vector square = branch.read.rowwise().squaredNorm().cast<double>() / context.spec.model.width;
-    before_ = forward(q_.before(branch.read), k_.before(branch.read), v_.before(branch.read), square).output;
+    const Vector square = branch.input.rowwise().squaredNorm().cast<double>() / context.spec.model.width;
+    before_ = heads_of(q_.initial_output(branch.input), k_.initial_output(branch.input),
+                       v_.initial_output(branch.input), square)
+                  .output;
   }
 
-  MovedModule now(const MovedSignal& input, const TokensNow& now) override {
+  ModuleOutput forward(const TrainedSignal& input, const CurrentTokens& now) override {
     const Index next = now.next();
-    history_.read(input, now);
-    const FirstMatrix::Fields q = q_.now(now);
-    const FirstMatrix::Fields k = k_.now(now);
-    const FirstMatrix::Fields v = v_.now(now);
-    Heads heads = forward(q.values, k.values, v.values, history_.square());
-    Sampled responds = Sampled::Zero(now.count(), now.trained());
+    history_.update(input, now);
+    const InputMatrix::Fields q = q_.forward(now);
+    const InputMatrix::Fields k = k_.forward(now);
+    const InputMatrix::Fields v = v_.forward(now);
+    Heads heads = heads_of(q.values, k.values, v.values, history_.square());
+    Sampled other_response = Sampled::Zero(now.count(), now.trained());
     for (Index i = 0; i < groups_ * per_group_; ++i) {
       Patterns& before = patterns_[static_cast<std::size_t>(i)];
       SequenceAttention::Scores& scores = heads.scores[static_cast<std::size_t>(i)];
       if (now.done > 0) {
-        // Response through the values alone; that through the scores is left out (docs/theory/first_steps.md).
-        const Sampled reached = attention_.mixed(scores.pattern, value_response(v, i / per_group_));
-        responds += attention_.mixed(before, reached.transpose()).transpose();
+        // Response through the values only; the one through the scores is neglected (docs/theory/first_steps.md).
+        const Sampled value_path = attention_.mixed(scores.pattern, value_response(v, i / per_group_));
+        other_response += attention_.mixed(before, value_path.transpose()).transpose();
       }
       scores.pattern.resize(static_cast<std::size_t>(next / context_.tokens.sequence));
       if (!scores.derivative.empty()) scores.derivative.resize(scores.pattern.size());
       before.insert(before.end(), scores.pattern.begin(), scores.pattern.end());
-      heads.q[static_cast<std::size_t>(i)] = first_rows_of(heads.q[static_cast<std::size_t>(i)], next);
+      heads.q[static_cast<std::size_t>(i)] = first_rows(heads.q[static_cast<std::size_t>(i)], next);
     }
-    for (SequenceAttention::Rotated& keys : heads.k) keys = first_rows_of(keys, next);
-    responds /= static_cast<float>(groups_ * per_group_);
-    MovedModule module = last_.output(now.rows_of(before_), heads.output, heads.output, responds, now);
+    for (SequenceAttention::Rotated& keys : heads.k) keys = first_rows(keys, next);
+    other_response /= static_cast<float>(groups_ * per_group_);
+    ModuleOutput module = last_.output(now.rows_of(before_), heads.output, heads.output, other_response, now);
     module.update_square[Weight::q] = q.update_square;
     module.update_square[Weight::k] = k.update_square;
     module.update_square[Weight::v] = v.update_square;
@@ -66,11 +68,11 @@ class TrainedAttention final : public TrainedModule {
     return module;
   }
 
-  Sampled back(const Sampled& gradients, const TokensNow& now, double& square) override {
+  Sampled backward(const Sampled& gradients, const CurrentTokens& now, double& square) override {
     const ModelSpec& m = context_.spec.model;
     const Index e = m.head_dim;
     const Index next = now.next();
-    const Sampled beta = last_.back(gradients, now);
+    const Sampled doutput = last_.backward(gradients, now);
     last_.append(heads_now_.output, gradients, now, square);
     Sampled q(next, groups_ * per_group_ * e);
     Sampled k(next, groups_ * e);
@@ -81,17 +83,17 @@ class TrainedAttention final : public TrainedModule {
       Sampled dk = Sampled::Zero(next, e);
       for (Index h = g * per_group_; h < (g + 1) * per_group_; ++h) {
         const auto i = static_cast<std::size_t>(h);
-        const Sampled own = beta.middleCols(h * e, e);
-        const Patterns dz = attention_.score_gradient(heads_now_.scores[i], own, values);
-        q.middleCols(h * e, e) = attention_.back(heads_now_.q[i], attention_.mixed(dz, keys.rotated), m.heads);
-        dk += attention_.mixed_back(dz, heads_now_.q[i].rotated);
-        v.middleCols(g * e, e) += attention_.mixed_back(heads_now_.scores[i].pattern, own);
+        const Sampled head_gradient = doutput.middleCols(h * e, e);
+        const Patterns dz = attention_.score_gradient(heads_now_.scores[i], head_gradient, values);
+        q.middleCols(h * e, e) = attention_.backward(heads_now_.q[i], attention_.mixed(dz, keys.rotated), m.heads);
+        dk += attention_.mixed_transposed(dz, heads_now_.q[i].rotated);
+        v.middleCols(g * e, e) += attention_.mixed_transposed(heads_now_.scores[i].pattern, head_gradient);
       }
-      k.middleCols(g * e, e) = attention_.back(keys, dk, m.kv_heads);
+      k.middleCols(g * e, e) = attention_.backward(keys, dk, m.kv_heads);
     }
-    Sampled input = q_.back(q, now, square);
-    input += k_.back(k, now, square);
-    input += v_.back(v, now, square);
+    Sampled input = q_.backward(q, now, square);
+    input += k_.backward(k, now, square);
+    input += v_.backward(v, now, square);
     return input;
   }
 
@@ -101,8 +103,8 @@ class TrainedAttention final : public TrainedModule {
     std::vector<SequenceAttention::Scores> scores;
     Sampled output;  // [tokens, hidden]
   };
-  /// `square`: E x² of what the projections read [tokens].
-  [[nodiscard]] Heads forward(const Sampled& q, const Sampled& k, const Sampled& v, const Vector& square) const {
+  /// `square`: E x² of the input [tokens].
+  [[nodiscard]] Heads heads_of(const Sampled& q, const Sampled& k, const Sampled& v, const Vector& square) const {
     const ModelSpec& m = context_.spec.model;
     const Index e = m.head_dim;
     const auto square_of = [&](Weight weight) {
@@ -122,31 +124,32 @@ class TrainedAttention final : public TrainedModule {
     }
     return heads;
   }
-  [[nodiscard]] FirstMatrixPlace place(Weight weight, int number) const {
+  [[nodiscard]] InputMatrixPlace place(Weight weight, int number) const {
     const ModelSpec& m = context_.spec.model;
     const Index heads = weight == Weight::q ? per_group_ : 1;
     return {2 * layer_, number, static_cast<int>(heads) * m.key_width(), groups_ * heads * m.head_dim,
             stddev_of(context_.spec, layer_, weight)};
   }
-  /// Mean over a group's features of ∂v(s)/∂dv(t) [now, trained].
-  [[nodiscard]] Sampled value_response(const FirstMatrix::Fields& v, Index group) const {
+  /// Returns the mean over a group's features of ∂v(s)/∂dv(t) [now, trained].
+  [[nodiscard]] Sampled value_response(const InputMatrix::Fields& v, Index group) const {
     const Index e = context_.spec.model.head_dim;
-    const FirstMatrix::Fields own{.values = {},
-                                  .slope = v.slope.middleCols(group * e, e),
-                                  .v = v.v.middleCols(group * e, e),
-                                  .w = v.w.size() > 0 ? Sampled(v.w.middleCols(group * e, e)) : Sampled()};
-    return v_.response(own, Sampled::Ones(own.v.rows(), e), Sampled::Ones(own.slope.rows(), e));
+    const InputMatrix::Fields head_gradient{.values = {},
+                                            .slope = v.slope.middleCols(group * e, e),
+                                            .v = v.v.middleCols(group * e, e),
+                                            .w = v.w.size() > 0 ? Sampled(v.w.middleCols(group * e, e)) : Sampled()};
+    return v_.response(head_gradient, Sampled::Ones(head_gradient.v.rows(), e),
+                       Sampled::Ones(head_gradient.slope.rows(), e));
   }
 
   const ModuleContext& context_;
   int layer_;
   SequenceAttention attention_;
   Index groups_, per_group_;
-  ReadHistory history_;
-  FirstMatrix q_, k_, v_;
-  LastMatrix last_;
-  Sampled before_;                  // heads' outputs before training
-  std::vector<Patterns> patterns_;  // of every head, of every batch at its step
+  InputHistory history_;
+  InputMatrix q_, k_, v_;
+  OutputMatrix last_;
+  Sampled before_;                  // head outputs before training
+  std::vector<Patterns> patterns_;  // by head: patterns of every batch at its step
   // Of the next batch.
   Heads heads_now_;
   Sampled values_now_;

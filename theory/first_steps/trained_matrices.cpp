@@ -6,28 +6,27 @@
 namespace periscope::theory {
 namespace {
 
-/// Returns a response [now, trained] times the shares that weight decay has left of the two matrices that it passes:
-/// W₀ᵀ at each batch's step, and W₀ now.
-Sampled decayed(const Sampled& response, const UpdateLaw& law, const TokensNow& now) {
-  Sampled result = static_cast<float>(law.kept(now.done)) * response;
+/// Multiplies a response [now, trained] by the weight-decay factors of W₀ᵀ at each batch's step and of W₀ now.
+Sampled decayed(const Sampled& response, const UpdateLaw& law, const CurrentTokens& now) {
+  Sampled result = static_cast<float>(law.decay_factor(now.done)) * response;
   const Index batch = now.tokens.batch;
-  for (Index b = 0; b < now.done; ++b) result.middleCols(b * batch, batch) *= static_cast<float>(law.kept(b));
+  for (Index b = 0; b < now.done; ++b) result.middleCols(b * batch, batch) *= static_cast<float>(law.decay_factor(b));
   return result;
 }
 
-/// Returns the kernel k that updates use under `fault`.
-Sampled seen_kernel(const Sampled& k, StepFault fault) {
+/// Returns kernel k with the fault applied.
+Sampled kernel_with_fault(const Sampled& k, StepFault fault) {
   if (fault != StepFault::no_token_mean || k.size() == 0) return k;
   return k.array() - k.mean();
 }
 
-/// Moments of U over the entries of each row.
+/// Moments of U over the entries of each sampled row.
 struct RowMoments {
   std::vector<UpdateLaw::Moments> of_row;
   Eigen::VectorXf remainder;  ///< E u² [rows]
 
-  /// Returns c_b of every row and token, b the token's batch [trained, rows].
-  [[nodiscard]] Sampled slopes(const TokensNow& now) const {
+  /// Returns c_b for every row and token [trained, rows], b the batch of the token.
+  [[nodiscard]] Sampled slopes(const CurrentTokens& now) const {
     Sampled result(now.trained(), static_cast<Index>(of_row.size()));
     const Index batch = now.tokens.batch;
     for (Index b = 0; b < now.done; ++b) {
@@ -39,9 +38,9 @@ struct RowMoments {
   }
 };
 
-/// Returns the moments for Gaussian inputs of kernel k [trained, trained] and output gradients g [trained, rows], from
-/// the covariance over inputs j of an entry's gradients a_b = Σ_{t in b} g(t) x_j(t).
-RowMoments row_moments(const Sampled& k, const Sampled& g, const TokensNow& now, const UpdateLaw& law) {
+/// Returns the moments for Gaussian inputs of kernel k [trained, trained] and output gradients g [trained, rows]. They
+/// follow from the covariance over inputs j of an entry's gradients a_b = Σ_{t in b} g(t) x_j(t).
+RowMoments row_moments(const Sampled& k, const Sampled& g, const CurrentTokens& now, const UpdateLaw& law) {
   const Index n = now.done;
   const Index batch = now.tokens.batch;
   std::vector<Matrix> covariance(static_cast<std::size_t>(g.cols()), Matrix::Zero(n, n));
@@ -67,46 +66,46 @@ RowMoments row_moments(const Sampled& k, const Sampled& g, const TokensNow& now,
 
 }  // namespace
 
-void ReadHistory::read(const MovedSignal& input, const TokensNow& now) {
+void InputHistory::update(const TrainedSignal& input, const CurrentTokens& now) {
   const Index first = now.trained();
   const Index count = now.next();
   const auto width = static_cast<float>(context_.spec.model.width);
   total_ = input.x.total();
   square_ = total_.rowwise().squaredNorm().cast<double>() / width + input.correction.diagonal();
   cross_ = total_ * read_.topRows(first).transpose() / width;
-  seen_now_ = seen_.topLeftCorner(first, first);
+  past_now_ = past_.topLeftCorner(first, first);
   response_ = decayed(input.response, context_.law, now);
   read_.middleRows(first, count) = total_.topRows(count);
-  seen_.block(first, 0, count, first) = cross_.topRows(count);
-  seen_.block(0, first, first, count) = cross_.topRows(count).transpose();
-  seen_.block(first, first, count, count) = total_.topRows(count) * total_.topRows(count).transpose() / width +
+  past_.block(first, 0, count, first) = cross_.topRows(count);
+  past_.block(0, first, first, count) = cross_.topRows(count).transpose();
+  past_.block(first, first, count, count) = total_.topRows(count) * total_.topRows(count).transpose() / width +
                                             input.correction.topLeftCorner(count, count).cast<float>();
 }
 
-Sampled FirstMatrix::matrix() const {
-  NormalStream numbers = context_.draws.numbers(place_.sublayer, ChainDraws::Use::forward, place_.number);
+Sampled InputMatrix::matrix() const {
+  NormalStream numbers = context_.draws.numbers(place_.sublayer, ReplicateDraws::Use::forward, place_.number);
   return static_cast<float>(place_.stddev) * numbers.normals_float(context_.spec.model.width, place_.drawn);
 }
 
-FirstMatrix::Fields FirstMatrix::now(const TokensNow& now) const {
-  const double left = context_.law.kept(now.done);
+InputMatrix::Fields InputMatrix::forward(const CurrentTokens& now) const {
+  const double left = context_.law.decay_factor(now.done);
   const double width = context_.spec.model.width;
   const double variance = place_.stddev * place_.stddev;
   const Index held = now.tokens.held_out();
   Fields fields{.values = static_cast<float>(left) * (history_.total() * matrix()), .slope = {}, .v = {}, .w = {}};
   if (now.done == 0) return fields;
   const Sampled gradient = gradient_.topRows(now.trained());
-  const Sampled seen = seen_kernel(history_.seen(), context_.fault);
+  const Sampled seen = kernel_with_fault(history_.past(), context_.fault);
   const RowMoments moments = row_moments(seen, gradient, now, context_.law);
   fields.slope = moments.slopes(now);
   const Sampled weighted = fields.slope.cwiseProduct(gradient);
-  fields.v = seen_kernel(history_.cross(), context_.fault) * weighted;
+  fields.v = kernel_with_fault(history_.cross(), context_.fault) * weighted;
   fields.values -= static_cast<float>(width) * fields.v;
   if (!place_.transposed) {
     fields.values += static_cast<float>(variance * width) * (history_.response() * gradient);
   }
   if (context_.fault != StepFault::no_noise) {
-    NormalStream numbers = context_.draws.numbers(place_.sublayer, ChainDraws::Use::remainder, place_.number);
+    NormalStream numbers = context_.draws.numbers(place_.sublayer, ReplicateDraws::Use::remainder, place_.number);
     const Sampled u =
         numbers.normals_float(static_cast<Index>(width), place_.drawn) * moments.remainder.cwiseSqrt().asDiagonal();
     fields.values += history_.total() * u;
@@ -117,8 +116,7 @@ FirstMatrix::Fields FirstMatrix::now(const TokensNow& now) const {
                           random * history_.square().tail(held).sum()) /
                          static_cast<double>(held);
   if (!context_.law.is_linear()) {
-    // U depends on the direction of the gradients alone: a gradient along those that are already there does not change
-    // it.
+    // U depends only on the direction of the gradients, so adding a gradient along it changes nothing.
     fields.w = seen * weighted;
     const Eigen::RowVectorXf norm = weighted.cwiseProduct(fields.w).colwise().sum();
     const Eigen::RowVectorXf inverse = norm.unaryExpr([](float q) { return q > 0 ? 1.0F / q : 0.0F; });
@@ -127,37 +125,37 @@ FirstMatrix::Fields FirstMatrix::now(const TokensNow& now) const {
   return fields;
 }
 
-Sampled FirstMatrix::response(const Fields& fields, const Sampled& a, const Sampled& b) const {
+Sampled InputMatrix::response(const Fields& fields, const Sampled& a, const Sampled& b) const {
   const auto rows = static_cast<float>(a.cols());
   const auto d = static_cast<float>(context_.spec.model.width);
   const auto variance = static_cast<float>(place_.stddev * place_.stddev);
-  const Sampled cross = seen_kernel(history_.cross(), context_.fault);
+  const Sampled cross = kernel_with_fault(history_.cross(), context_.fault);
   Sampled sum = (variance * d / rows) * history_.response().cwiseProduct(a * b.transpose());
   sum -= (d / rows) * cross.cwiseProduct(a * b.cwiseProduct(fields.slope).transpose());
   if (fields.w.size() > 0) sum += (d / rows) * (a.cwiseProduct(fields.v) * b.cwiseProduct(fields.w).transpose());
   return sum;
 }
 
-Sampled FirstMatrix::back(const Sampled& gradient, const TokensNow& now, double& square) {
+Sampled InputMatrix::backward(const Sampled& gradient, const CurrentTokens& now, double& square) {
   gradient_.middleRows(now.trained(), now.next()) = gradient;
   const auto each = static_cast<float>(place_.rows) / static_cast<float>(place_.drawn);
-  const auto left = static_cast<float>(context_.law.kept(now.done));
+  const auto left = static_cast<float>(context_.law.decay_factor(now.done));
   Sampled result;
   if (place_.transposed) {
     result = left * (gradient * matrix().transpose());
   } else {
-    NormalStream numbers = context_.draws.numbers(place_.sublayer, ChainDraws::Use::backward, place_.number);
+    NormalStream numbers = context_.draws.numbers(place_.sublayer, ReplicateDraws::Use::backward, place_.number);
     const float spread = left * static_cast<float>(place_.stddev) * std::sqrt(each);
     result = spread * (gradient * numbers.normals_float(place_.drawn, context_.spec.model.width));
   }
-  if (!entries_.empty()) result -= each * (gradient * context_.law.taken_off(entries_));
+  if (!entries_.empty()) result -= each * (gradient * context_.law.update_of(entries_));
   entries_.emplace_back(gradient.transpose() * history_.total().topRows(now.next()));
   square += each * entries_.back().cast<double>().squaredNorm();
   return result;
 }
 
-LastMatrix::LastMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight,
-                       int fan_in, Index hidden)
+OutputMatrix::OutputMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight,
+                           int fan_in, Index hidden)
     : context_(context),
       branch_(branch),
       sublayer_(sublayer),
@@ -167,22 +165,22 @@ LastMatrix::LastMatrix(const ModuleContext& context, const InitialBranch& branch
       gradients_(context.tokens.trained(), context.spec.model.width),
       hidden_(context.tokens.trained(), hidden) {}
 
-MovedModule LastMatrix::output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
-                               const Sampled& responds, const TokensNow& now) {
+ModuleOutput OutputMatrix::output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
+                                  const Sampled& other_response, const CurrentTokens& now) {
   const Index width = context_.spec.model.width;
-  const double left = context_.law.kept(now.done);
+  const double left = context_.law.decay_factor(now.done);
   const double gain = sigma_ * sigma_ * fan_in_;
   const Eigen::VectorXf square = before.rowwise().squaredNorm();
   Eigen::VectorXf keep = before.cwiseProduct(hidden).rowwise().sum();
   for (Index s = 0; s < square.size(); ++s) keep(s) = square(s) > 0 ? keep(s) / square(s) : 1.0F;
   const Sampled other = hidden - keep.asDiagonal() * before;
-  NormalStream numbers = context_.draws.numbers(sublayer_, ChainDraws::Use::other);
+  NormalStream numbers = context_.draws.numbers(sublayer_, ReplicateDraws::Use::other);
   const auto spread = static_cast<float>(left * std::sqrt(gain / static_cast<double>(hidden.cols())));
-  const Sampled response = static_cast<float>(gain) * decayed(responds, context_.law, now);
-  MovedModule module{
-      .output = {.x = {.kept = static_cast<float>(left) * keep.asDiagonal() * now.rows_of(branch_.written),
-                       .wanders = spread * (other * numbers.normals_float(hidden.cols(), width)),
-                       .follows = response * gradients_.topRows(now.trained())},
+  const Sampled response = static_cast<float>(gain) * decayed(other_response, context_.law, now);
+  ModuleOutput module{
+      .output = {.x = {.initial = static_cast<float>(left) * keep.asDiagonal() * now.rows_of(branch_.output),
+                       .independent = spread * (other * numbers.normals_float(hidden.cols(), width)),
+                       .coherent = response * gradients_.topRows(now.trained())},
                  .correction = Matrix::Zero(now.count(), now.count()),
                  .response = response},
       .update_square = {{weight_, 0.0}}};
@@ -190,15 +188,15 @@ MovedModule LastMatrix::output(const Sampled& before, const Sampled& hidden, con
   return module;
 }
 
-void LastMatrix::add_update(MovedModule& module, const Sampled& hidden, const TokensNow& now) {
+void OutputMatrix::add_update(ModuleOutput& module, const Sampled& hidden, const CurrentTokens& now) {
   const double n = fan_in_;
   const auto rows = static_cast<double>(hidden.cols());
-  taken_off_ = context_.law.taken_off(entries_);
-  const Sampled taken = static_cast<float>(-n / rows) * (hidden * taken_off_);
+  update_ = context_.law.update_of(entries_);
+  const Sampled taken = static_cast<float>(-n / rows) * (hidden * update_);
   const Matrix square = (hidden * hidden.transpose()).cast<double>() / rows;
-  const double e2 = taken_off_.squaredNorm() / static_cast<double>(taken_off_.size());
+  const double e2 = update_.squaredNorm() / static_cast<double>(update_.size());
   const Matrix raw = (taken * taken.transpose()).cast<double>() / static_cast<double>(taken.cols());
-  // The expectation of raw over `rows` drawn channels is n² (coherent + (e2 square − coherent)/rows).
+  // The expectation of `raw` over the sampled channels is n² (coherent + (e2 square − coherent)/rows).
   const Matrix noise = n * n / std::max(1.0, rows - 1.0) * (e2 * square - raw / (n * n));
   module.output.correction = context_.fault == StepFault::no_noise ? Matrix(-noise) : Matrix((rows / n - 1.0) * noise);
   const Sampled trained = hidden_.topRows(now.trained());
@@ -206,21 +204,21 @@ void LastMatrix::add_update(MovedModule& module, const Sampled& hidden, const To
   const Sampled gradient_kernel = g * g.transpose() / static_cast<float>(g.cols());
   const Sampled slopes = row_moments(gradient_kernel, trained, now, context_.law).slopes(now);
   module.output.response += static_cast<float>(-n / rows) * (hidden * trained.cwiseProduct(slopes).transpose());
-  module.output.x.follows += taken;
-  const double decayed = std::pow((1.0 - context_.law.kept(now.done)) * sigma_, 2) * n;
+  module.output.x.coherent += taken;
+  const double decayed = std::pow((1.0 - context_.law.decay_factor(now.done)) * sigma_, 2) * n;
   module.update_square[weight_] =
       (raw + module.output.correction + decayed * square).diagonal().tail(context_.tokens.held_out()).mean();
 }
 
-Sampled LastMatrix::back(const Sampled& gradients, const TokensNow& now) const {
-  NormalStream numbers = context_.draws.numbers(sublayer_, ChainDraws::Use::last);
-  const auto spread = static_cast<float>(sigma_ * context_.law.kept(now.done));
+Sampled OutputMatrix::backward(const Sampled& gradients, const CurrentTokens& now) const {
+  NormalStream numbers = context_.draws.numbers(sublayer_, ReplicateDraws::Use::last);
+  const auto spread = static_cast<float>(sigma_ * context_.law.decay_factor(now.done));
   Sampled result = spread * (gradients * numbers.normals_float(gradients.cols(), hidden_.cols()));
-  if (now.done > 0) result -= gradients * taken_off_.transpose();
+  if (now.done > 0) result -= gradients * update_.transpose();
   return result;
 }
 
-void LastMatrix::append(const Sampled& hidden, const Sampled& gradients, const TokensNow& now, double& square) {
+void OutputMatrix::append(const Sampled& hidden, const Sampled& gradients, const CurrentTokens& now, double& square) {
   Sampled seen = hidden;
   if (context_.fault == StepFault::no_token_mean) seen.rowwise() -= seen.colwise().mean().eval();
   hidden_.middleRows(now.trained(), now.next()) = seen;

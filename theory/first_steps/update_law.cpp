@@ -8,23 +8,23 @@
 namespace periscope::theory {
 namespace {
 
-/// A rank-1 lattice: coordinate d of point i is (generator^d · i mod points)/points. Of all pairs below 260 this one
-/// has the smallest error of E U² for 2 to 8 steps with variances 1e-6 … 1 and correlations −0.99 … 0.99. The root mean
-/// square error is 0.3 % for 3 steps, 0.5 % for 5 and 1.2 % for 8, the largest 4 %.
+/// A rank-1 lattice: coordinate d of point i is (generator^d · i mod points)/points. Among all pairs (points,
+/// generator) below 260 this one minimises the error of E U² for 2 to 8 steps, variances 1e-6 … 1 and correlations
+/// −0.99 … 0.99. The root mean square error is 0.3 % for 3 steps, 0.5 % for 5 and 1.2 % for 8; the maximum is 4 %.
 constexpr int lattice_points = 251;
 constexpr int lattice_generator = 92;
 
-/// With an ε below this share of the first gradient's standard deviation the first step is taken as a sign.
+/// For ε below this fraction of the first gradient's standard deviation, the first step is treated as a sign.
 constexpr double negligible_eps = 1e-4;
 
-/// Replaces an ε of 0, so that an entry without any gradient stays unchanged.
-constexpr double least = 1e-30;
+/// Replaces ε = 0, so that an entry with zero gradients stays unchanged.
+constexpr double min_eps = 1e-30;
 
-/// One step of AdamW's memory on entries; returns m̂/(√v̂ + ε).
+/// Updates AdamW's moment estimates elementwise and returns m̂/(√v̂ + ε).
 template <class Array>
 Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradient, Array& mean, Array& square) {
   using Real = typename Array::Scalar;
-  // 1 − β in double: in float 0.999999999 is 1.
+  // 1 − β is computed in double, because float rounds 0.999999999 to 1.
   const auto keep = [](double beta) { return static_cast<Real>(beta); };
   const auto take = [](double beta) { return static_cast<Real>(1.0 - beta); };
   const Array g = static_cast<Real>(clip) * gradient;
@@ -32,10 +32,10 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
   square = keep(o.beta2) * square + take(o.beta2) * g.square();
   const auto first = static_cast<Real>(1.0 - std::pow(o.beta1, step));
   const auto second = static_cast<Real>(1.0 - std::pow(o.beta2, step));
-  return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, least)));
+  return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, min_eps)));
 }
 
-/// Returns the weight of each of `steps` gradients in AdamW's bias-corrected mean of decay β.
+/// Returns the weight of each of `steps` gradients in AdamW's bias-corrected moving average with decay β.
 Vector memory(double beta, Index steps) {
   Vector shares(steps);
   for (Index b = 0; b < steps; ++b) {
@@ -44,8 +44,8 @@ Vector memory(double beta, Index steps) {
   return shares;
 }
 
-/// Returns the lattice points as normal numbers [points, steps], by Box-Muller from pairs of coordinates. As U(−a) =
-/// −U(a), the angle of the first pair covers half the circle only.
+/// Returns the lattice points as normal numbers [points, steps], by Box–Muller from pairs of coordinates. Because
+/// U(−a) = −U(a), the angle of the first pair covers only half the circle.
 Eigen::MatrixXf lattice_normals(int steps) {
   const int pairs = (steps + 1) / 2;
   Eigen::MatrixXf normals(lattice_points, 2 * pairs);
@@ -66,8 +66,8 @@ Eigen::MatrixXf lattice_normals(int steps) {
   return normals.leftCols(steps);
 }
 
-/// Returns a lower triangular L with L Lᵀ = c. Rounding may have left c with eigenvalues below 0: the column of a row
-/// that the rows before it explain is 0.
+/// Returns a lower triangular L with L Lᵀ = c. Rounding can make c indefinite; a column whose row depends linearly on
+/// previous rows is set to 0.
 Matrix lower_factor(const Matrix& c) {
   constexpr double rounding = 1e-6;  // c was computed in float
   Matrix lower = Matrix::Zero(c.rows(), c.cols());
@@ -82,7 +82,7 @@ Matrix lower_factor(const Matrix& c) {
   return lower;
 }
 
-/// Factors by which ε changes the integrands of 1/√v and of 1/v at x = εs.
+/// Factors of ε on the integrands of 1/√v (`once`) and 1/v (`twice`) at x = εs.
 struct EpsFactors {
   double once, twice;
 };
@@ -96,15 +96,14 @@ EpsFactors eps_factors(double x) {
   return {q * (1.0 - q * (3.0 - 15.0 * q)), 2.0 * q * (1.0 - q * (6.0 - 45.0 * q)) / (x * root_pi)};
 }
 
-/// Values at the nodes of an integral over s > 0.
 constexpr int node_count = 32;
 using AtNodes = Eigen::Array<double, node_count, 1>;
 
-/// The trapezoidal rule in log s. Its error is e^(−π²/spacing) = 2e-6 for integrands that are analytic in a strip
-/// around the real axis. At the first node integrands are still constant, and its weight includes the integral before
-/// it. At the last node gradients of 1e-7 times the largest one, or times ε, still count.
+/// Trapezoidal rule in log s for integrals over s > 0. Its error is e^(−π²/spacing) = 2e-6 for integrands analytic in a
+/// strip around the real axis. Integrands are constant up to the first node, whose weight includes that part of the
+/// integral. The last node resolves gradients of 1e-7 times the largest one, or times ε.
 struct Nodes {
-  AtNodes s, once, twice;  ///< nodes, and weights with ds and with 2s ds
+  AtNodes s, once, twice;  ///< nodes, weights for ds, weights for 2s ds
   Nodes() {
     constexpr double first = -4.0;
     constexpr double spacing = 0.75;
@@ -116,25 +115,24 @@ struct Nodes {
   }
 };
 
-/// Means of f = mᵀa/(√(Σ ν_b a_b²) + ε) over Gaussian a.
+/// Moments of f = mᵀa/(√(Σ ν_b a_b²) + ε) over Gaussian a.
 struct StepMeans {
   Vector slope;             ///< E ∂f/∂a_b
   double with_first = 0.0;  ///< E f·sign(a_0)
   double square = 0.0;      ///< E f²
 };
 
-/// `c`: the covariance of a, positive semidefinite and not all of it 0. Every mean is an integral over s:
+/// `c`: covariance of a, positive semidefinite and nonzero. Every moment is an integral over s:
 ///   1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs)) e^(−s²v) ds,
 ///   1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds,
-/// and e^(−s² Σ ν_b a_b²) times the density of a is |B|^(−1/2) times a Gaussian density of covariance C B⁻¹, with
-/// B = I + 2s² diag(ν) C. No inverse of C is needed: Stein's lemma, E ∂f/∂a = C⁻¹ E a f, gives
-/// ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds.
+/// where e^(−s² Σ ν_b a_b²) times the density of a is |B|^(−1/2) times a Gaussian density of covariance C B⁻¹,
+/// B = I + 2s² diag(ν) C. By Stein's lemma, E ∂f/∂a = C⁻¹ E a f = ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds without inverting C.
 StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
   static const Nodes nodes;
   const Index n = c.rows();
-  const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // of s: integrands fall beyond it
+  const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // scale of s at which integrands decay
   const AtNodes square = (unit * nodes.s).square();
-  // Rows of B with two right-hand sides, m and the first unit vector.
+  // B augmented by two right-hand sides: m and the first unit vector.
   Eigen::Array<double, node_count, Eigen::Dynamic> rows(node_count, n * (n + 2));
   const auto at = [&](Index i, Index j) { return rows.col(i * (n + 2) + j); };
   for (Index i = 0; i < n; ++i) {
@@ -144,7 +142,7 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   }
   AtNodes determinant = AtNodes::Ones();
   for (Index k = 0; k < n; ++k) {
-    const AtNodes pivot = at(k, k).max(1.0);  // at least 1 but for rounding
+    const AtNodes pivot = at(k, k).max(1.0);  // less than 1 only by rounding
     determinant *= pivot;
     at(k, k) = pivot.inverse();
     for (Index i = k + 1; i < n; ++i) {
@@ -168,7 +166,7 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   }
   StepMeans means{.slope = Vector(n)};
   AtNodes both = AtNodes::Zero();   // mᵀ C B⁻¹ m
-  AtNodes first = AtNodes::Zero();  // of a_0, with mᵀa and with itself
+  AtNodes first = AtNodes::Zero();  // covariance of a_0 with mᵀa; `own`: its variance
   AtNodes own = AtNodes::Zero();
   const Vector cm = c * m;
   for (Index b = 0; b < n; ++b) {
@@ -192,7 +190,7 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
   weights_ = Matrix::Zero(n, n);
   if (!optimizer_.adam) {
     for (int t = 0; t < n; ++t) {
-      if (t > 0) weights_.row(t) = left_by(static_cast<std::size_t>(t)) * weights_.row(t - 1);
+      if (t > 0) weights_.row(t) = step_decay(static_cast<std::size_t>(t)) * weights_.row(t - 1);
       for (int b = 0; b <= t; ++b) {
         weights_(t, b) += optimizer_.rates[static_cast<std::size_t>(t)] * std::pow(optimizer_.momentum, t - b) *
                           clips_[static_cast<std::size_t>(b)];
@@ -203,9 +201,9 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
   }
 }
 
-double UpdateLaw::kept(Index done) const {
+double UpdateLaw::decay_factor(Index done) const {
   double product = 1.0;
-  for (Index s = 0; s < done; ++s) product *= left_by(static_cast<std::size_t>(s));
+  for (Index s = 0; s < done; ++s) product *= step_decay(static_cast<std::size_t>(s));
   return product;
 }
 
@@ -224,11 +222,11 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   if (!(top > 0.0)) return result;
   const Matrix lower = lower_factor(clipped / top);
   clipped = lower * lower.transpose();
-  clipped.diagonal() *= 1.0 + 1e-10;  // keeps c regular where two batches have the same gradients
+  clipped.diagonal() *= 1.0 + 1e-10;  // keeps c nonsingular if two batches have equal gradients
   const double eps = optimizer_.eps / std::sqrt(top);
-  const auto share = [&](Index t) {  // factor of step t's f in U
+  const auto share = [&](Index t) {  // coefficient of step t's f in U
     double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
-    for (Index s = t + 1; s < n; ++s) of_step *= left_by(static_cast<std::size_t>(s));
+    for (Index s = t + 1; s < n; ++s) of_step *= step_decay(static_cast<std::size_t>(s));
     return of_step;
   };
   const bool starts_as_sign = eps < negligible_eps * std::sqrt(clipped(0, 0));
@@ -243,7 +241,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     last_square = share(t) * share(t) * means.square;
   }
   for (Index b = 0; b < n; ++b) {
-    // Without any gradient the slope would be rate/ε; it multiplies gradients of 0.
+    // For zero gradients the slope would be rate/ε, but it multiplies gradients of 0.
     result.slope(b) = clipped(b, b) > 0.0 ? factor_ * clips(b) * result.slope(b) / std::sqrt(top) : 0.0;
   }
   if (n == 1) {
@@ -251,7 +249,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   } else if (!starts_as_sign) {
     result.square = lattice_square(lower, eps, 0);
   } else {
-    // U = ±η + R. The lattice takes R alone, which has no jump at a_0 = 0.
+    // U = ±η + R; only R is averaged over the lattice, because it has no jump at a_0 = 0.
     result.square = share(0) * (share(0) + 2.0 * with_first) + (n == 2 ? last_square : lattice_square(lower, eps, 1));
   }
   return result;
@@ -269,13 +267,13 @@ double UpdateLaw::lattice_square(const Matrix& lower, double eps, Index from) co
   for (Index t = 0; t < n; ++t) {
     const auto i = static_cast<std::size_t>(t);
     const Array step = adam_step<Array>(scaled, static_cast<int>(t) + 1, 1.0, gradients.col(t).array(), mean, square);
-    sum = static_cast<float>(left_by(i)) * sum;
+    sum = static_cast<float>(step_decay(i)) * sum;
     if (t >= from) sum += static_cast<float>(optimizer_.rates[i]) * step;
   }
   return sum.cast<double>().square().mean();
 }
 
-Eigen::MatrixXf UpdateLaw::taken_off(const std::vector<Eigen::MatrixXf>& gradients) const {
+Eigen::MatrixXf UpdateLaw::update_of(const std::vector<Eigen::MatrixXf>& gradients) const {
   const auto n = static_cast<Index>(gradients.size());
   const Index rows = gradients.front().rows();
   const Index cols = gradients.front().cols();
@@ -291,7 +289,7 @@ Eigen::MatrixXf UpdateLaw::taken_off(const std::vector<Eigen::MatrixXf>& gradien
   Array square = Array::Zero(rows, cols);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Array g = gradients[i].array();
-    sum = static_cast<float>(left_by(i)) * sum +
+    sum = static_cast<float>(step_decay(i)) * sum +
           static_cast<float>(factor_ * optimizer_.rates[i]) *
               adam_step<Array>(optimizer_, static_cast<int>(i) + 1, clips_[i], g, mean, square);
   }

@@ -57,8 +57,8 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
           const double moved = std::abs(predicted.second_moment.value[i] - start.second_moment.value[i]);
           test.scale = change_scale(stack.prediction, step);
           test.tolerated_bias =
-              (stack.tolerated.change + predicted.left_out) * std::max(moved, predicted.coherent.value[i]) +
-              (predicted.gains + rounding) * std::abs(measured.second_moment.value[i]);
+              (stack.tolerated.change + predicted.neglected) * std::max(moved, predicted.coherent.value[i]) +
+              (predicted.gain_drift + rounding) * std::abs(measured.second_moment.value[i]);
         });
     Curve cosines = predicted.branch_cosine;
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
@@ -66,11 +66,12 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
     }
     add("branch_cosine", "branch_cosine B_out[{}]", step, measured.branch_cosine, cosines, config.cosine_limit,
         [&](Test& test) {
-          test.tolerated_bias = stack.tolerated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding;
+          test.tolerated_bias =
+              stack.tolerated.cosine + predicted.neglected * std::abs(test.predicted.value) + rounding;
         });
     add("loss", "change of the loss", step, measured.loss_change, predicted.loss_change, config.loss_limit,
         [&](Test& test) {
-          relative(test, stack.tolerated.change + predicted.left_out);
+          relative(test, stack.tolerated.change + predicted.neglected);
           test.tolerated_bias += rounding * std::abs(predicted.loss.value.front());
         });
     for (const auto& [weight, update] : measured.update) {
@@ -79,7 +80,7 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
       add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, update, found->second,
           config.update_limit, [&, matrix = weight](Test& test) {
             test.weight = matrix;
-            relative(test, stack.tolerated.change + predicted.left_out + rounding);
+            relative(test, stack.tolerated.change + predicted.neglected + rounding);
           });
     }
   }

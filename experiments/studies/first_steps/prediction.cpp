@@ -14,8 +14,8 @@ namespace periscope {
 namespace theory {
 
 static auto parts(StepReading& s) {
-  return std::tie(s.second_moment, s.coherent, s.branch_cosine, s.branch_second_moment, s.loss, s.update, s.kept_share,
-                  s.turned_sublayer, s.change, s.loss_change, s.left_out, s.gains);
+  return std::tie(s.second_moment, s.coherent, s.branch_cosine, s.branch_second_moment, s.loss, s.update,
+                  s.input_correlation, s.least_correlated, s.change, s.loss_change, s.neglected, s.gain_drift);
 }
 static auto parts(FirstSteps& p) { return std::tie(p.unsupported, p.steps, p.holds_until, p.stopped_by); }
 

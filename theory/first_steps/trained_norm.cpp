@@ -1,10 +1,10 @@
-#include "theory/first_steps/moved_norm.h"
+#include "theory/first_steps/trained_norm.h"
 
 #include <cmath>
 
 namespace periscope::theory {
 
-MovedNorm::MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain)
+TrainedNorm::TrainedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain)
     : norm_(norm_use(spec.model)),
       used_(used),
       gamma_(spec.model.gamma),
@@ -12,12 +12,12 @@ MovedNorm::MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool u
       times_(tokens.trained()),
       output_(used ? tokens.trained() : 0, spec.model.width) {}
 
-MovedNorm::Passed MovedNorm::pass(MovedParts& x, const Vector& correction, const TokensNow& now) {
+TrainedNorm::Passed TrainedNorm::forward(SignalParts& x, const Vector& correction, const CurrentTokens& now) {
   Vector slope = Vector::Constant(now.count(), gain_);
   if (used_) {
-    // The first channel is the direction of the mean (T25).
+    // The first channel is the coordinate along the feature mean (T25).
     if (subtracts_mean(norm_.kind)) {
-      for (Sampled* part : {&x.kept, &x.wanders, &x.follows}) part->col(0).setZero();
+      for (Sampled* part : {&x.initial, &x.independent, &x.coherent}) part->col(0).setZero();
     }
     const Vector square = x.total().rowwise().squaredNorm().cast<double>() / norm_.width + correction;
     const Matrix product = square.asDiagonal();
@@ -41,13 +41,13 @@ MovedNorm::Passed MovedNorm::pass(MovedParts& x, const Vector& correction, const
   return {.slope = slope, .response = response};
 }
 
-void MovedNorm::pass(MovedSignal& signal, const TokensNow& now) {
-  const Passed passed = pass(signal.x, signal.correction.diagonal(), now);
+void TrainedNorm::forward(TrainedSignal& signal, const CurrentTokens& now) {
+  const Passed passed = forward(signal.x, signal.correction.diagonal(), now);
   signal.correction = passed.slope.asDiagonal() * signal.correction * passed.slope.asDiagonal();
   signal.response = signal.response.cwiseProduct(passed.response);
 }
 
-Sampled MovedNorm::back(Sampled gradients, const TokensNow& now, double& square) const {
+Sampled TrainedNorm::backward(Sampled gradients, const CurrentTokens& now, double& square) const {
   if (used_) {
     const Sampled z = output_.middleRows(now.trained(), now.next());
     const Sampled of_gains = gradients.cwiseProduct(z) / static_cast<float>(gamma_);

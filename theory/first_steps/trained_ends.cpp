@@ -1,14 +1,14 @@
-#include "theory/first_steps/moved_ends.h"
+#include "theory/first_steps/trained_ends.h"
 
 namespace periscope::theory {
 
-MovedEmbedding::MovedEmbedding(const ModuleContext& context, const InitialStack& initial)
+TrainedEmbedding::TrainedEmbedding(const ModuleContext& context, const InitialStack& initial)
     : context_(context),
       initial_(initial),
       norm_(context.spec, context.tokens, context.spec.model.embedding_norm),
       input_gradient_(context.tokens.trained(), context.spec.model.width) {}
 
-std::vector<Sampled> MovedEmbedding::row_gradients(const TokensNow& now) const {
+std::vector<Sampled> TrainedEmbedding::row_gradients(const CurrentTokens& now) const {
   const auto scale = static_cast<float>(context_.spec.model.embedding.scale);
   const Index batch = now.tokens.batch;
   std::vector<Sampled> sums;
@@ -24,7 +24,7 @@ std::vector<Sampled> MovedEmbedding::row_gradients(const TokensNow& now) const {
   return sums;
 }
 
-Sampled MovedEmbedding::response(const std::vector<Sampled>& sums, const TokensNow& now) const {
+Sampled TrainedEmbedding::response(const std::vector<Sampled>& sums, const CurrentTokens& now) const {
   const double scale = context_.spec.model.embedding.scale;
   Sampled result = Sampled::Zero(now.count(), now.trained());
   for (Index s = 0; s < now.count(); ++s) {
@@ -43,26 +43,26 @@ Sampled MovedEmbedding::response(const std::vector<Sampled>& sums, const TokensN
   return result;
 }
 
-MovedStreams MovedEmbedding::now(const TokensNow& now) {
+TrainedStreams TrainedEmbedding::forward(const CurrentTokens& now) {
   const ModelSpec& m = context_.spec.model;
   const auto scale = static_cast<float>(m.embedding.scale);
-  MovedSignal x{.x = MovedParts::zero(now.count(), m.width),
-                .correction = Matrix::Zero(now.count(), now.count()),
-                .response = Sampled::Zero(now.count(), now.trained())};
-  x.x.kept = scale * static_cast<float>(context_.law.kept(now.done)) * now.rows_of(initial_.embedded);
+  TrainedSignal x{.x = SignalParts::zero(now.count(), m.width),
+                  .correction = Matrix::Zero(now.count(), now.count()),
+                  .response = Sampled::Zero(now.count(), now.trained())};
+  x.x.initial = scale * static_cast<float>(context_.law.decay_factor(now.done)) * now.rows_of(initial_.embedded);
   if (now.done > 0) {
     const std::vector<Sampled> sums = row_gradients(now);
-    x.x.follows = -scale * context_.law.taken_off(sums);
+    x.x.coherent = -scale * context_.law.update_of(sums);
     x.response = response(sums, now);
   }
-  norm_.pass(x, now);
+  norm_.forward(x, now);
   const auto count = static_cast<std::size_t>(m.ends().streams());
   return {
-      .x = std::vector<MovedParts>(count, x.x), .correction = {count, x.correction}, .response = {count, x.response}};
+      .x = std::vector<SignalParts>(count, x.x), .correction = {count, x.correction}, .response = {count, x.response}};
 }
 
-void MovedEmbedding::back(const Sampled& gradients, const TokensNow& now, double& square) {
-  input_gradient_.middleRows(now.trained(), now.next()) = norm_.back(gradients, now, square);
+void TrainedEmbedding::backward(const Sampled& gradients, const CurrentTokens& now, double& square) {
+  input_gradient_.middleRows(now.trained(), now.next()) = norm_.backward(gradients, now, square);
   const Sampled& g = input_gradient_;
   const double scale = context_.spec.model.embedding.scale;
   for (Index s = now.trained(); s < now.trained() + now.next(); ++s) {
@@ -84,8 +84,8 @@ double mean_loss(Sampled logits, const TrainingTokens& tokens) {
   return sum / static_cast<double>(logits.rows());
 }
 
-/// Returns ∂loss/∂logits of a batch's mean loss: (p − y)/tokens, p the probabilities and y the labels. The batch begins
-/// at token `first`.
+/// Returns ∂loss/∂logits of a batch's mean loss: (p − y)/tokens, p the probabilities, y the labels. `p`: logits on
+/// input; `first`: index of the batch's first token.
 Sampled gradient_of(Sampled p, const TrainingTokens& tokens, Index first) {
   p.colwise() -= p.rowwise().maxCoeff().eval();
   p = p.array().exp();
@@ -94,7 +94,7 @@ Sampled gradient_of(Sampled p, const TrainingTokens& tokens, Index first) {
   return p / static_cast<float>(tokens.batch);
 }
 
-FirstMatrixPlace unembedding_of(const StackSpec& spec) {
+InputMatrixPlace unembedding_of(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   return {.sublayer = m.sublayers(),
           .number = 0,
@@ -106,20 +106,20 @@ FirstMatrixPlace unembedding_of(const StackSpec& spec) {
 
 }  // namespace
 
-MovedOutput::MovedOutput(const ModuleContext& context)
+TrainedOutput::TrainedOutput(const ModuleContext& context)
     : context_(context),
       ends_(context.spec.model.ends()),
       norm_(context.spec, context.tokens, context.spec.model.final_norm),
       history_(context),
       unembedding_(context, history_, unembedding_of(context.spec)) {}
 
-double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
-  MovedSignal normed = x.sum(ends_.normed);
-  const Vector slope = norm_.pass(normed.x, normed.correction.diagonal(), now).slope;
-  // Unlike Σ_i (plain_i + normed_i·slope) x_i, the channels lack their mean where the norm is a LayerNorm.
-  MovedSignal read{.x = std::move(normed.x),
-                   .correction = Matrix::Zero(now.count(), now.count()),
-                   .response = Sampled::Zero(now.count(), now.trained())};
+double TrainedOutput::loss(const TrainedStreams& x, const CurrentTokens& now) {
+  TrainedSignal normed = x.sum(ends_.normed);
+  const Vector slope = norm_.forward(normed.x, normed.correction.diagonal(), now).slope;
+  // Not Σ_i (plain_i + normed_i·slope) x_i, because a LayerNorm has removed the mean of the channels.
+  TrainedSignal read{.x = std::move(normed.x),
+                     .correction = Matrix::Zero(now.count(), now.count()),
+                     .response = Sampled::Zero(now.count(), now.trained())};
   const auto weight = [&](std::size_t i) { return Vector(ends_.plain[i] + ends_.normed[i] * slope.array()); };
   for (std::size_t i = 0; i < x.x.size(); ++i) {
     read.x.add(ends_.plain[i], x.x[i]);
@@ -127,15 +127,15 @@ double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
       read.correction += weight(i).asDiagonal() * x.correction(i, j) * weight(j).asDiagonal();
     }
   }
-  history_.read(read, now);
-  const Sampled logits = unembedding_.now(now).values;
+  history_.update(read, now);
+  const Sampled logits = unembedding_.forward(now).values;
   logit_gradient_ = gradient_of(logits.topRows(now.next()), context_.tokens, now.trained());
   return mean_loss(logits.bottomRows(context_.tokens.held_out()), context_.tokens);
 }
 
-std::vector<Sampled> MovedOutput::back(const TokensNow& now, double& square) {
-  const Sampled out = unembedding_.back(logit_gradient_, now, square);
-  const Sampled normed = norm_.back(out, now, square);
+std::vector<Sampled> TrainedOutput::backward(const CurrentTokens& now, double& square) {
+  const Sampled out = unembedding_.backward(logit_gradient_, now, square);
+  const Sampled normed = norm_.backward(out, now, square);
   std::vector<Sampled> g;
   for (std::size_t i = 0; i < static_cast<std::size_t>(ends_.streams()); ++i) {
     g.emplace_back(static_cast<float>(ends_.plain[i]) * out + static_cast<float>(ends_.normed[i]) * normed);

@@ -12,13 +12,13 @@ namespace periscope::theory {
 
 using Sampled = Eigen::MatrixXf;
 
-/// The tokens of one chain: the batches of all steps one after another, then the held-out windows, all in sequences of
-/// equal length that do not attend to each other.
+/// Tokens of one replicate: the batches of all steps, then the held-out windows, all in independent sequences of equal
+/// length.
 struct TrainingTokens {
   std::vector<int> ids;     ///< [all]
   std::vector<int> labels;  ///< [all]
-  Index sequence = 1;
-  Index batch = 0;  ///< tokens of a step
+  Index sequence = 1;       ///< tokens per sequence
+  Index batch = 0;          ///< tokens per step
   Index steps = 0;
 
   [[nodiscard]] Index all() const { return static_cast<Index>(ids.size()); }
@@ -26,18 +26,18 @@ struct TrainingTokens {
   [[nodiscard]] Index held_out() const { return all() - trained(); }
 };
 
-/// The tokens that pass through the stack after `done` steps: the batch of the next step, whose gradients are taken,
-/// and the held-out windows.
-struct TokensNow {
+/// Tokens of the forward pass after `done` steps: the batch of the next step, whose gradients are computed, and the
+/// held-out windows.
+struct CurrentTokens {
   const TrainingTokens& tokens;
   Index done = 0;
 
   /// Number of tokens of the next batch; 0 after the last step.
   [[nodiscard]] Index next() const { return done < tokens.steps ? tokens.batch : 0; }
   [[nodiscard]] Index count() const { return next() + tokens.held_out(); }
-  /// Number of tokens of the batches so far.
+  /// Number of tokens in the batches so far.
   [[nodiscard]] Index trained() const { return done * tokens.batch; }
-  /// Returns the rows of these tokens from a matrix with one row for every token.
+  /// Selects the rows of these tokens from a matrix with one row per token.
   template <class M>
   [[nodiscard]] auto rows_of(const M& all) const {
     typename M::PlainObject rows(count(), all.cols());
@@ -45,7 +45,7 @@ struct TokensNow {
     rows.bottomRows(tokens.held_out()) = all.bottomRows(tokens.held_out());
     return rows;
   }
-  /// Returns the index of a row's token.
+  /// Returns the token index of a row.
   [[nodiscard]] Index token(Index row) const {
     return row < next() ? trained() + row : tokens.trained() + row - next();
   }
@@ -53,41 +53,41 @@ struct TokensNow {
 
 TrainingTokens tokens_of(const StackSpec& spec, const FirstStepsInput& input, int run);
 
-/// Random numbers of one chain, and how many hidden channels of a module it draws.
-struct ChainDraws {
-  int neurons = 1024;  ///< most drawn rows of one matrix
+/// Random numbers of one replicate, and the number of hidden channels that it samples.
+struct ReplicateDraws {
+  int neurons = 1024;  ///< maximum number of sampled rows of one matrix
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
 
   enum class Use : std::uint64_t { table, module, forward, remainder, backward, last, other };
-  /// Returns the random numbers of one use of one matrix of a sublayer, the same at every call; the table and the
-  /// unembedding have sublayer 2L.
+  /// Returns the random numbers for one use of one matrix of a sublayer, the same for every call. The embedding table
+  /// and the unembedding have sublayer 2L.
   [[nodiscard]] NormalStream numbers(int sublayer, Use use, int matrix = 0) const {
     const auto name = (static_cast<std::uint64_t>(use) << 8U) + static_cast<std::uint64_t>(matrix);
     return NormalStream({seed, replicate, (1ULL << 60U) + (static_cast<std::uint64_t>(sublayer) << 32U) + name});
   }
-  /// Number of hidden channels drawn of an MLP.
+  /// Number of sampled hidden channels of an MLP.
   [[nodiscard]] int hidden(const ModelSpec& m) const { return std::min(neurons, m.mlp_width); }
-  /// Number of key/value groups drawn of an attention.
+  /// Number of sampled key/value groups of an attention.
   [[nodiscard]] int groups(const ModelSpec& m) const {
     return std::min(m.kv_heads, std::max(1, neurons * m.kv_heads / m.query_width()));
   }
 };
 
-/// Signals of one module before training, of all tokens of a chain.
+/// Signals of one module before training, for all tokens of a replicate.
 struct InitialBranch {
-  Sampled read;     ///< what it reads, after norm A [all, D]
-  Sampled written;  ///< what it writes, before norm B [all, D]
+  Sampled input;   ///< after norm A [all, D]
+  Sampled output;  ///< before norm B [all, D]
 };
 
 /// A stack before training.
 struct InitialStack {
   std::vector<InitialBranch> branches;  ///< by sublayer
-  Sampled embedded;                     ///< the tokens' rows of the embedding table [all, D]
+  Sampled embedded;                     ///< rows of the embedding table for all tokens [all, D]
 };
 
-/// Draws one stack's stream at its own width: each module's output from its exact law given its input, as in the
-/// finite-width chain (T25).
-InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ChainDraws& draws);
+/// Samples a stack before training at its actual width: each module's output from its exact distribution given its
+/// input, as in the finite-width chain (T25).
+InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ReplicateDraws& draws);
 
 }  // namespace periscope::theory
