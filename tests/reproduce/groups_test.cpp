@@ -13,9 +13,9 @@
 namespace periscope::testing {
 namespace {
 
-using reproduce::chosen;
 using reproduce::Group;
 using reproduce::groups_of;
+using reproduce::select_exhibits;
 
 training::TrainConfig proxy(bool quick) {
   training::TrainConfig config = training::train_config({.known = sections()}, "");
@@ -30,7 +30,7 @@ TEST_CASE("every exhibit has groups, and no group of the whole study comes twice
     CHECK_FALSE(groups_of({&exhibit}, config, false).empty());
   }
   std::set<std::string> names;
-  for (const Group& group : groups_of(chosen({}, false), config, false)) {
+  for (const Group& group : groups_of(select_exhibits({}, false), config, false)) {
     INFO(group.name);
     CHECK(names.insert(group.name).second);
   }
@@ -38,16 +38,16 @@ TEST_CASE("every exhibit has groups, and no group of the whole study comes twice
 
 TEST_CASE("quick runs a part: figures 1, 4, 5, 7, 9, 11, and the runs of R1 and R3") {
   std::set<std::string_view> names;
-  for (const auto* exhibit : chosen({}, true)) names.insert(exhibit->name);
+  for (const auto* exhibit : select_exhibits({}, true)) names.insert(exhibit->name);
   for (const char* needed : {"1", "4", "5", "7", "9", "11", "3", "table5"}) CHECK(names.contains(needed));
   CHECK_FALSE(names.contains("10"));
-  CHECK(groups_of(chosen({}, true), proxy(true), true).size() <
-        groups_of(chosen({}, false), proxy(false), false).size());
+  CHECK(groups_of(select_exhibits({}, true), proxy(true), true).size() <
+        groups_of(select_exhibits({}, false), proxy(false), false).size());
 }
 
 TEST_CASE("groups differ from the shared setting by what they are named after") {
   const training::TrainConfig config = proxy(false);
-  const auto find = [groups = groups_of(chosen({}, false), config, false)](const std::string& name) {
+  const auto find = [groups = groups_of(select_exhibits({}, false), config, false)](const std::string& name) {
     for (const Group& group : groups)
       if (group.name == name) return group;
     FAIL(name);
@@ -126,13 +126,13 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
   }
 }
 
-TEST_CASE("a key that a chosen study sets itself is refused by its name, with what was given") {
+TEST_CASE("a key that a select_exhibits study sets itself is refused by its name, with what was given") {
   const auto rejection = [](const std::string& figure, const std::string& key, Change change) {
     training::TrainConfig config = proxy(false);
     change(config);
     config.given.insert(key);
     try {
-      reproduce::reject_settings_of_studies(chosen({figure}, false), config);
+      reproduce::reject_settings_of_studies(select_exhibits({figure}, false), config);
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -167,7 +167,7 @@ TEST_CASE("two groups that would be the same runs are refused, however that came
     training::TrainConfig config = proxy(false);
     change(config);
     try {
-      reproduce::reject_equal_groups(groups_of(chosen(figures, false), config, false));
+      reproduce::reject_equal_groups(groups_of(select_exhibits(figures, false), config, false));
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -210,7 +210,7 @@ TEST_CASE("a run holds out the share of its corpus that train.validation says, a
 }
 
 TEST_CASE("a figure that there is not is named, with the nearest") {
-  CHECK_THROWS_WITH_AS(static_cast<void>(chosen({"table6"}, false)),
+  CHECK_THROWS_WITH_AS(static_cast<void>(select_exhibits({"table6"}, false)),
                        doctest::Contains("--figure table6: expected one of 1, 3"), ConfigError);
 }
 
