@@ -88,7 +88,7 @@ void on_terminate() {
 class WrappedHelp final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return dataset::within_table_width(CLI::Formatter::make_help(app, std::move(name), mode));
+    return dataset::wrap_to_table_width(CLI::Formatter::make_help(app, std::move(name), mode));
   }
 };
 
@@ -150,7 +150,7 @@ std::string parsed_command(const CLI::App& app) {
 int run(int argc, char** argv) {
   const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if PERISCOPE_INSTRUCTIONS fails
   if (argc < 2) {
-    print_message(dataset::within_table_width(overview()));
+    print_message(dataset::wrap_to_table_width(overview()));
     return static_cast<int>(ExitCode::configuration);
   }
   CLI::App app(title, "periscope");

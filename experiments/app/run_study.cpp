@@ -153,7 +153,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
     study::add_provenance(study, job, outcome);
     outcome.data->circumstances = study::circumstances(command_line, study::threads_of(job.run_options), seconds);
   }
-  outcome.table = dataset::within_table_width(outcome.table);
+  outcome.table = dataset::wrap_to_table_width(outcome.table);
   nlohmann::ordered_json json;
   if (options.json || (study.json_file && outcome.data)) json = study::result_json(outcome);
   const auto report_written = [&](const std::string& path) {

@@ -210,7 +210,7 @@ void add_run(nb::module_& module) {
       .def_prop_ro("exit_code", [](const Result& r) { return static_cast<int>(r.outcome.code); })
       .def_prop_ro("table",
                    [](const Result& r) {
-                     return config::valid_utf8(dataset::without_colours(dataset::within_table_width(r.outcome.table)));
+                     return config::valid_utf8(dataset::without_colours(dataset::wrap_to_table_width(r.outcome.table)));
                    })
       .def("variables", [](nb::handle self) { return variables(self); })
       .def("attributes", &attributes, "argv"_a)

@@ -124,7 +124,8 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
   CHECK_NOTHROW(builder.put("seconds_allowed", 2));  // a whole number is a real one
   builder.put("step", std::vector{1});
   builder.at("cell", 0).put("loss", std::vector{1.0, 2.0});
-  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column loss: 2 values do not fit its dimensions", std::logic_error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column loss: 2 values do not fit its dimensions",
+                       std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(builder.at("cel", 0)), std::logic_error);
   const auto declare = [](dataset::ColumnSpec column) {
     return Schema("k", 1, {{"d", Type::integer, "1", "d"}}, {std::move(column)});
@@ -200,7 +201,7 @@ TEST_CASE("a table that would be too wide goes on in the next line, and breaks n
   CHECK(dataset::broken("1.25 ± 0.5 and more", 10) == std::vector<std::string>{"1.25 ± 0.5", "and more"});
   CHECK(dataset::broken("abcdefgh", 3) == std::vector<std::string>{"abc", "def", "gh"});
   const std::string line = "  " + std::string(60, 'a') + " " + std::string(60, 'b');
-  CHECK(dataset::within_table_width(line + "\nshort\n") ==
+  CHECK(dataset::wrap_to_table_width(line + "\nshort\n") ==
         "  " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + "\nshort\n");
 }
 

@@ -84,9 +84,9 @@ TEST_CASE("parts that exist together add up, and of those that follow each other
   memory.add(2.0, "b");
   CHECK(memory.bytes == 5.0);
   CHECK(memory.key == "a");
-  memory.then({.bytes = 4.0, .key = "c", .largest = 4.0});
+  memory.add_phase({.bytes = 4.0, .key = "c", .largest = 4.0});
   CHECK(memory.key == "a");
-  memory.then({.bytes = 6.0, .key = "c", .largest = 6.0});
+  memory.add_phase({.bytes = 6.0, .key = "c", .largest = 6.0});
   CHECK(memory.bytes == 6.0);
   CHECK(memory.times(3.0).bytes == 18.0);
   CHECK(memory.key == "c");

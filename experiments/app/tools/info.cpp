@@ -263,7 +263,7 @@ std::string info_text(const Checkpoint& c, const Json& info) {
   for (const Json& warning : info.at("warnings")) {
     text += "\nwarning: " + printable(warning.get<std::string>()) + "\n";
   }
-  return dataset::within_table_width(text);
+  return dataset::wrap_to_table_width(text);
 }
 
 }  // namespace periscope::app

@@ -90,7 +90,7 @@ std::string text_of(const std::vector<ListTable>& lists) {
   for (const ListTable& list : lists) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", list.title);
     if (!list.note.empty()) {
-      text += fmt::format("{}\n", fmt::join(dataset::broken(list.note, dataset::table_width), "\n"));
+      text += fmt::format("{}\n", fmt::join(dataset::wrap_line(list.note, dataset::table_width), "\n"));
     }
     dataset::TextTable table(list.fields);
     for (const std::vector<std::string>& row : list.rows) table.add(row);

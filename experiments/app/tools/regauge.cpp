@@ -298,11 +298,11 @@ ExitCode run_regauge(const CommonOptions& options) {
   TerminalProgress progress(options.quiet);
   const ModelSpec model = Checkpoint(request.checkpoint, request.ignore_keys).model();
   stacks::MemoryEstimate memory = stacks::gram_memory(model);
-  memory.then(stacks::pass_memory(model, 32, DType::f64, false, threads));
+  memory.add_phase(stacks::pass_memory(model, 32, DType::f64, false, threads));
   stacks::MemoryEstimate writing;  // a tensor in f64 and its copy in the written format
   writing.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
               "the checkpoint's largest tensor");
-  memory.then(writing);
+  memory.add_phase(writing);
   const nlohmann::ordered_json report =
       stacks::within_memory(memory, options.from_flags.force, progress, [&] { return regauge(request); });
   progress.say(fmt::format("{}wrote {}\n", regauge_text(report), printable(request.out)));

@@ -114,6 +114,8 @@ std::string plus_minus(const Estimate& estimate) {
   return fmt::format("{:.{}f} ± {:.{}f}", estimate.value, digits, error, digits);
 }
 
-std::string shown(double x, const char* format) { return std::isnan(x) ? "-" : fmt::format(fmt::runtime(format), x); }
+std::string number_or_dash(double x, const char* format) {
+  return std::isnan(x) ? "-" : fmt::format(fmt::runtime(format), x);
+}
 
 }  // namespace periscope::judge

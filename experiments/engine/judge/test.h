@@ -115,6 +115,6 @@ std::string error_words(double error);
 /// Formats an estimate: "-0.492 ± 0.013", the error with two digits; "-" if the value is not finite.
 std::string plus_minus(const Estimate& estimate);
 /// Formats x with a format such as "{:.3f}"; "-" for NaN.
-std::string shown(double x, const char* format);
+std::string number_or_dash(double x, const char* format);
 
 }  // namespace periscope::judge

@@ -24,7 +24,7 @@ std::size_t size_of(const Values& values) {
   return std::visit([](const auto& list) { return list.size(); }, values);
 }
 
-std::vector<std::string> words_of(std::string_view text, char separator) {
+std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> words;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(separator), text.size());

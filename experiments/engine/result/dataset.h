@@ -40,7 +40,7 @@ bool is_missing(const Values& values, std::size_t i);
 std::size_t size_of(const Values& values);
 
 /// Splits a string: "input placement" becomes {"input", "placement"}.
-std::vector<std::string> words_of(std::string_view text, char separator = ' ');
+std::vector<std::string> split(std::string_view text, char separator = ' ');
 
 struct Dimension {
   std::string name;

@@ -8,7 +8,7 @@
 
 namespace periscope::dataset {
 
-std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
+std::vector<std::string> ColumnSpec::axes() const { return split(dimensions); }
 
 Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns)
     : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)) {

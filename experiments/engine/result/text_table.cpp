@@ -31,7 +31,7 @@ std::vector<std::string> pieces_of(std::string_view line) {
   };
   std::vector<std::string> pieces;
   bool bound = false;
-  for (const std::string& word : words_of(line)) {
+  for (const std::string& word : split(line)) {
     if (!pieces.empty() && (bound || binds(word))) {
       pieces.back() += " " + word;
     } else {
@@ -54,7 +54,7 @@ std::size_t bytes_within(std::string_view text, std::size_t width) {
 }
 
 /// Returns the smallest column width that breaks no word of the cell. Cells that begin with a space are not broken.
-std::size_t narrowest(std::string_view cell) {
+std::size_t min_column_width(std::string_view cell) {
   if (cell.starts_with(' ')) return printed_width(cell);
   std::size_t width = 0;
   for (const std::string& piece : pieces_of(cell)) width = std::max(width, printed_width(piece));
@@ -81,7 +81,7 @@ void TextTable::add_note(std::string first, std::string words) {
   rows_.push_back({{std::move(first), std::move(words)}, true});
 }
 
-std::vector<std::string> broken(std::string_view line, std::size_t width, std::optional<std::size_t> later) {
+std::vector<std::string> wrap_line(std::string_view line, std::size_t width, std::optional<std::size_t> later) {
   if (printed_width(line) <= width) return {std::string(line)};
   std::vector<std::string> lines;
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
@@ -111,9 +111,9 @@ std::vector<std::string> broken(std::string_view line, std::size_t width, std::o
   return lines;
 }
 
-std::string within_table_width(std::string_view text) {
+std::string wrap_to_table_width(std::string_view text) {
   std::string all;
-  for (const std::string& whole : words_of(text, '\n')) {
+  for (const std::string& whole : split(text, '\n')) {
     const std::string_view line = whole;
     const std::size_t gap = line.rfind("  ");
     const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
@@ -126,7 +126,7 @@ std::string within_table_width(std::string_view text) {
     }
     const std::string_view rest = line.substr(head.size());
     all.append(head);
-    all += fmt::format("{}", fmt::join(broken(rest, table_width - printed_width(head), table_width - indent),
+    all += fmt::format("{}", fmt::join(wrap_line(rest, table_width - printed_width(head), table_width - indent),
                                        "\n" + std::string(indent, ' ')));
     all += '\n';
   }
@@ -186,7 +186,7 @@ void TextTable::measure(Part& part) const {
       if (part.columns[k] >= row.cells.size()) continue;
       const std::string& cell = row.cells[part.columns[k]];
       part.wide[k] = std::max(part.wide[k], printed_width(cell));
-      part.narrow[k] = std::max(part.narrow[k], narrowest(cell));
+      part.narrow[k] = std::max(part.narrow[k], min_column_width(cell));
     }
   }
 }
@@ -201,7 +201,7 @@ std::string TextTable::lines(const Part& part, std::size_t indent, std::size_t r
       const std::size_t column = row.note ? k : part.columns[k];
       const std::size_t left = std::max(room - std::min(room, part.wide[0] + 2), longest_word);
       cells.push_back(
-          broken(column < row.cells.size() ? row.cells[column] : "", row.note && k > 0 ? left : part.wide[k]));
+          wrap_line(column < row.cells.size() ? row.cells[column] : "", row.note && k > 0 ? left : part.wide[k]));
       height = std::max(height, cells.back().size());
     }
     for (std::size_t l = 0; l < height; ++l) {

@@ -43,11 +43,11 @@ class TextTable {
 
 /// Wraps a line to at most `width` columns, or `later` columns for all lines except the first. Breaks at spaces, but
 /// not next to "±", "/", "=" or "≤"; breaks words only if they are longer than a line.
-std::vector<std::string> broken(std::string_view line, std::size_t width, std::optional<std::size_t> later = {});
+std::vector<std::string> wrap_line(std::string_view line, std::size_t width, std::optional<std::size_t> later = {});
 
 /// Wraps lines of `text` that are wider than table_width. Continuation lines are aligned with the last column, which
 /// begins after at least two spaces. If that leaves less than a third of the width, they are indented by two spaces.
-std::string within_table_width(std::string_view text);
+std::string wrap_to_table_width(std::string_view text);
 
 /// Returns a count with its noun: "1 token", "12 tokens", "8 to 32 tokens".
 inline std::string counted(const std::string& count, const std::string& noun) {

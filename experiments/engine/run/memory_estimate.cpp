@@ -112,7 +112,7 @@ MemoryEstimate MemoryEstimate::times(double count) const {
   return {.bytes = count * bytes, .key = key, .largest = count * largest};
 }
 
-void MemoryEstimate::then(const MemoryEstimate& next) {
+void MemoryEstimate::add_phase(const MemoryEstimate& next) {
   if (next.bytes > bytes) *this = next;
 }
 
@@ -214,11 +214,11 @@ MemoryEstimate gram_memory(const ModelSpec& m) {
 MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads) {
   MemoryEstimate all;
   for (const StackSpec& spec : config.predicted_stacks()) {
-    all.then(limit_memory(spec, config.run.backward, threads, config.theory.precision_was_given()));
-    if (at_width) all.then(chain_memory(spec, threads));
+    all.add_phase(limit_memory(spec, config.run.backward, threads, config.theory.precision_was_given()));
+    if (at_width) all.add_phase(chain_memory(spec, threads));
   }
   for (const StackSpec& spec : config.stacks()) {
-    if (measures) all.then(reading_memory(spec, config.run, config.run.seeds, threads));
+    if (measures) all.add_phase(reading_memory(spec, config.run, config.run.seeds, threads));
   }
   return all;
 }
@@ -227,10 +227,10 @@ MemoryEstimate widths_memory(const config::Config& config, const std::vector<int
   MemoryEstimate all;
   for (const int width : widths) {
     for (const StackSpec& spec : config.predicted_stacks()) {
-      all.then(limit_memory(config::at_width(spec, width), config.run.backward, threads));
+      all.add_phase(limit_memory(config::at_width(spec, width), config.run.backward, threads));
     }
     for (const StackSpec& spec : config.stacks()) {
-      all.then(reading_memory(config::at_width(spec, width), config.run, seeds, threads));
+      all.add_phase(reading_memory(config::at_width(spec, width), config.run, seeds, threads));
     }
   }
   return all;

@@ -23,7 +23,7 @@ struct MemoryEstimate {
   void add(double part, std::string_view grows_with);
   [[nodiscard]] MemoryEstimate times(double count) const;
   /// Adds a later phase, which starts when the memory of this one is freed: keeps the larger of the two estimates.
-  void then(const MemoryEstimate& next);
+  void add_phase(const MemoryEstimate& next);
 };
 
 /// Returns the estimate of one pass over `model`: a sublayer's signals, attention patterns of every thread and

@@ -192,7 +192,7 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
   return input;
 }
 
-std::string visible(const std::string& text) {
+std::string escaped(const std::string& text) {
   const std::string quoted = in_quotes(text);
   return quoted.substr(1, quoted.rfind('"') - 1);
 }

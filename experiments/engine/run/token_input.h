@@ -39,6 +39,6 @@ struct TokenInput {
 [[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
 
 /// Returns text as printable ASCII, with other bytes escaped as \xNN.
-[[nodiscard]] std::string visible(const std::string& text);
+[[nodiscard]] std::string escaped(const std::string& text);
 
 }  // namespace periscope::stacks

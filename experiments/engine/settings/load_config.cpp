@@ -111,7 +111,7 @@ void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
   }
 }
 
-std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
+std::vector<std::string> names_of(const std::vector<InputKind>& kinds) {
   return mapped(kinds, [](InputKind kind) { return std::string(input_kind_names[static_cast<std::size_t>(kind)]); });
 }
 
@@ -212,7 +212,7 @@ Config read_single(Known known, const Tree& tree) {
   read_section(root, power_limit_section, config.agreement.power_limits);
   read_section(root, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
-  require_different("input.kind", words_of(config.inputs));
+  require_different("input.kind", names_of(config.inputs));
   base.input.kind = config.inputs.front();
   return config;
 }
@@ -246,8 +246,8 @@ void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vect
   std::vector<Config> overridden;
   for (std::size_t i = 0; i < sweep.combinations(); ++i) {
     overridden.push_back(read_single(known, sweep.combination(i, tree)));
-    require_same("input.kind", fmt::format("{}", fmt::join(words_of(config.inputs), " ")),
-                 fmt::format("{}", fmt::join(words_of(overridden.back().inputs), " ")));
+    require_same("input.kind", fmt::format("{}", fmt::join(names_of(config.inputs), " ")),
+                 fmt::format("{}", fmt::join(names_of(overridden.back().inputs), " ")));
   }
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);

@@ -49,7 +49,7 @@ void set(T& value, const std::string& flag, const std::vector<std::string>& word
     value = words.back();
   } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     value.clear();
-    for (const std::string& word : words) std::ranges::move(dataset::words_of(word, ','), std::back_inserter(value));
+    for (const std::string& word : words) std::ranges::move(dataset::split(word, ','), std::back_inserter(value));
   } else if constexpr (requires { value.emplace(); }) {  // an optional
     set(value.emplace(), flag, words, range);
   } else if constexpr (std::is_integral_v<T>) {

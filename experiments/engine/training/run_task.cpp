@@ -34,7 +34,7 @@ std::optional<StateFile> state_of(const TrainingTask& task, const SavedStates& s
   return StateFile(fmt::format("{}/{}-{}.safetensors", states.folder, task.name, identity.substr(0, 12)), identity);
 }
 
-bool is_over(const TrainingTask& task, int steps, const TrainingHistory& history) {
+bool is_finished(const TrainingTask& task, int steps, const TrainingHistory& history) {
   return steps >= task.train.steps || !history.is_finite();
 }
 
@@ -49,7 +49,7 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
     progress.set_resumable(states.folder);
     history = std::move(saved->history);
     progress.cached(task.name, saved->state.steps);
-    if (is_over(task, saved->state.steps, history)) {
+    if (is_finished(task, saved->state.steps, history)) {
       return {.task = task, .history = std::move(history), .parameters = std::move(saved->state.parameters)};
     }
     trainer.restore(std::move(saved->state));
@@ -87,7 +87,7 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
                                      .values = &history.records.at(step)});
   };
   record_if_due();
-  while (!stop_early && !is_over(task, trainer.steps(), history)) {
+  while (!stop_early && !is_finished(task, trainer.steps(), history)) {
     if (progress.stop_requested() || others.failed()) {
       save(trainer.state());
       throw stacks::Stopped();
@@ -98,7 +98,7 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
     progress.step(task.name);
   }
   TrainingState last = trainer.state();
-  if (is_over(task, trainer.steps(), history)) {  // will not be resumed
+  if (is_finished(task, trainer.steps(), history)) {  // will not be resumed
     last.optimizer.clear();
     if (states.discards_weights) last.parameters.clear();
   }

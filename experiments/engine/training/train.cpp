@@ -100,7 +100,7 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, 
       4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
   stacks::MemoryEstimate all = one.times(at_once);
-  all.then(stacks::limit_memory(spec, false, threads));
+  all.add_phase(stacks::limit_memory(spec, false, threads));
   all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }

@@ -220,7 +220,7 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
   }
   stacks::MemoryEstimate memory = stacks::gram_memory(s.spec.model);
   if (config.measures()) {
-    memory.then(stacks::pass_memory(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
+    memory.add_phase(stacks::pass_memory(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }
   stacks::within_memory(memory, config.force, progress, [&] {
     certify_all(s, progress, result);

@@ -127,7 +127,7 @@ stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
     one.add(bytes.kernels, tokens);
     one.add(bytes.samples, "first_steps.neurons");
     one.add(bytes.classes, "model.vocab");
-    memory.then(one);
+    memory.add_phase(one);
   }
   memory.add(2.0 * sizeof(int) * sizes.batch * sizes.steps * predicted_runs(config), tokens);
   return memory;

@@ -44,7 +44,7 @@ stacks::MemoryEstimate memory_of(const Run& r) {
     memory =
         training::training_memory(r.config, tasks, r.own.dump.empty() ? 0.0 : 1.0, study::threads_of(r.config.run));
   }
-  memory.then(prediction_memory(r.config));
+  memory.add_phase(prediction_memory(r.config));
   return memory;
 }
 

@@ -65,7 +65,7 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
       "its stream. No predictions are shown after the last step for which the theory is valid.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
-  return dataset::within_table_width(text) + config::override_lines(config, fault_of(config));
+  return dataset::wrap_to_table_width(text) + config::override_lines(config, fault_of(config));
 }
 
 }  // namespace periscope::first_steps

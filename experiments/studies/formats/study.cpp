@@ -18,8 +18,8 @@ stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   config::RunOptions compared = config.run;
   compared.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
-    all.then(stacks::reading_memory(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
-    all.then(stacks::gram_memory(spec.model));
+    all.add_phase(stacks::reading_memory(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
+    all.add_phase(stacks::gram_memory(spec.model));
   }
   return all;
 }

@@ -75,7 +75,7 @@ std::string attenuation_table(const GradientConfig&, const Result& result) {
       const judge::Test rate = c.test(name + "_rate");
       table.add({config::placement_label(c.spec), fmt::format("{:g}", c.spec.init.qk_factor),
                  name == "down" ? "W_down" : "the stream", judge::plus_minus(rate.measured),
-                 judge::shown(rate.predicted.value, "{:.4f}"),
+                 judge::number_or_dash(rate.predicted.value, "{:.4f}"),
                  c.unsupported.empty() ? judge::verdict_words(rate) : c.unsupported,
                  claim_words(c, name + "_claim", "{:.4f}")});
     }

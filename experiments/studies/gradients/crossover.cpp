@@ -190,7 +190,7 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
     table.add({config::placement_label(c.spec), words(ratios.front().measured), words(ratios.back().measured),
                c.unsupported.empty() ? judge::verdict_words(c.test("log_ratio")) : c.unsupported,
                crosses ? words(crossing.measured) : "none",
-               crosses ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
+               crosses ? judge::number_or_dash(std::exp(crossing.predicted.value), "{:.4g}") : "none",
                crosses ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error))});
   }
   const std::string& condition = result.texts.at("order_condition");

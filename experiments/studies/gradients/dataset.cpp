@@ -118,7 +118,8 @@ study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& co
 std::string claim_words(const Case& c, const std::string& name, const char* format) {
   const judge::Claim* claim = find(c.claims, name);
   if (claim == nullptr) return "-";
-  return claim->id + ": " + judge::shown(claim->claimed, format) + ": " + std::string(judge::name_of(claim->verdict));
+  return claim->id + ": " + judge::number_or_dash(claim->claimed, format) + ": " +
+         std::string(judge::name_of(claim->verdict));
 }
 
 }  // namespace periscope::gradients

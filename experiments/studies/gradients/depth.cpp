@@ -102,10 +102,10 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
     std::vector<std::string> row{config::placement_label(law.spec)};
     for (const char* name : {"exponent", "late_exponent"}) {
       const judge::Test test = law.test(name);
-      row.insert(row.end(), {judge::plus_minus(test.measured), judge::shown(test.predicted.value, "{:.3f}"),
+      row.insert(row.end(), {judge::plus_minus(test.measured), judge::number_or_dash(test.predicted.value, "{:.3f}"),
                              judge::verdict_words(test)});
     }
-    row.push_back(judge::shown(law.limit_exponent, "{:.3f}"));
+    row.push_back(judge::number_or_dash(law.limit_exponent, "{:.3f}"));
     row.push_back(claim_words(law, "claim", "{:g}"));
     table.add(row);
   }

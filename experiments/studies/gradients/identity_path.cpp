@@ -118,12 +118,12 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                             "predicted", "claim"});
   for (const Case& c : result.cases) {
     const auto predicted = [&](const std::string& name) {
-      return judge::shown(c.tests.at(name).front().predicted.value, "{:.3g}");
+      return judge::number_or_dash(c.tests.at(name).front().predicted.value, "{:.3g}");
     };
     const auto measured = [&](const std::string& name) { return judge::plus_minus(c.tests.at(name).front().measured); };
     const double error = c.identity_error, bound = c.identity_bound;
     table.add({config::placement_label(c.spec),
-               fmt::format("{} {} {:.0e}", judge::shown(error, "{:.1e}"),
+               fmt::format("{} {} {:.0e}", judge::number_or_dash(error, "{:.1e}"),
                            error <= bound  ? "≤"
                            : error > bound ? ">"
                                            : "?",

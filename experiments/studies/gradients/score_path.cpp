@@ -85,9 +85,9 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
                                       c.tests.at("log_grad_sq").front().predicted.value);
     table.add({config::placement_label(c.spec),
                fmt::format("{} (layer {})", judge::plus_minus(top->measured), top - shares.begin()),
-               fmt::format("{}, {}", judge::shown(top->predicted.value, "{:.3f}"),
+               fmt::format("{}, {}", judge::number_or_dash(top->predicted.value, "{:.3f}"),
                            judge::name_of(c.test("score_share").verdict)),
-               fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", judge::shown(100.0 * missing, "{:+.0f}")),
+               fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", judge::number_or_dash(100.0 * missing, "{:+.0f}")),
                fmt::format("{}, {}", judge::verdict_words(c.test("log_grad_sq")),
                            judge::verdict_words(c.test(control_tests)))});
   }

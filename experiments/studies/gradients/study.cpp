@@ -23,14 +23,14 @@ stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientCon
   stacks::MemoryEstimate all;
   for (StackSpec spec : config.predicted_stacks()) {
     if (experiment.over_depths) spec.model.layers = depth_ratio * deepest;
-    all.then(stacks::limit_memory(spec, true, threads));
+    all.add_phase(stacks::limit_memory(spec, true, threads));
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
     config::RunOptions run = config.run;
     if (experiment.decomposes) run.weights = config::WeightsChoice::dense;
     // A decomposition stores every signal and its gradient.
-    all.then(stacks::reading_memory(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
+    all.add_phase(stacks::reading_memory(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
   }
   return all;
 }

@@ -24,12 +24,12 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
   const int threads = study::threads_of(list.configs.front().config.run);
   stacks::MemoryEstimate all;
   const auto add = [&](const stacks::LadderConfig& config, bool measures) {
-    all.then(stacks::stacks_memory(config, config.theory.finite_width.value_or(true), measures, threads));
+    all.add_phase(stacks::stacks_memory(config, config.theory.finite_width.value_or(true), measures, threads));
   };
   for (const PowerConfig& listed : list.configs) {
     add(listed.config, true);
     if (!listed.ladder) continue;
-    all.then(stacks::widths_memory(listed.config, listed.config.widths, listed.config.width_seeds, threads));
+    all.add_phase(stacks::widths_memory(listed.config, listed.config.widths, listed.config.width_seeds, threads));
   }
   for (const WrongTheory& theory : list.theories) add(theory.overridden, false);
   return all;

@@ -78,7 +78,7 @@ void add_bands(Table<ProbeResult>& table) {
 std::vector<std::string> token_texts(const ProbeResult& r) {
   std::vector<std::string> texts;
   const auto& tokenizer = r.input.tokenizer;
-  for (const int id : r.input.ids) texts.push_back(tokenizer == nullptr ? "" : stacks::visible(tokenizer->piece(id)));
+  for (const int id : r.input.ids) texts.push_back(tokenizer == nullptr ? "" : stacks::escaped(tokenizer->piece(id)));
   return texts;
 }
 

@@ -179,8 +179,8 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   stacks::MemoryEstimate memory =
       stacks::pass_memory(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
-    memory.then(stacks::limit_memory(result.at_init, config.run.backward, threads));
-    memory.then(stacks::scaled_limit_memory(result.at_init, threads));
+    memory.add_phase(stacks::limit_memory(result.at_init, config.run.backward, threads));
+    memory.add_phase(stacks::scaled_limit_memory(result.at_init, threads));
   }
   memory.key = "--max-tokens";
   stacks::within_memory(memory, config.force, progress, [&] {

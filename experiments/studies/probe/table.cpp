@@ -35,7 +35,7 @@ std::vector<std::string> place_of(const ProbeResult& r, const StreamExtremes& e)
   if (std::isnan(top.value)) return {"not finite", ""};
   const int id = r.input.ids[static_cast<std::size_t>(top.row)];
   const auto& tokenizer = r.input.tokenizer;
-  const std::string piece = tokenizer == nullptr ? "" : " \"" + stacks::visible(tokenizer->piece(id)) + "\"";
+  const std::string piece = tokenizer == nullptr ? "" : " \"" + stacks::escaped(tokenizer->piece(id)) + "\"";
   return {fmt::format("{} (id {}{})", top.row, id, piece),
           fmt::format("{}{}", top.col, is_massive(top, e.median) ? " massive" : "")};
 }

@@ -93,7 +93,7 @@ stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threa
   const stacks::MemoryEstimate at_scales = stacks::scaled_limit_memory(spec, threads);
   memory.add(at_scales.bytes, at_scales.key);
   if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // the theory before training uses pairs of windows
-  memory.then(stacks::limit_memory(spec, true, threads));
+  memory.add_phase(stacks::limit_memory(spec, true, threads));
   return memory;
 }
 
