@@ -113,7 +113,7 @@ class Certify(FolderTest):
             for command in (("certify", folder, "--require", "fp16"), ("certify", folder, "--headroom", "fp16")):
                 done = run(*command)
                 self.assertEqual((done.returncode, done.stdout), (3, ""), command)
-                self.assertIn(f"{name}.weight: entry 3 is {value}: expected finite weights", done.stderr)
+                self.assertIn(f"{name}.weight: entry 3 = {value}: expected finite weights", done.stderr)
         for name, bad in (("q_proj", "model.layers.0.self_attn.q_proj.weight: entry 3 is nan"),
                           ("down_proj", "model.layers.0.mlp.down_proj.weight: entry 3 is inf")):
             info, code = run_json("info", self.folder / name, "--quiet")

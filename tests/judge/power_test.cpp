@@ -135,7 +135,7 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
       std::ranges::count_if(noisy.tests, [&](const judge::Test& c) { return c.detectable_at(noisy.level) > 0.2; });
   const auto all = noisy.tests.size();
   REQUIRE(missed > 1);
-  CHECK(noisy.reason.find(fmt::format("limit 0.2; so for {} more of {} tests", missed - 1, all)) != std::string::npos);
+  CHECK(noisy.reason.find(fmt::format("limit 0.2; also for {} more of {} tests", missed - 1, all)) != std::string::npos);
   CHECK(noisy.rejected == 0);
   config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 2.0;
@@ -161,9 +161,9 @@ TEST_CASE("where gradients alone are too noisy, the words say that the signals a
     CHECK_MESSAGE(stack.reason.find(words + "; use") != std::string::npos, stack.reason);
   };
   says({signal, gradient}, "limit 0.5; the signals agree");
-  says({signal, gradient, gradient}, "so for 1 more of 3 tests, all of them gradients; the signals agree");
-  says({test(Statistic::second_moment, 0.5), gradient}, "so for 1 more of 2 tests");
-  says({gradient, gradient}, "so for 1 more of 2 tests");
+  says({signal, gradient, gradient}, "also for 1 more of 3 tests, all of them gradients; the signals agree");
+  says({test(Statistic::second_moment, 0.5), gradient}, "also for 1 more of 2 tests");
+  says({gradient, gradient}, "also for 1 more of 2 tests");
 }
 
 TEST_CASE("a tolerated bias of the whole number never agrees, whatever the limit") {

@@ -22,11 +22,11 @@ struct SizeNull {
 
 /// All null models, from coarsest to finest.
 inline constexpr std::array<SizeNull, 4> size_nulls{
-    {{"matrices", PreservedSizes::matrices, "every matrix's own root mean square"},
-     {"rows", PreservedSizes::rows, "every row's own root mean square"},
+    {{"matrices", PreservedSizes::matrices, "same root mean square of every matrix"},
+     {"rows", PreservedSizes::rows, "same root mean square of every row"},
      {"rank_one", PreservedSizes::rows_and_columns,
-      "variance profiles of rank one: every row's and every column's own"},
-     {"signs", std::nullopt, "every |W_ij| its own, with random signs"}}};
+      "same root mean square of every row and column: variance profiles of rank one"},
+     {"signs", std::nullopt, "same |W_ij| with random signs"}}};
 
 /// Indices into size_nulls. The differences between these null models are reported as parts of the growth.
 inline constexpr std::size_t matrices_null = 0;

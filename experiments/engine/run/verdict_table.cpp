@@ -65,8 +65,8 @@ std::vector<std::string> notes_on(const StackResult& r, const Profile& profile) 
   if (!theory.left_out.empty()) notes.push_back("not computed: " + theory.left_out);
   const std::vector<std::string> imprecise = judge::imprecise_names(theory);
   if (!imprecise.empty()) {
-    notes.push_back(fmt::format("predictions exceed theory.gradient_tolerance = {:g}: {}", theory.gradient_tolerance,
-                                fmt::join(imprecise, "; ")));
+    notes.push_back(fmt::format("prediction errors above theory.gradient_tolerance = {:g}: {}",
+                                theory.gradient_tolerance, fmt::join(imprecise, "; ")));
   }
   if (theory.unsupported.empty() && !theory.gradient_unsupported.empty()) {
     notes.push_back("gradients are not predicted: " + theory.gradient_unsupported);

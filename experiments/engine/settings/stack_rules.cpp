@@ -52,7 +52,7 @@ int in_proportion(std::string_view key, int value, int width, int base_width) {
 void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_view why) {
   for (const StackSpec& spec : stacks) {
     if (!is_pointwise(spec.model.norm)) continue;
-    throw ConfigError(fmt::format("model.norm = \"{}\": expected a norm that divides, such as \"rms\" or \"layer\": {}",
+    throw ConfigError(fmt::format("model.norm = \"{}\": expected a norm that is not pointwise, such as \"rms\": {}",
                                   facts_of(spec.model.norm).name, why));
   }
 }
