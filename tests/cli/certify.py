@@ -121,7 +121,7 @@ class Certify(FolderTest):
             self.assertIn(f"warning: {bad}", run("info", self.folder / name).stdout)
         done = run("generate", self.folder / "q_proj", "--tokens", "1,2", "--count", 1)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("logits are not numbers", done.stderr)
+        self.assertIn("logits contain NaN", done.stderr)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class ConfigErrors(FolderTest):
         copy.parent.mkdir()
         shutil.copy2(BINARY, copy)
         done = subprocess.run([str(copy), "power"], cwd=self.folder, capture_output=True, text=True, timeout=60)
-        self.check(done, 2, "--config", "power.toml", "neither in the working directory nor beside")
+        self.check(done, 2, "--config", "power.toml", "neither in the working directory nor next to")
 
     def test_what_is_no_configuration_file(self):
         (self.folder / "loop.toml").symlink_to("loop.toml")
