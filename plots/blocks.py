@@ -61,9 +61,8 @@ def read(ds: xr.Dataset, i: int, p: int) -> Curves:
 
 
 def difference(a: Curves, b: Curves) -> float:
-    """Returns the largest difference, over layers passed, of the logarithms of the stream's standard deviation and
-    gradient, or of its angle to the input in radians. Uses predictions, or measured angles if there is no prediction;
-    NaN if a stack lacks both."""
+    """Returns the largest difference, over layers, of the logarithms of the stream's standard deviation and gradient,
+    or of its angle to the input in radians. Uses predictions, or else measured angles; NaN if a stack lacks both."""
     at = np.arange(min(a.layers[-1], b.layers[-1]) + 1)
 
     def shown(c: Curves) -> np.ndarray:
@@ -79,9 +78,8 @@ def difference(a: Curves, b: Curves) -> float:
 def most_different(
     every: list[Curves], classes: list[str], first: int = 0
 ) -> tuple[list[int], dict[int, tuple[int, float]]]:
-    """Selects the stacks to show: `first`, then from every class, then from all classes, the one that differs most from
-    the stacks selected so far. Also returns, for each omitted stack, the nearest selected one and their difference.
-    Stacks without one of the curves are ignored."""
+    """Selects the stacks to show: `first`, then from every class, then from all classes, the one most different from
+    earlier ones. Also returns the nearest shown stack of each omitted one, and their difference."""
     complete = [p for p, c in enumerate(every) if np.isfinite(difference(c, c))]
     distance = {p: {q: difference(every[p], every[q]) for q in complete} for p in complete}
     shown = [first] if first in complete else complete[:1]

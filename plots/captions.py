@@ -123,8 +123,7 @@ def _is_in_label(label: str, key: str, value: str) -> bool:
 
 
 def _owners(names: list[str], labels: list[str]) -> str:
-    """Lists labels. The common first part of several labels replaces them if all labels that begin with it are
-    listed."""
+    """Lists labels. If all labels with a common first part are listed, the part replaces them."""
     found: list[str] = []
     for prefix in dict.fromkeys(name.partition(", ")[0] for name in names):
         members = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == prefix]

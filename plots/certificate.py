@@ -46,8 +46,7 @@ ARITHMETICS = {
 
 
 def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
-    """Returns one bound per signal and place, and their arithmetic as a label ("mixed, FP16") and as a sentence
-    part."""
+    """Returns one bound per signal and place, and their arithmetic as a label ("mixed, FP16") and in words."""
     arithmetic, names = scalar(ds, "arithmetic"), list(array(ds, "format"))
     fp16_first = sorted(names, key=lambda name: name != "fp16")
     judged = [name for name in fp16_first if np.isfinite(array(ds, "run_signal_bound")[names.index(name)]).any()]
@@ -64,8 +63,7 @@ def of_class(ds: xr.Dataset, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def certified(ds: xr.Dataset, name: str) -> str:
-    """Returns the verdict after a format's name: ": certified", ": 5 of 7 classes certified", ": not certified" or
-    ""."""
+    """Returns the verdict on a format: ": certified", ": 5 of 7 classes certified", ": not certified" or ""."""
     holds = array(ds, "certified")[list(array(ds, "format")).index(name)]
     if not np.isfinite(holds).all():
         return ""

@@ -1,5 +1,4 @@
-"""The tested claims of the Peri-LN paper: the p-values of one result of `reproduce`, or of several regimes as
-columns."""
+"""The tested claims of the Peri-LN paper, with p-values of one result of `reproduce`, or of several regimes."""
 
 import textwrap
 from typing import Any

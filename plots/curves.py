@@ -115,8 +115,7 @@ class Statistic:
 
 
 def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> style.Page:
-    """Draws statistics of the stream over depth: one row per statistic and one panel per input; a single input has all
-    statistics in one row."""
+    """Draws statistics over depth: a row per statistic and a panel per input, or one row if there is a single input."""
     inputs, depth = array(ds, "input"), array(ds, "depth")
     styles = captions.styles(ds)
     columns = len(inputs) if len(inputs) > 1 else len(statistics)
@@ -146,16 +145,14 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
 
 
 def input_title(ds: xr.Dataset, i: int) -> str:
-    """Returns a title such as "Gaussian input, E[x²] = 0.0004". If stacks differ in the second moment, only the caption
-    lists it (captions.keys)."""
+    """Returns a title such as "Gaussian input, E[x²] = 0.0004", without E[x²] if stacks differ in it."""
     words = style.title(style.INPUTS[array(ds, "input")[i]])
     shown = {f"{stack['input.second_moment']:.4g}" for stack in captions.stacks(ds)}
     return f"{words}, E[x²] = {shown.pop()}" if len(shown) == 1 else words
 
 
 def input_note(ds: xr.Dataset) -> str:
-    """Returns a sentence if the input's second moment differs from that of embeddings drawn like the matrices, else
-    ""."""
+    """Returns a note if the input's second moment differs from that of embeddings drawn like the matrices, or ""."""
     every = captions.stacks(ds)
     scheme, std, moment = (captions.shared(every, k) for k in ("init.scheme", "init.std", "input.second_moment"))
     if scheme != "normal" or std is None or moment is None or abs(moment / std**2 - 1) < 1e-6:

@@ -152,8 +152,7 @@ def reason(error: BaseException) -> str:
 
 
 def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator[Path]:
-    """Writes a figure in every format, and its caption to a text file unless it is part of the figure. Files are
-    written atomically."""
+    """Writes a figure in every format, and its caption to a text file unless it is part of the figure; atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if options.claims:
         groups.claims_above(figure)

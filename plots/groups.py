@@ -106,8 +106,7 @@ def p_values(ds: xr.Dataset, c: int) -> str:
 
 
 def verdicts(ds: xr.Dataset, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Returns, for the tested claims with these exhibits or names, the verdict, a text such as "F4a holds (p = 0.001,
-    Holm 0.03)", and the statement."""
+    """Returns verdict, text ("F4a holds (p = 0.001, Holm 0.03)") and statement of tested claims by exhibit or name."""
     named = np.isin(array(ds, "claim_exhibit"), list(exhibits)) | np.isin(array(ds, "claim"), list(exhibits))
     wanted = named & np.isin(array(ds, "claim_verdict"), list(VERDICTS))
     lines = []

@@ -79,8 +79,7 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
 @groups.kind("growth-parts", "growth due to weight sizes and due to alignment",
              REQUIRED | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
 def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    """Growth at the top of every seed, split into parts due to sizes of and inside matrices and due to alignment
-    (T29)."""
+    """Growth at the top, split into parts due to sizes of and inside matrices and due to alignment (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),

@@ -107,8 +107,7 @@ def margins(ds: xr.Dataset) -> style.Page:
 
 
 def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the finite curves; identical ones, as of sites without a norm between them, are merged with joined
-    names."""
+    """Returns the finite curves; identical ones (no norm between the sites) are merged under joined names."""
     names: dict[str, list[str]] = {}
     for name, curve in curves.items():
         if np.isfinite(curve).any():

@@ -162,8 +162,7 @@ def _title_of(name: str) -> str:
 
 
 def _rule(table: Any) -> str:
-    """Describes a placement: its name, the placements of both kinds of modules, or its norms and scales (numbers or
-    expressions in L and l)."""
+    """Describes a placement: its name, the placements of both kinds of modules, or its norms and scales."""
     if isinstance(table, str) or "name" in table:
         name = table if isinstance(table, str) else table["name"]
         return STYLES[name].label if name in STYLES else name
@@ -175,8 +174,7 @@ def _rule(table: Any) -> str:
 
 
 def shade(colour: str, rank: int) -> str:
-    """Returns the colour of the stack or seed number `rank` of a placement: for rank 0 the colour itself, then lighter
-    and darker ones alternately."""
+    """Returns the colour of stack or seed `rank` of a placement: the colour, then alternately lighter and darker ones."""
     if rank == 0:
         return colour
     target = np.ones(3) if rank % 2 else np.zeros(3)
@@ -293,8 +291,7 @@ def small_multiples(
     number: int, height: float, x: str, y: str, threes: bool = False, width: float | None = None, align: bool = False,
     **keywords: Any,
 ) -> tuple[Page, list[Axes]]:  # fmt: skip
-    """Returns a figure of equal panels with labels at the outer ones: three per row of a full page, or as `multiples`.
-    `align` aligns the labels of the y axes."""
+    """Returns a figure of equal panels with labels at the outer ones: three per row, or as `multiples`."""
     rows, columns = (math.ceil(number / 3), min(3, number)) if threes else multiples(number)
     figure, grid = panels(rows, columns, height, width or (PAGE if threes else page(columns)), **keywords)
     every = [axes for row in grid for axes in row]
@@ -364,8 +361,7 @@ def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
-    """Returns the largest number of non-empty legend columns that fit into `width` inches, for labels of these
-    lengths."""
+    """Returns the largest number of non-empty legend columns that fit into `width` inches."""
     for columns in range(len(lengths), 1, -1):
         widest = [max(part) for part in np.array_split(lengths, columns)]
         is_full = columns == math.ceil(len(lengths) / math.ceil(len(lengths) / columns))
@@ -382,8 +378,7 @@ def panel_legend(axes: Axes, keys: Sequence[Artist], columns: int = 1) -> None:
 
 
 def _grow(figure: Page, inches: float) -> float:
-    """Extends the figure at the bottom. Returns the upper edge of the new space as a fraction of the figure's
-    height."""
+    """Extends the figure at the bottom. Returns the upper edge of the new space as a fraction of the height."""
     width, height = figure.get_size_inches()
     total = height + inches
     figure.below += inches

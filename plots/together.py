@@ -77,16 +77,14 @@ def _joined(every: Sequence[xr.Dataset], along: str) -> xr.Dataset:
 
 
 def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
-    """Returns the differing parts of the regimes of `reproduce` results, such as "σ√D 0.2"; [] if they are not
-    unique."""
+    """Returns the differing parts of the regimes of results, such as "σ√D 0.2"; [] if they are not unique."""
     parts = zip(*(str(scalar_or_none(ds, "regime")).split(", ") for ds in every), strict=False)
     words = [", ".join(own) for own in zip(*(part for part in parts if len(set(part)) > 1), strict=True)]
     return words if len(set(words)) == len(every) else []
 
 
 def _claims(every: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
-    """Returns the claims of every result on the dimensions `result` and `claim`; "" or NaN if a result lacks a
-    claim."""
+    """Returns the claims of all results on the dimensions `result` and `claim`; missing values are "" or NaN."""
     of_claims = [ds[[n for n, v in ds.variables.items() if v.dims == ("claim",)]] for ds in every]
     whole = _joined([ds.reset_coords(set(ds.coords) - {"claim"}, drop=True) for ds in of_claims], "result")
     statements = np.array([max(column) for column in whole["claim_statement"].values.T], dtype=object)

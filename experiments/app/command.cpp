@@ -49,8 +49,8 @@ void collect_commands_with(const CLI::App& app, const std::string& flag, const s
   }
 }
 
-/// Returns the flags of a command, without "--". Flags as long as `flag` come first, because suggestion() prefers the
-/// first of equally similar names.
+/// Returns a command's flags without "--", those as long as `flag` first: suggestion() takes the first of equal
+/// matches.
 std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options())

@@ -49,9 +49,8 @@ void keep_freed_memory() {
 
 #ifdef __GLIBC__
 /// Makes waiting OpenMP threads spin for about 20 µs before they yield their core, unless the environment sets a
-/// policy. On a busy machine libgomp's default of several ms is wasted whenever another thread of the team is not
-/// running. libgomp reads these variables when it is loaded, so this function executes the program again with them set,
-/// before any library is initialized.
+/// policy. On a busy machine libgomp's default of several ms wastes time. libgomp reads these variables when it is
+/// loaded, so this function executes the program again with them set, before any library is initialized.
 void restart_with_short_spins(int /*argc*/, char** argv, char** environment) {
   if (getauxval(AT_BASE) == 0) return;  // started by the dynamic loader, which /proc/self/exe would execute instead
   std::size_t count = 0;
@@ -92,7 +91,6 @@ class WrappedHelp final : public CLI::Formatter {
   }
 };
 
-/// Returns true if --help or --version ended the parse.
 bool is_help(const CLI::ParseError& error) { return error.get_exit_code() == 0; }
 
 constexpr const char* title =
@@ -137,16 +135,6 @@ void add_commands(CLI::App& app, int& code) {
   reject_empty_values(app);
 }
 
-/// Returns the parsed commands, as in "gradients depth: ", or "".
-std::string parsed_command(const CLI::App& app) {
-  std::string path;
-  for (const CLI::App* command = &app; !command->get_subcommands().empty(); path += command->get_name()) {
-    command = command->get_subcommands().front();
-    if (!path.empty()) path += " ";
-  }
-  return path.empty() ? "" : path + ": ";
-}
-
 int run(int argc, char** argv) {
   const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if PERISCOPE_INSTRUCTIONS fails
   if (argc < 2) {
@@ -159,8 +147,12 @@ int run(int argc, char** argv) {
                        fmt::format("periscope {} ({}, {})", build_info::version, build_info::commit, instructions));
   app.require_subcommand(1);
   app.footer(footer);
-  app.failure_message([](const CLI::App* root, const CLI::Error& error) {
-    return fmt::format("periscope: {}{}\n", parsed_command(*root), error.what());
+  app.failure_message([](const CLI::App* command, const CLI::Error& error) {
+    std::string path = "periscope";
+    for (; !command->get_subcommands().empty(); path += " " + command->get_name()) {
+      command = command->get_subcommands().front();
+    }
+    return fmt::format("{}: {}\n", path, error.what());
   });
   int code = 0;
   add_commands(app, code);

@@ -6,9 +6,8 @@
 
 namespace periscope::app {
 
-/// Writes a dataset as a NetCDF-4 file: integers as int64, booleans as bytes 0 and 1, both with a _FillValue for
-/// missing values. The file is built in memory and replaces `path` atomically. Returns the SHA-256 of its bytes. Throws
-/// the errors of OutputFile.
+/// Writes a dataset atomically as a NetCDF-4 file: integers as int64, booleans as bytes, both with a _FillValue for
+/// missing values. Returns the SHA-256 of its bytes. Throws the errors of OutputFile.
 std::string write_netcdf(const std::string& path, const dataset::Dataset& data);
 
 }  // namespace periscope::app

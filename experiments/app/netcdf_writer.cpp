@@ -28,9 +28,8 @@ namespace periscope::app {
 namespace {
 
 // clang-format off
-/// Empty NetCDF-4 file as written by HDF5 1.10 with H5F_LIBVER_V18, tracked creation order of links and attributes, and no
-/// times. nc_create_mem would use an older format of HDF5, which loses the order of variables and limits attributes to
-/// 64 KiB; a configuration can be longer.
+/// Empty NetCDF-4 file of HDF5 1.10 (H5F_LIBVER_V18, tracked creation order, no times). nc_create_mem would use an older
+/// format, which loses the order of variables and limits attributes to 64 KiB; a configuration can be longer.
 constexpr unsigned char empty_file[] = {
     0x89, 0x48, 0x44, 0x46, 0x0d, 0x0a, 0x1a, 0x0a, 2, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
     0xff, 0xff, 0xff, 0xff, 0xef, 0, 0, 0, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0x94, 0x33, 0x45, 0x0f,
@@ -45,8 +44,7 @@ constexpr unsigned char empty_file[] = {
 };
 // clang-format on
 
-/// Offset in bytes of the file's length in HDF5's superblock of version 2. The length is needed because the memory
-/// buffer is larger than the file.
+/// Offset in bytes of the file's length in HDF5's superblock of version 2; the memory buffer is larger than the file.
 constexpr std::size_t end_of_file_address = 28;
 
 /// HDF5 does not survive failed allocations: it dereferences null pointers, or calls exit and crashes in its exit
@@ -137,8 +135,7 @@ void put_attribute(const MemoryFile& file, int variable, const char* name, const
   file.check(nc_put_att_text(file.id(), variable, name, valid.size(), valid.c_str()));
 }
 
-/// Returns the label columns of a column's dimensions, separated by spaces: the attribute "coordinates" of the CF
-/// conventions.
+/// Returns a column's attribute "coordinates" of the CF conventions: the label columns of its dimensions.
 std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
   if (column.label || column.is_coordinate()) return "";
   const auto is_on = [&](const std::string& dimension) {
@@ -151,8 +148,7 @@ std::string labels_of(const dataset::Dataset& data, const dataset::Column& colum
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Defines a variable. Integers and booleans get the attribute _FillValue for missing values; a missing real number is
-/// NaN.
+/// Defines a variable. Integers and booleans get a _FillValue for missing values; missing real numbers are NaN.
 int define(const MemoryFile& file, const dataset::Dataset& data, const dataset::Column& column,
            const std::vector<int>& dimensions) {
   constexpr std::array types{NC_DOUBLE, NC_INT64, NC_UBYTE, NC_STRING};  // in the order of dataset::Type

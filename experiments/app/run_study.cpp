@@ -63,11 +63,9 @@ std::string stale_reason(const study::Study& study, const study::Job& job, const
   return is_of_result ? "" : "the exit code depends on the flags of the run";
 }
 
-/// Handles --skip-finished: if the job's result file exists and comes from this program and these settings, prints the
-/// cached table, unless --quiet, and returns the cached exit code. Otherwise returns nullopt; a message on standard
-/// error says why an existing file is not reused. Throws ConfigError for --skip-finished without a folder for results,
-/// and with
-/// --json or --csv, whose output is not cached.
+/// Handles --skip-finished. If the result file exists and is of this program and these settings, prints the cached
+/// table and returns the cached exit code. Otherwise returns nullopt and prints why an existing file is not reused.
+/// Throws ConfigError if there is no folder for results, and for --json or --csv, whose output is not cached.
 std::optional<ExitCode> skip_finished(const study::Study& study, const study::Job& job, const CommonOptions& options,
                                       stacks::Progress& progress) {
   if (!options.skip_finished) return std::nullopt;
@@ -210,9 +208,8 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   }
 }
 
-/// Returns the path of one of the project's configurations; `path` is relative to the project's folder. Searches the
-/// working directory, the parent of the build folder, and share/periscope/configs of the installation. Throws
-/// ConfigError if the file is in none of them.
+/// Finds a configuration of the project, given relative to the project's folder, in the working directory, the parent
+/// of the build folder, or share/periscope/configs of the installation. Throws ConfigError if it is in none of them.
 std::string find_shipped_configuration(const std::string& path) {
   std::error_code error;
   const std::filesystem::path prefix =

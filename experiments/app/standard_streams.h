@@ -13,8 +13,7 @@ void prepare_standard_streams();
 /// Writes to standard output without buffering. Throws Error (run-time failure) if the write is incomplete.
 void print_result(std::string_view text);
 
-/// Prints the result of --json: one object on one line of standard output. Replaces invalid UTF-8. Throws like
-/// print_result.
+/// Prints the result of --json as one line. Replaces invalid UTF-8. Throws like print_result.
 void print_json(const nlohmann::ordered_json& json);
 
 /// Writes progress, tables or messages to standard error. Ignores write errors.

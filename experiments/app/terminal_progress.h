@@ -7,8 +7,7 @@
 namespace periscope::app {
 
 /// Shows progress on standard error. On a terminal it redraws one line; otherwise it prints a line at every tenth of
-/// the work and every few seconds. The remaining time is shown from the second task with the same label on. Signals
-/// stop the run.
+/// the work and every few seconds. The remaining time is shown from the second task with the same label on.
 class TerminalProgress : public stacks::Progress {
  public:
   /// Prints nothing if `quiet`.

@@ -29,15 +29,13 @@ struct Result {
 /// Returns the study with this name. Throws ConfigError, which suggests a similar name.
 const study::Study& find_study(const std::string& name);
 
-/// Adds the functions that need no run: descriptions of studies, configuration sections, result kinds and the build,
-/// and the check of a configuration.
+/// Adds functions that need no run: descriptions of studies, keys, results and the build, and configuration checks.
 void add_descriptions(nanobind::module_& module);
 /// Adds the class Model.
 void add_model(nanobind::module_& module);
 /// Adds the classes Request, Result and Snapshot, and the functions that run studies.
 void add_run(nanobind::module_& module);
-/// Adds the functions for recording passes of other programs: `layout`, the tensors of a model's parameters, and
-/// `replay`.
+/// Adds the functions for recording passes of other programs: `layout` (tensors of parameters) and `replay`.
 void add_recording(nanobind::module_& module);
 
 }  // namespace periscope::python

@@ -115,10 +115,9 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
   return config::json_text(study::result_json(result.outcome));
 }
 
-/// Runs a study on a worker thread with the request's number of OpenMP threads. Every 50 ms the calling thread checks
-/// for signals and calls `on_progress` with a Snapshot and `on_record` with a dictionary; returning false from
-/// `on_record` ends that stack's training. Both may be None. Their exceptions and KeyboardInterrupt stop the run and
-/// are rethrown.
+/// Runs a study on a worker thread. Every 50 ms the calling thread checks for signals and calls `on_progress` with a
+/// Snapshot and `on_record` with a dictionary; returning false from `on_record` ends that stack's training. Both may be
+/// None. Their exceptions and KeyboardInterrupt stop the run and are rethrown.
 std::shared_ptr<Result> run(const std::string& name, study::Request request, const nb::object& on_progress,
                             const nb::object& on_record) {
   const auto result = std::make_shared<Result>();
@@ -150,8 +149,7 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   return result;
 }
 
-/// Writes the study's other files, such as exported models, and removes the cached tasks. Called after the result file
-/// is written.
+/// Writes the study's other files, such as exported models, after the result file, and removes the cached tasks.
 void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress) {
   WatchedProgress progress(false);
   progress.use_cache(result->tasks ? &*result->tasks : nullptr);

@@ -25,8 +25,7 @@ struct Snapshot {
   std::vector<std::string> messages;  ///< printed since the last snapshot
 };
 
-/// Progress of a run on a worker thread. Another thread, the watcher, reads snapshots, answers training records, and
-/// can stop the run.
+/// Progress of a run on a worker thread. Another thread, the watcher, reads snapshots, answers records and can stop it.
 class WatchedProgress final : public stacks::Progress {
  public:
   /// `answers_records`: the watcher answers training records; otherwise `recorded` returns true at once.

@@ -8,9 +8,8 @@
 
 namespace periscope::app {
 
-/// Returns the description of a checkpoint: family, placement of norms, the tensor of each norm (claim C2), shapes,
-/// attention, number formats, unused tensors, and the first weight that is not finite. Reads all used weights and shows
-/// progress for large checkpoints.
+/// Describes a checkpoint: family, placement of norms, the tensor of each norm (claim C2), shapes, attention, number
+/// formats, unused tensors, first non-finite weight. Reads all used weights; shows progress for large checkpoints.
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress& progress);
 
 /// Formats `info`, the description of a checkpoint, as a text table.

@@ -14,8 +14,7 @@ struct Example {
 /// Returns the examples of every study, then of the other commands.
 std::vector<Example> examples();
 
-/// Returns, for every placement, kind of norm, and norm or gate inside modules, the analyses that do not support it,
-/// with the reasons.
+/// Returns the unsupported analyses, with reasons, of every placement, kind of norm, and norm or gate inside modules.
 nlohmann::ordered_json blocks_json();
 std::string blocks_text();
 

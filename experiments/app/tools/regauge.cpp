@@ -38,8 +38,7 @@ struct RegaugeRequest {
   bool overwrite = false;
 };
 
-/// Certified bounds scale with the stream, except for rounding errors near zero; a few extra doublings compensate
-/// these.
+/// Bounds scale with the stream except for rounding errors near zero, which a few extra doublings compensate.
 constexpr int most_doublings = 8;
 
 theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
@@ -157,10 +156,9 @@ nlohmann::ordered_json json_of(const CertifiedStream& stream, bool has_format) {
   return json;
 }
 
-/// Writes request.checkpoint into request.out with a rescaled stream and the same function. Reads the written
-/// checkpoint, certifies it and compares its logits with the original. Returns the report of --json. Throws ConfigError
-/// for a placement whose output depends on the stream's size, for a format if the stream is unbounded, and the errors
-/// of write_scaled.
+/// Writes the checkpoint with a rescaled stream and the same function, certifies the written files and compares their
+/// logits with the original. Returns the report of --json. Throws ConfigError if the output depends on the stream's
+/// size or, for a format, if the stream is unbounded; and the errors of write_scaled.
 nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint checkpoint(request.checkpoint, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);

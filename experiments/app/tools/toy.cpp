@@ -20,8 +20,7 @@ struct ToyStep {
   double reviewed_deviation = 0.0;    ///< standard deviation; 0 if the reviews print none
 };
 
-/// Returns true if a number printed with two decimals is wrong. Half a unit of the last place would allow rounding; a
-/// full unit also allows truncation.
+/// Returns true if a number printed with two decimals is wrong, allowing for rounding and truncation.
 bool is_misprint(double printed, double computed) { return std::abs(printed - computed) > 0.01; }
 
 nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>& steps) {
