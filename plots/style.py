@@ -174,7 +174,7 @@ def _rule(table: Any) -> str:
 
 
 def shade(colour: str, rank: int) -> str:
-    """Returns the colour of stack or seed `rank` of a placement: the colour, then alternately lighter and darker ones."""
+    """Returns the colour of stack or seed `rank`: the placement's, then alternately lighter and darker ones."""
     if rank == 0:
         return colour
     target = np.ones(3) if rank % 2 else np.zeros(3)

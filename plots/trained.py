@@ -32,7 +32,7 @@ def variance(ds: xr.Dataset, shown: list[int]) -> style.Page:
             line, linewidth = (array(ds, "variance_predicted")[g], 1.3) if step[r] == 0 else (mean, 0.7)
             axes.plot(depth, line, **curve_style.line, linewidth=linewidth)
             groups.measured(axes, curve_style, depth[marked], mean[marked], error[marked])
-        axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} step{'s' * (step[r] != 1)}")
+        axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} step{'' if step[r] == 1 else 's'}")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
     for g, curve_style in zip(shown, styles, strict=True):
         top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("measured", "stderr"))
