@@ -13,7 +13,7 @@ from .makers import inputs, kind
 FEWEST, SHOWN = 9, 12  # the figure needs at least 9 stacks, and shows at most 12
 
 # At initialisation, stacks of a class differ in the sizes of their branches and, without norm C, by a constant factor
-# of the whole stream, which norms remove. Tables of norms without a name belong to the last class.
+# of the whole stream, which norms remove. Custom placements belong to the last class.
 CLASSES = {
     "Sums of branches\n(norm A)": ("none", "pre", "lns", "depth-scaled", "u-mup", "layer-scale", "parallel",
                                    "parallel-two", "x0", "hyper"),
@@ -41,7 +41,7 @@ class Curves:
 
 
 def class_of(placement: str) -> str:
-    """Returns the class of a placement such as "peri" or "peri, qk_norm full"; the last class for tables of norms."""
+    """Returns the class of a placement such as "peri" or "peri, qk_norm full"; the last class for custom placements."""
     base = placement.partition(", ")[0]
     return next((title for title, names in CLASSES.items() if base in names), VARYING_RULES)
 

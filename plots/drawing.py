@@ -161,7 +161,7 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
     for kind in options.formats:
         image = partial(figure.savefig, format=kind, metadata=UNDATED.get(kind))
         yield _write(path.with_name(f"{path.name}.{kind}"), image)
-        figure.set_layout_engine("none")  # other formats reuse the layout, which is as slow as drawing
+        figure.set_layout_engine("none")  # other formats reuse the layout, which is slow to compute
     if options.caption == "file":
         text = textwrap.fill(style.plain(figure.caption), 100, break_on_hyphens=False)
         yield _write(path.with_name(f"{path.name}.txt"), lambda stream: stream.write(f"{text}\n".encode()))

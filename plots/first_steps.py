@@ -53,7 +53,7 @@ def surge(ds: xr.Dataset) -> style.Page:
         for axes, words in ((over, "Sublayers passed"), (cosine, "Sublayer (from 0)")):
             axes.set_xlabel(words)
             scales.integers(axes, 5)
-    for axes, shown in zip(grid[1], overs, strict=True):  # placements differ by orders of magnitude
+    for axes, shown in zip(grid[1], overs, strict=True):  # separate scales: placements differ by orders of magnitude
         scales.log_axis([axes], np.concatenate([v for k, v in shown.items() if k in ("measured", "predicted")]))
     for axes in (*grid[2], *grid[3]):
         axes.axhline(0.0, color=style.INK, linewidth=0.6)

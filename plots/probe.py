@@ -49,7 +49,7 @@ MODULES = (("attention", "o"), ("MLP", "s"))
 def caption(ds: xr.Dataset, words: str, theory: bool = False) -> str:
     stack = config(ds)["stacks"][0]
     model, init = stack["model"], stack["init"]
-    placement = model["placement"] if isinstance(model["placement"], str) else "free form"
+    placement = model["placement"] if isinstance(model["placement"], str) else "custom placement"
     label = style.STYLES[placement].label if placement in style.STYLES else placement
     setting = (
         f"{scalar(ds, 'model')} ({scalar(ds, 'family')}, {label}): {model['layers']} layers, width "

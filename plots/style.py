@@ -111,15 +111,15 @@ FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "
 
 
 def styles(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Style]:
-    """Returns the style of each stack of a file. A label is a placement, a table of norms as JSON, a recipe or a user's
-    name, optionally with differing keys, as in "peri, qk_norm full". Without `placements`, labels begin with the
+    """Returns the style of each stack of a file. A label is a placement, a custom placement as JSON, a recipe or a
+    user's name, optionally with differing keys, as in "peri, qk_norm full". Without `placements`, labels begin with the
     stacks' placements. Stacks of one placement differ in shade, marker and dash."""
     every = [str(label) for label in labels]
     placement_of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
     known = dict(STYLES)
     for label, placement in placement_of.items():
         base = _parts(label)[0]
-        if placement not in known:  # a table of norms or a user's name gets a separate style
+        if placement not in known:  # a custom placement or a user's name gets a separate style
             placement_of[label] = base
         if placement_of[label] not in known:
             rank = len(known) - len(STYLES)
@@ -140,14 +140,14 @@ def styles(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Style]
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Splits a label into its placement, table of norms, recipe or name, and the differing keys."""
+    """Splits a label into its placement, custom placement, recipe or name, and the differing keys."""
     form = _form(name)
     end = form[1] if form else name.find(", ")
     return (name[:end], name[end:].removeprefix(", ")) if end >= 0 else (name, "")
 
 
 def _form(label: str) -> tuple[dict[str, Any], int] | None:
-    """Returns the table of norms at the start of a label and its end; None for a name, even one such as "{mine"."""
+    """Returns the custom placement at the start of a label and its end; None for a name, even one such as "{mine"."""
     try:
         form, end = json.JSONDecoder().raw_decode(label)
     except json.JSONDecodeError:

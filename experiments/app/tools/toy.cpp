@@ -28,7 +28,7 @@ nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>
   for (const ToyStep& s : steps) {
     const RowMoments moments = ops.row_moments(s.x);
     const std::vector<double> value = ops.to_host(s.x);
-    const double deviation = std::sqrt(moments[Statistic::variance][0]);  // of the population
+    const double deviation = std::sqrt(moments[Statistic::variance][0]);  // population standard deviation
     nlohmann::ordered_json& step = list.emplace_back();
     step = {{"step", s.formula},
             {"value", value},
