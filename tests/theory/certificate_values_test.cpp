@@ -90,7 +90,7 @@ const std::vector<OpValues> op_values{
        const BoundedSet x{all(200, -infinity), all(200, infinity),
                           Ellipsoid{all(200, 1.0), all(200, 0.5), all(200, 0.25)}};
        const Mapped y = ops.mapped(RowMatrix::Constant(2, 200, -0.5), all(2, -3.0), x);
-       Values values{y.centre.value[1], y.centre.error[1], y.over.matrix(1, 3)};
+       Values values{y.centre.value[1], y.centre.error[1], y.axes.matrix(1, 3)};
        append(values, y.image);
        return values;
      },
@@ -173,7 +173,7 @@ TEST_CASE("T24: every op's bounds and what it notes inside have their value, ter
     CAPTURE(row.op);
     ComputedOps ops(coarse, longest);
     Values found = row.run(ops);
-    for (const auto& [signal, magnitude] : ops.take_notes()) found.push_back(magnitude);
+    for (const auto& [signal, magnitude] : ops.take_maxima()) found.push_back(magnitude);
     REQUIRE(found.size() == row.expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
       CAPTURE(i);
@@ -186,7 +186,7 @@ TEST_CASE("an eps that the squares' underflow may cancel bounds nothing") {
   ComputedOps ops({Arithmetic::mixed, fp64, {"eta' = 2^-3", 1e300, 53, 49}}, 1);
   const NormBound norm{NormKind::rms, 0.25, all(2, 1.0), {}};
   CHECK(ops.normalised(box(2, -1.0, 1.0), norm).high[0] == infinity);
-  CHECK(ops.take_notes().at(Signal::reciprocals) == infinity);
+  CHECK(ops.take_maxima().at(Signal::reciprocals) == infinity);
   CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
 }
 

@@ -15,7 +15,7 @@ BoundedSet part(const BoundedSet& x, Index first, Index size) {
   return y;
 }
 
-/// RoPE in half-split form turns features i and i + e/2 together, by any angle.
+/// Image under RoPE in half-split form, which rotates features i and i + e/2 by any angle.
 BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
   const Index half = head.size() / 2;
   Vector m = head.magnitude();
@@ -34,11 +34,11 @@ BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
   return widened(ball(m, head.norm()), error);
 }
 
-/// Queries or keys: what is projected, and what the heads read.
+/// Queries or keys.
 struct HeadInputs {
-  BoundedSet projected;
-  std::vector<BoundedSet> normed;  ///< of every head, before RoPE
-  std::vector<BoundedSet> read;
+  BoundedSet projected;            ///< all heads, before QK-norm
+  std::vector<BoundedSet> normed;  ///< per head, after QK-norm, before RoPE
+  std::vector<BoundedSet> read;    ///< per head, after RoPE
 };
 
 HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) {
@@ -78,9 +78,10 @@ BoundedSet joined(const std::vector<BoundedSet>& parts) {
   return all;
 }
 
-/// Largest |q·k| of one query and one key head, both before RoPE, which keeps it within this. If both are axis-aligned
-/// around 0, as after QK-norm, pair by pair: q = a∘u, k = b∘v turned against each other by an angle per pair give |q·k|
-/// ≤ max_i |a|_i|b|_i, |·|_i the larger of a pair; errors add ‖e_q‖‖k‖ + ‖q‖‖e_k‖.
+/// Returns a bound on |q·k| of one query and one key head. q and k are given before RoPE, but the bound holds after it.
+/// If both ellipsoids are centred at 0, as after QK-norm, it uses pairs of features: q = a∘u, k = b∘v, rotated relative
+/// to each other by one angle per pair, have |q·k| ≤ max_i |a|_i|b|_i, |·|_i the larger of pair i. Errors add
+/// ‖e_q‖‖k‖ + ‖q‖‖e_k‖.
 double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
   double bound = q.norm() * k.norm();
   const bool around_zero =
@@ -100,7 +101,7 @@ double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
   return outward(bound, q.size());
 }
 
-void note_scores(const BoundedModule& module, const HeadInputs& q, const HeadInputs& k) {
+void record_scores(const BoundedModule& module, const HeadInputs& q, const HeadInputs& k) {
   const ModelSpec& m = module.model;
   ComputedOps& ops = module.ops;
   const ScoreRule rule = m.scores_at(module.layer());
@@ -108,17 +109,17 @@ void note_scores(const BoundedModule& module, const HeadInputs& q, const HeadInp
   Vector dots(m.heads);
   Vector cap_inputs(m.heads);
   Vector scores(m.heads);
-  // What rounded rotations add to a vector of norm r: 4u(|x_i| + |x_j|) + 4η in both features of a pair, at most
-  // 4u·2r + 4η√e together.
-  const auto turned_by = [&](double r) {
+  // Error of rounded rotations for a vector of norm r: 4u(|x_i| + |x_j|) + 4η in both features of a pair, in total at
+  // most 4u·2r + 4η√e.
+  const auto rotation_error_of = [&](double r) {
     const double root = std::sqrt(static_cast<double>(m.head_dim));
     return m.rope ? ops.rotation_error(2.0 * r) + ops.rotation_error(0.0) * root : 0.0;
   };
   for (int h = 0; h < m.heads; ++h) {
     const auto query = static_cast<std::size_t>(h);
     const auto key = static_cast<std::size_t>(h / (m.heads / m.kv_heads));
-    const double of_query = turned_by(q.normed[query].norm());
-    const double of_key = turned_by(k.normed[key].norm());
+    const double of_query = rotation_error_of(q.normed[query].norm());
+    const double of_key = rotation_error_of(k.normed[key].norm());
     const double of_queries = q.normed[query].norm() + of_query;
     const double of_keys = k.normed[key].norm() + of_key;
     const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + of_query * of_keys + of_queries * of_key;
@@ -128,29 +129,29 @@ void note_scores(const BoundedModule& module, const HeadInputs& q, const HeadInp
     cap_inputs[h] = score.cap_input;
     scores[h] = score.score;
   }
-  if (!ops.exact()) module.note(Signal::dots, dots);
-  if (!ops.exact() && rule.soft_cap > 0.0) module.note(Signal::cap_inputs, cap_inputs);
-  module.note(Signal::scores, scores);
+  if (!ops.exact()) module.record(Signal::dots, dots);
+  if (!ops.exact() && rule.soft_cap > 0.0) module.record(Signal::cap_inputs, cap_inputs);
+  module.record(Signal::scores, scores);
 }
 
-/// x divided by 2^exponent so that its largest entry is near 1.
+/// A matrix divided by 2^exponent, with largest entry near 1.
 struct Scaled {
   RowMatrix matrix;
   int exponent = 0;
 };
-Scaled brought_near_one(const RowMatrix& x) {
+Scaled scaled_near_one(const RowMatrix& x) {
   const double largest = largest_of(x);
   if (largest == 0.0 || !std::isfinite(largest)) return {x, 0};
   const int e = scale_exponent(largest);
   return {x * std::ldexp(1.0, -e), e};
 }
 
-/// Σ_h ‖(W_o^h A^g)_k‖ for every row k of W_o, A^g = W_v^g over the ellipsoid, g the group of head h. Squared norms are
-/// w·G·w with G = A Aᵀ; what its rounding may hide is at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers
-/// of two; where a row of W_o is so small that squares underflow, ‖w‖‖A‖_F serves.
-Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const MatrixOver& values) {
-  const Scaled over = brought_near_one(values.matrix);
-  const Scaled out = brought_near_one(wo);
+/// Returns Σ_h ‖(W_o^h A^g)_k‖ for every row k of W_o, A^g = W_v^g diag(axes), g the group of head h. Squared norms are
+/// w·G·w with G = A Aᵀ, whose rounding error is at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers of two;
+/// if a row of W_o is so small that squares underflow, ‖w‖‖A‖_F is used.
+Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const AxesImage& values) {
+  const Scaled over = scaled_near_one(values.matrix);
+  const Scaled out = scaled_near_one(wo);
   const Index e = m.head_dim;
   Vector radius = Vector::Zero(wo.rows());
   for (int h = 0; h < m.heads; ++h) {
@@ -166,15 +167,15 @@ Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const MatrixOver& 
       const double square = y.row(k).dot(w.row(k)) + allowance * size * size;
       const double safe = outward(size * frobenius);
       const double reach = square > 1e-240 ? std::min(std::sqrt(square), safe) : safe;
-      radius[k] += std::ldexp(reach, over.exponent + out.exponent) + std::ldexp(values.lost * size, out.exponent);
+      radius[k] += std::ldexp(reach, over.exponent + out.exponent) + std::ldexp(values.error * size, out.exponent);
     }
   }
   return radius.unaryExpr([&](double r) { return outward(r, m.heads); });
 }
 
-/// The outputs of all heads [H·e] after V-norm, from the sets of every key/value head's values, the box of the outputs
-/// and their rounding errors: Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times the
-/// weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
+/// Returns the set of all head outputs [H·e] after V-norm, given the values of every key/value head, the box of the
+/// outputs and their rounding errors. Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times
+/// the sum S of the weights. All H heads together lie in an ellipsoid with √H S₊ times the axes.
 BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>& values, const WeightSum& weights,
                                BoundedSet mixed, const Vector& error) {
   const auto is_around_zero = [](const BoundedSet& v) { return v.ellipsoid && v.ellipsoid->centre.isZero(0.0); };
@@ -192,14 +193,14 @@ BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>
   return cleaned(std::move(mixed));
 }
 
-/// The heads' outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate makes nothing larger: the box is an
-/// interval product, and a set in an ellipsoid around 0 stays in it.
+/// Returns the head outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate increases no magnitude: the box is
+/// an interval product, and an ellipsoid around 0 remains valid.
 BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
   const BoundedSet projected =
       module.ops.linear(module.matrix(Weight::attention_gate), module.bias(Weight::attention_gate), module.input);
-  module.note(Signal::attention_gate, projected.magnitude());
+  module.record(Signal::attention_gate, projected.magnitude());
   const BoundedSet acted = module.ops.sigmoid(projected);
-  if (!module.ops.exact()) module.note(Signal::gated, acted.magnitude());
+  if (!module.ops.exact()) module.record(Signal::gated, acted.magnitude());
   const bool of_heads = module.model.attention_gate_at(module.layer()) == AttentionGate::head;
   const Index channels = of_heads ? module.model.head_dim : 1;
   BoundedSet factor = unbounded(mixed.size());
@@ -207,7 +208,7 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
     factor.low[i] = acted.low[i / channels];
     factor.high[i] = acted.high[i / channels];
   }
-  if (of_heads) module.ops.note(Signal::sums, 1.0);  // a head's number is repeated by a product with ones
+  if (of_heads) module.ops.record(Signal::sums, 1.0);  // broadcasting a head's gate is a product with ones
   BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);
   if (mixed.ellipsoid && mixed.ellipsoid->centre.isZero(0.0)) {
     gated.ellipsoid = mixed.ellipsoid;
@@ -218,7 +219,7 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
     }
   }
   gated = module.ops.stored(cleaned(std::move(gated)));
-  module.note(Signal::gated_mixed, gated.magnitude());
+  module.record(Signal::gated_mixed, gated.magnitude());
   return gated;
 }
 
@@ -232,25 +233,25 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const HeadInputs q = head_inputs(module, Weight::q, Weight::q_norm);
   const HeadInputs k = head_inputs(module, Weight::k, Weight::k_norm);
   if (m.qk_norm_at(layer) != QkNorm::none) {
-    module.note(Signal::q_projected, q.projected.magnitude());
-    module.note(Signal::k_projected, k.projected.magnitude());
+    module.record(Signal::q_projected, q.projected.magnitude());
+    module.record(Signal::k_projected, k.projected.magnitude());
   }
-  module.note(Signal::q, joined(q.read).magnitude());
-  module.note(Signal::k, joined(k.read).magnitude());
+  module.record(Signal::q, joined(q.read).magnitude());
+  module.record(Signal::k, joined(k.read).magnitude());
   const RowMatrix wv = module.matrix(Weight::v);
   const RowMatrix wo = module.matrix(Weight::o);
   const Vector bv = module.bias(Weight::v);
   ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
   const Index e = m.head_dim;
-  std::vector<BoundedSet> normed;  // the values of every key/value head after V-norm
+  std::vector<BoundedSet> normed;  // values of every key/value head after V-norm
   if (m.v_norm_at(layer)) {
-    module.note(Signal::v_projected, v.set.magnitude());
+    module.record(Signal::v_projected, v.set.magnitude());
     const NormBound norm = module.norm(Weight::v_norm);
     for (Index g = 0; g < m.kv_heads; ++g) normed.push_back(ops.normalised(part(v.set, g * e, e), norm));
     v.set = joined(normed);
   }
-  module.note(Signal::v, v.set.magnitude());
-  note_scores(module, q, k);
+  module.record(Signal::v, v.set.magnitude());
+  record_scores(module, q, k);
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
   const ComputedImage averages = ops.weighted_values(weights, window, v.set);
@@ -261,32 +262,32 @@ BoundedSet attention_bounds(const BoundedModule& module) {
     return all;
   };
   const BoundedSet mixed{to_heads(averages.set.low), to_heads(averages.set.high), {}};
-  module.note(Signal::mixed, mixed.magnitude());
+  module.record(Signal::mixed, mixed.magnitude());
   const bool inside = m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer);
-  // From the set of all heads' outputs to the module's.
+  // Maps the set of all head outputs to the module's output.
   const auto finish = [&](const BoundedSet& heads) {
     const BoundedSet read = m.gates_at(layer) > 0 ? gated_heads(module, heads) : heads;
-    return m.inner_norm_at(module.sublayer) ? module.written_after_norm(Weight::o, read)
-                                            : module.written(Weight::o, read);
+    return m.inner_norm_at(module.sublayer) ? module.output_after_norm(Weight::o, read)
+                                            : module.output(Weight::o, read);
   };
   if (m.v_norm_at(layer)) return finish(mixed_normed_values(m, normed, weights, mixed, to_heads(averages.error)));
   if (!x.ellipsoid) return inside ? finish(mixed) : ops.linear(wo, module.bias(Weight::o), mixed);
 
-  // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + what was rounded, S the sum of its weights.
-  const MatrixOver over = matrix_over(wv, *x.ellipsoid);
+  // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + rounding errors, S the sum of its weights.
+  const AxesImage over = axes_image(wv, *x.ellipsoid);
   Centre value = centre_of(wv, *x.ellipsoid);
   if (bv.size() > 0) {
     value.error += rounding(0) * (value.value.cwiseAbs() + bv.cwiseAbs());
     value.value += bv;
   }
-  const double beside = std::max(weights.high - 1.0, 1.0 - weights.low);
+  const double sum_error = std::max(weights.high - 1.0, 1.0 - weights.low);
   const Vector error =
-      to_heads(weights.high * (value.error + v.error) + beside * value.value.cwiseAbs() + averages.error) *
+      to_heads(weights.high * (value.error + v.error) + sum_error * value.value.cwiseAbs() + averages.error) *
       (1.0 + rounding(0));
-  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for later sums or for the output's norm.
+  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed by later sums or by the norm of the output.
   double squares = 0.0;
   for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
-    const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.lost;
+    const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.error;
     squares = std::hypot(squares, std::sqrt(static_cast<double>(share)) * head * (1.0 + rounding(0)));
   }
   const double reach = outward(weights.high * squares, m.heads);
@@ -298,7 +299,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   LinearImage image = image_and_sums(wo, cleaned(std::move(around)));
   const Vector radius = weights.high * (1.0 + rounding(0)) * output_radius(m, wo, over) + centre.error;
   const Vector slack = rounding(0) * (centre.value.cwiseAbs() + radius);
-  image.set = within(image.set, cleaned({centre.value - radius - slack, centre.value + radius + slack, {}}));
+  image.set = intersected(image.set, cleaned({centre.value - radius - slack, centre.value + radius + slack, {}}));
   if (module.with_norm) {
     const double all = outward(spectral_bound(wo) * reach);
     image.set.ellipsoid = Ellipsoid{centre.value, Vector::Constant(wo.rows(), all), centre.error, false};

@@ -1,5 +1,4 @@
-// Images of sets under what acts on every feature by itself, but for a mean or a norm: norms, activations, soft caps
-// and products.
+// Images of sets under elementwise functions and norms.
 #include <boost/math/tools/minima.hpp>
 
 #include <algorithm>
@@ -40,29 +39,29 @@ double activation_at(Activation kind, double x) {
   throw std::logic_error("unknown activation");
 }
 
-/// The place where φ is least, to within `near`, and a number just below its value there.
+/// Location of the minimum of φ, up to `location_error`, and a lower bound on its value.
 struct Minimum {
   double at;
   double value;
 };
-constexpr double near = 1e-6;
+constexpr double location_error = 1e-6;
 
-/// Each φ but ReLU has one minimum in (−2, 0) and |φ''| ≤ 1 there. Brent's method stops within 2⁻²⁴ of the place that
-/// computed values call the lowest, and those, off by some 1e-15, call no place lowest that is more than 1e-7 from the
-/// true one. `near` is several times that, so the least value lies at most near²/2 below the value found; `activated`
-/// adds what rounding did to a value.
+/// Each φ except ReLU has one minimum in (−2, 0) and |φ''| ≤ 1 there. Brent's method stops within 2⁻²⁴ of the minimum
+/// of the computed values. Their error of about 1e-15 moves that minimum by at most 1e-7, so `location_error` has a
+/// margin and the true minimum is at most location_error²/2 below the value found. `activated` adds the rounding of
+/// values.
 Minimum minimum_of(Activation kind) {
   if (kind == Activation::relu) return {0.0, 0.0};
   const auto [at, value] = boost::math::tools::brent_find_minima([kind](double x) { return activation_at(kind, x); },
                                                                  -2.0, 0.0, std::numeric_limits<double>::digits / 2);
-  return {at, value - 0.5 * near * near};
+  return {at, value - 0.5 * location_error * location_error};
 }
 
 Interval activated(Activation kind, const Minimum& least, const Interval& x) {
   const auto at = [kind](double u) { return std::isinf(u) ? std::max(u, 0.0) : activation_at(kind, u); };
   double low = least.value;
-  if (x.low > least.at + near) low = std::max(low, at(x.low));
-  if (x.high < least.at - near) low = std::max(low, at(x.high));
+  if (x.low > least.at + location_error) low = std::max(low, at(x.low));
+  if (x.high < least.at - location_error) low = std::max(low, at(x.high));
   const double high = std::max(at(x.low), at(x.high));
   const auto allowance = [](double v) {
     return std::isinf(v) ? 0.0 : 16.0 * (rounding(0) * std::abs(v) + underflow(0));
@@ -111,7 +110,7 @@ BoundedSet normalised(const BoundedSet& x, const NormBound& norm) {
     return {bias[i] - below - slack, bias[i] + above + slack};
   });
   y.ellipsoid = ellipsoid_around(bias, norm.gain * (most * (1.0 + rounding(0))), layer);
-  // Axes that are rounded feature by feature would have Σu = 0 no longer.
+  // Rounding of the axes goes into the error, because rounding them elementwise would break Σu = 0.
   y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
   return cleaned(std::move(y));
 }

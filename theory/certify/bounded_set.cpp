@@ -107,9 +107,9 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
   return y;
 }
 
-MatrixOver matrix_over(const RowMatrix& w, const Ellipsoid& e) {
-  MatrixOver over{w * e.axes.asDiagonal(), 0.0};
-  over.lost = outward(rounding(w.cols()) * norm_of(over.matrix), w.size());
+AxesImage axes_image(const RowMatrix& w, const Ellipsoid& e) {
+  AxesImage over{w * e.axes.asDiagonal(), 0.0};
+  over.error = outward(rounding(w.cols()) * norm_of(over.matrix), w.size());
   if (e.centred) over.matrix.colwise() -= over.matrix.rowwise().mean().eval();
   return over;
 }
@@ -150,7 +150,7 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
   merged.error += rounding(0) * (merged.error + e.centre.cwiseAbs() + f.centre.cwiseAbs());
   constexpr double negligible = 1e-30;
   if (s <= negligible * t || t <= negligible * s) {
-    // One of them is nearly a point: its box is added to the errors.
+    // One ellipsoid is nearly a point: add its box to the error.
     const bool first = s <= negligible * t;
     merged.axes = first ? f.axes : e.axes;
     merged.centred = first ? f.centred : e.centred;
@@ -164,7 +164,7 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
   return cleaned(std::move(sum));
 }
 
-BoundedSet within(const BoundedSet& x, const BoundedSet& box) {
+BoundedSet intersected(const BoundedSet& x, const BoundedSet& box) {
   return {x.low.cwiseMax(box.low), x.high.cwiseMin(box.high), x.ellipsoid};
 }
 

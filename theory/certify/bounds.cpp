@@ -11,7 +11,7 @@ namespace periscope::theory {
 double gain_over_rms(const NormPass& n) { return n.gain == 0.0 ? 0.0 : n.gain / std::sqrt(n.mean_square + n.eps); }
 
 double jacobian_norm(const NormPass& n) {
-  const int whole = n.width - (subtracts_mean(n.kind) ? 2 : 1);  // directions that the Jacobian only scales
+  const int whole = n.width - (subtracts_mean(n.kind) ? 2 : 1);  // number of directions orthogonal to x
   if (whole >= 1) return gain_over_rms(n);
   return n.eps == 0.0 ? 0.0 : gain_over_rms(n) * n.eps / (n.mean_square + n.eps);
 }
@@ -57,7 +57,7 @@ double massive_ceiling(double max_gain, double hidden, std::span<const double> x
   using Row = Eigen::Map<const Eigen::VectorXd>;
   const Row xs(x.data(), static_cast<Eigen::Index>(x.size()));
   const Row as(a.data(), static_cast<Eigen::Index>(a.size()));
-  // sin θ from the part of x across a: a cosine would lose small angles to cancellation
+  // sin θ from the component of x orthogonal to a, because computing it from the cosine would cancel at small angles.
   const double along = xs.dot(as);
   const double sine = along >= 0.0 ? 1.0 : (xs - as * (along / as.squaredNorm())).norm() / xs.norm();
   return std::numbers::sqrt2 * max_gain * std::sqrt(static_cast<double>(a.size())) * hidden / (as.norm() * sine);

@@ -18,8 +18,8 @@ double longest_row(const RowMatrix& rows) {
   return longest;
 }
 
-/// The rows of a table, from `first` on, times k: the smallest set of box and ball that holds them. With `map`, of
-/// their images under it.
+/// Returns the smallest box and ball that contain the rows of a table from `first` on, times k; with `map`, their
+/// images under the matrix `map`.
 BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, Index width, const RowMatrix* map) {
   BoundedSet set{Vector::Constant(width, infinity), Vector::Constant(width, -infinity), {}};
   double radius = 0.0;
@@ -43,32 +43,32 @@ BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, I
   return cleaned(std::move(set));
 }
 
-/// Propagates bounds through the stack and notes every one.
+/// Propagates bounds through the stack and records every bound.
 class BoundPropagation {
  public:
   BoundPropagation(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
       : m_(model), ends_(model.ends()), p_(parameters), ops_(arithmetic, longest) {}
 
   std::vector<SignalBound> run(const InputDomain& domain) {
-    note(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
-    const BoundedSet begun = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
-    streams_.assign(static_cast<std::size_t>(ends_.streams()), begun);
-    note_steps(-1);
-    note(Signal::x_out, -1, begun);
+    record(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
+    const BoundedSet initial = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
+    streams_.assign(static_cast<std::size_t>(ends_.streams()), initial);
+    record_intermediates(-1);
+    record(Signal::x_out, -1, initial);
     for (int s = 0; s < m_.steps(); ++s) step(s);
     head();
-    note_steps(m_.sublayers());
+    record_intermediates(m_.sublayers());
     return std::move(bounds_);
   }
 
  private:
-  /// Remembers the set too, as last_.
-  void note(Signal signal, int sublayer, BoundedSet set) {
-    note(signal, sublayer, set.magnitude());
+  /// Records a bound and sets last_ to the set.
+  void record(Signal signal, int sublayer, BoundedSet set) {
+    record(signal, sublayer, set.magnitude());
     last_ = std::move(set);
   }
 
-  void note(Signal signal, int sublayer, Vector magnitude) {
+  void record(Signal signal, int sublayer, Vector magnitude) {
     SignalBound bound{signal, sublayer, std::move(magnitude)};
     for (Index k = 0; k < bound.magnitude.size(); ++k) {
       if (std::isnan(bound.magnitude[k])) bound.magnitude[k] = infinity;
@@ -79,11 +79,11 @@ class BoundPropagation {
     bounds_.push_back(std::move(bound));
   }
 
-  /// Notes what the ops of a sublayer stored or summed inside. Where eps rounds to 0, the bound on reciprocals is
-  /// infinite, and so is every later one: so it is put first, to be named as the cause.
-  void note_steps(int sublayer) {
-    for (const auto& [signal, magnitude] : ops_.take_notes()) {
-      note(signal, sublayer, Vector::Constant(1, magnitude));
+  /// Records the intermediate values of a sublayer's operations. If eps rounds to 0, the bound on reciprocals and all
+  /// later bounds are infinite; reciprocals are placed first, so that verdicts name them as the cause.
+  void record_intermediates(int sublayer) {
+    for (const auto& [signal, magnitude] : ops_.take_maxima()) {
+      record(signal, sublayer, Vector::Constant(1, magnitude));
       if (signal != Signal::reciprocals) continue;
       const auto own = [=](const SignalBound& b) { return b.sublayer == sublayer; };
       std::rotate(std::ranges::find_if(bounds_, own), bounds_.end() - 1, bounds_.end());
@@ -95,24 +95,24 @@ class BoundPropagation {
     return ops_.normalised(x, {kind_of(m_, weight), m_.norm_eps, n.gain, n.bias, n.alpha});
   }
 
-  /// The rows of the embedding, scaled; also their images under the projection, if there is one.
+  /// Returns the set of scaled embedding rows, or their images under the projection if any.
   BoundedSet table_input() {
     const double k = m_.embedding.scale;
     const Index narrow = m_.embedding_width();
     BoundedSet x = ops_.exact() ? table_set(p_, Weight::embedding, 0, k, narrow, nullptr)
                                 : ops_.scaled(k, table_set(p_, Weight::embedding, 0, 1.0, narrow, nullptr));
-    note(Signal::embedding, -1, x);
+    record(Signal::embedding, -1, x);
     if (!m_.projects_embedding()) return x;
     const RowMatrix map = p_.matrix(0, Weight::project_in);
     LinearImage image = image_and_sums(map, x);
-    // The images of the table's rows fill less than the image of the box around them. A run that rounds may have
-    // rounded the scaled rows before it maps them, which the second step allows for.
+    // The images of the table's rows give a smaller set than the image of the box around the rows. The second step
+    // covers runs that round the scaled rows before the projection.
     BoundedSet rows = table_set(p_, Weight::embedding, 0, k, m_.width, &map);
     if (!ops_.exact() && k != 1.0) {
       const Vector off = ops_.rounded_twice(x.magnitude());
       rows = widened(std::move(rows), centre_of(map, {Vector::Zero(narrow), off, off}).error);
     }
-    image.set = within(rows, image.set);
+    image.set = intersected(rows, image.set);
     return ops_.summed(std::move(image), narrow, p_.bias(0, Weight::project_in)).set;
   }
 
@@ -127,13 +127,13 @@ class BoundPropagation {
     };
     if (e.positions > 0) add(Weight::positions, e.position_offset);
     if (e.token_types > 0) add(Weight::token_types, 0);
-    // Implementations add the tables in different orders, so a partial sum may be one that this order does not have.
-    if (e.positions > 0 && e.token_types > 0) ops_.note(Signal::addends, std::max(all, largest_of(x.magnitude())));
+    // Implementations add the tables in different orders, so partial sums may differ from those of this order.
+    if (e.positions > 0 && e.token_types > 0) ops_.record(Signal::addends, std::max(all, largest_of(x.magnitude())));
     return x;
   }
 
-  /// A run stores its input in its format: without a limit that is any number of the format, with one it is a real
-  /// number rounded, which overflows if the limit does.
+  /// Returns the set of real inputs after rounding to the stored format: all numbers of the format if `largest` is
+  /// infinite. If `largest` itself overflows when rounded, the set extends to `largest`.
   [[nodiscard]] BoundedSet real_input(double largest) const {
     const double stored = std::isinf(largest) ? ops_.largest_stored() : ops_.rounded(largest);
     const double reach = std::isinf(stored) ? largest : stored;
@@ -142,8 +142,8 @@ class BoundPropagation {
                              : ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
   }
 
-  /// True if something after a step reads a stream without a norm, so that its 2-norm matters.
-  [[nodiscard]] bool is_read_raw_after(int step) const {
+  /// Returns true if a later step, or the head, reads a stream without a norm, so that its 2-norm is needed.
+  [[nodiscard]] bool is_read_without_norm_after(int step) const {
     for (int later = step + 1; later < m_.steps(); ++later) {
       const Step next = m_.step(later);
       const auto is_raw = [](const Branch& b) { return !b.norm_a && !b.shares_input; };
@@ -153,7 +153,7 @@ class BoundPropagation {
     return !m_.final_norm;
   }
 
-  /// Σ weights_i x_i of what has a weight.
+  /// Returns Σ weight_i x_i.
   [[nodiscard]] BoundedSet sum_of(const std::vector<std::pair<double, const BoundedSet*>>& terms) {
     const auto& [first_weight, first] = terms.front();
     if (terms.size() == 1) return first_weight == 1.0 ? *first : ops_.scaled(first_weight, *first);
@@ -173,11 +173,11 @@ class BoundPropagation {
 
   [[nodiscard]] BoundedSet mixed(const std::vector<double>& weights) { return sum_of(terms_of(weights, streams_)); }
 
-  /// Notes everything of one step and moves the streams to its output.
+  /// Records the bounds of one step and replaces the streams by its outputs.
   void step(int index) {
     const Step step = m_.step(index);
     const bool norm_c = std::ranges::find(step.norm_c, true) != step.norm_c.end();
-    std::vector<BoundedSet> written;
+    std::vector<BoundedSet> output;
     BoundedSet shared;
     for (const Branch& b : step.branches) {
       const int l = b.sublayer;
@@ -186,47 +186,47 @@ class BoundPropagation {
         const BoundedSet read = mixed(b.reads);
         a = b.norm_a ? normed(l, Weight::norm_a, read) : read;
         if (b.input_gain != 1.0) a = ops_.scaled(b.input_gain, a);
-        if (b.norm_a || b.input_gain != 1.0) note(Signal::A_out, l, a);
+        if (b.norm_a || b.input_gain != 1.0) record(Signal::A_out, l, a);
       }
       if (step.branches.size() > 1) shared = a;
-      const bool with_norm = !b.norm_b && !norm_c && is_read_raw_after(index);
-      const auto note_inside = [this, l](Signal signal, const Vector& magnitude) { note(signal, l, magnitude); };
-      const BoundedModule module{m_, p_, l, a, with_norm, ops_, note_inside};
+      const bool with_norm = !b.norm_b && !norm_c && is_read_without_norm_after(index);
+      const auto record_inside = [this, l](Signal signal, const Vector& magnitude) { record(signal, l, magnitude); };
+      const BoundedModule module{m_, p_, l, a, with_norm, ops_, record_inside};
       BoundedSet branch = b.kind == ModuleKind::attention ? attention_bounds(module) : mlp_bounds(module);
-      note(Signal::f_out, l, branch);
+      record(Signal::f_out, l, branch);
       if (b.norm_b) {
         branch = normed(l, Weight::norm_b, branch);
-        note(Signal::B_out, l, branch);
+        record(Signal::B_out, l, branch);
       }
       if (b.channel_scale) branch = normed(l, Weight::branch_scale, branch);
-      written.push_back(std::move(branch));
-      if (&b != &step.branches.back()) note_steps(l);
+      output.push_back(std::move(branch));
+      if (&b != &step.branches.back()) record_intermediates(l);
     }
     const std::vector<BoundedSet> before = streams_;
     const int last = step.branches.back().sublayer;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       auto terms = terms_of(step.mixing[i], before);
-      for (std::size_t b = 0; b < written.size(); ++b) {
+      for (std::size_t b = 0; b < output.size(); ++b) {
         const double weight = step.branches[b].writes[i];
-        if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &written[b]);
+        if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &output[b]);
       }
       streams_[i] = sum_of(terms);
       if (step.norm_c[i]) {
-        note(Signal::sum, index, streams_[i]);
+        record(Signal::sum, index, streams_[i]);
         streams_[i] = normed(last, Weight::norm_c, streams_[i]);
       }
-      if (i == 0) note_steps(last);
-      if (ends_.names[i] == Signal::r_out) note(Signal::r_out, index, streams_[i]);
-      if (i == 0 && ends_.parts_of_stream() == 1) note(Signal::x_out, index, streams_[i]);
+      if (i == 0) record_intermediates(last);
+      if (ends_.names[i] == Signal::r_out) record(Signal::r_out, index, streams_[i]);
+      if (i == 0 && ends_.parts_of_stream() == 1) record(Signal::x_out, index, streams_[i]);
     }
-    if (ends_.parts_of_stream() > 1) note_parts(index);
+    if (ends_.parts_of_stream() > 1) record_parts(index);
   }
 
-  /// Of every channel the largest of all streams.
-  void note_parts(int step) {
+  /// Records x_out as the maximum over all streams, per channel.
+  void record_parts(int step) {
     Vector magnitude = streams_.front().magnitude();
     for (const BoundedSet& x : streams_) magnitude = magnitude.cwiseMax(x.magnitude());
-    note(Signal::x_out, step, std::move(magnitude));
+    record(Signal::x_out, step, std::move(magnitude));
   }
 
   void head() {
@@ -234,20 +234,20 @@ class BoundPropagation {
     const BoundedSet read = mixed(ends_.normed);
     BoundedSet y = m_.final_norm ? normed(end, Weight::final_norm, read) : read;
     if (ends_.has_plain()) y = ops_.weighted_sum(1.0, mixed(ends_.plain), 1.0, y);
-    note(Signal::output, end, y);
+    record(Signal::output, end, y);
     if (!m_.unembedding) return;
-    if (m_.projects_embedding()) note(Signal::projected, end, mapped(Weight::project_out, last_));
+    if (m_.projects_embedding()) record(Signal::projected, end, mapped(Weight::project_out, last_));
     if (m_.head.transform) {
-      note(Signal::dense, end, mapped(Weight::head_dense, last_));
-      note(Signal::activated, end, ops_.activated(activation_of(m_.mlp), last_).set);
-      note(Signal::transformed, end, normed(end, Weight::head_norm, last_));
+      record(Signal::dense, end, mapped(Weight::head_dense, last_));
+      record(Signal::activated, end, ops_.activated(activation_of(m_.mlp), last_).set);
+      record(Signal::transformed, end, normed(end, Weight::head_norm, last_));
     }
     BoundedSet scores = unembedded(last_);
     if (m_.head.soft_cap > 0.0) {
-      note(Signal::head_scores, end, scores);
+      record(Signal::head_scores, end, scores);
       scores = ops_.soft_capped(m_.head.soft_cap, scores);
     }
-    note(Signal::logits, end, scores);
+    record(Signal::logits, end, scores);
   }
 
   [[nodiscard]] BoundedSet mapped(Weight weight, const BoundedSet& x) {
@@ -291,7 +291,7 @@ Certificate certify(const ModelSpec& model, const Parameters& parameters, const 
                           .largest_weight = rounded.largest_entry()};
   if (auto& weight = certificate.largest_weight) weight->name = parameters.entry_name(weight->parameter, weight->entry);
   double largest = rounded.largest();
-  if (std::isinf(largest)) largest = std::abs(rounded.largest_entry()->value);  // still beyond the format
+  if (std::isinf(largest)) largest = std::abs(rounded.largest_entry()->value);  // still exceeds the format's range
   certificate.bounds.insert(certificate.bounds.begin(), {Signal::weights, -1, Vector::Constant(1, largest), largest});
   return certificate;
 }

@@ -10,65 +10,65 @@
 #include "theory/certify/rounded_parameters.h"
 #include "theory/certify/signal.h"
 
-/// T17 and T24, the overflow certificate: how large any signal can be for any input, from the weights alone, in exact
-/// arithmetic or in that of a run.
+/// Overflow certificate (T17, T24): bounds on every signal for any input, computed from the weights, in exact
+/// arithmetic or in the arithmetic of a run.
 namespace periscope::theory {
 
-/// A bound on |signal|, feature by feature, and its largest entry.
+/// A bound on |signal| for every feature.
 struct SignalBound {
   Signal signal;
   int sublayer;  ///< 0 … 2L−1; −1 before the first and 2L after the last
   Vector magnitude;
-  double largest = 0.0;
-  Index channel = 0;
+  double largest = 0.0;  ///< largest entry of `magnitude`
+  Index channel = 0;     ///< index of the largest entry
 };
 
-/// The inputs of a stack: any token ids up to the position table, or any real vectors of entries up to `largest` (a run
-/// overflows if its format does not reach it), infinite for all numbers of the format.
+/// Inputs of a stack: any token ids within the position table, or any real vectors with entries up to `largest`.
+/// Infinite `largest` means all numbers of the format; a finite one beyond the format's range counts as overflow.
 struct InputDomain {
   bool tokens = true;
   double largest = infinity;
 };
 
-/// The longest input that a certificate of a run's arithmetic covers, unless another one is asked for.
+/// Default maximum input length, in tokens, of a certificate for a run's arithmetic.
 inline constexpr int default_longest = 4096;
 
-/// Every bound, in the order of the dataflow (what a sublayer only stores or sums on its way stands before its x_out).
+/// All bounds in dataflow order. Values that a sublayer only stores or sums internally precede its x_out.
 struct Certificate {
   std::vector<SignalBound> bounds;
   RunArithmetic arithmetic = {};
-  int longest = 0;                                 ///< tokens of a sequence; 0: any number
-  bool weights_rounded = false;                    ///< some weights are not in the format and were rounded to it
-  std::optional<WeightEntry> largest_weight = {};  ///< of a run in a format, before rounding
+  int longest = 0;                                 ///< maximum length of a sequence in tokens; 0: unlimited
+  bool weights_rounded = false;                    ///< some weights are not representable and were rounded
+  std::optional<WeightEntry> largest_weight = {};  ///< before rounding; nullopt in exact arithmetic
 
-  /// Null if the stack does not have it.
+  /// Returns a bound, or null if the stack does not have the signal.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;
-  /// The largest bound of a class; null if there is none. NaN counts as infinite.
+  /// Returns the largest bound of a class, or null. NaN counts as infinite.
   [[nodiscard]] const SignalBound* worst(SignalClass kind) const;
-  /// The largest number that may stand where this bound is, in the certificate's own arithmetic; infinite for exact.
+  /// Returns the largest finite number of the format that holds this signal; infinite in exact arithmetic.
   [[nodiscard]] double limit(const SignalBound& bound) const;
 };
 
-/// Says whether no input can overflow a class of signals, and if one may, where first.
+/// Verdict on a class of signals: certified if no input can overflow it.
 struct Verdict {
   bool certified = true;
-  const SignalBound* first = nullptr;   ///< of the certificate; null if certified
-  double limit = infinity;              ///< that `first` passes
-  const WeightEntry* weight = nullptr;  ///< of the certificate; null unless `first` is the weights' bound
+  const SignalBound* first = nullptr;   ///< first bound that exceeds its limit; null if certified
+  double limit = infinity;              ///< limit that `first` exceeds
+  const WeightEntry* weight = nullptr;  ///< the largest weight if `first` is the bound on weights, else null
 };
 
-/// Gives the verdict for a run in the certificate's own arithmetic: a class is certified if every signal upstream of
-/// its last one fits too, as infinity and NaN propagate. In exact arithmetic only the class's own bounds count, against
-/// `format`, which is ignored otherwise. nullopt: all classes.
+/// Returns the verdict for a run in the certificate's arithmetic. Infinity and NaN propagate, so a class is certified
+/// only if all signals upstream of its last signal fit too. In exact arithmetic only the class's own bounds count and
+/// are compared with `format`, which is ignored otherwise. nullopt means all classes.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format = fp64);
 
-/// True if a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
-/// It never does in exact arithmetic.
+/// Returns true if a run in the certificate's arithmetic may overflow at or upstream of `bound`, an element of
+/// certificate.bounds. Always false in exact arithmetic.
 bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 
-/// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to
-/// `longest` tokens (or the position table's end). Bounds are infinite for an unbounded input, a placement without
-/// norms, or an ε that is 0 in the format.
+/// Bounds every signal of a stack with the given weights. Inputs may have any length in exact arithmetic, otherwise up
+/// to `longest` tokens or the end of the position table. Bounds are infinite for unbounded inputs, placements without
+/// norms, or an ε that rounds to 0.
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
                     const RunArithmetic& arithmetic = {}, int longest = default_longest);
 

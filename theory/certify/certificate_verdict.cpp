@@ -23,7 +23,7 @@ SignalClass class_of(Signal signal) {
     if (std::ranges::find(signals, signal) != signals.end()) return kind;
   }
   if (is_one_number(signal)) return SignalClass::inside;
-  throw std::logic_error("no certificate bounds " + std::string(name_of(signal)));
+  throw std::logic_error("certificates have no bound for the signal " + std::string(name_of(signal)));
 }
 
 const SignalBound* Certificate::find(Signal signal, int sublayer) const {
@@ -47,11 +47,12 @@ double Certificate::limit(const SignalBound& bound) const {
 
 namespace {
 
-/// The first of the bounds before `end`, or upstream of the last of those, that passes what may stand there.
+/// Returns the verdict for the first bound that exceeds its limit, among bounds before `end` and bounds upstream of
+/// them.
 Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
   for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
     const SignalBound& b = certificate.bounds[i];
-    // Bounds of numbers inside a sublayer's ops are listed after its signals but may feed them: they count as upstream.
+    // Intermediate values of a sublayer are listed after its signals but may feed them, so they count as upstream.
     const bool upstream = i < end || (end > 0 && class_of(b.signal) == SignalClass::inside &&
                                       b.sublayer <= certificate.bounds[end - 1].sublayer);
     if (!upstream) continue;

@@ -9,7 +9,7 @@ namespace {
 
 Vector constant(Index n, double x) { return Vector::Constant(n, x); }
 
-/// u|x| + η of every feature, rounded up.
+/// Returns u|x| + η of every feature, rounded up.
 Vector rounding_error(const Vector& magnitude, double u, double eta) {
   return magnitude.unaryExpr([=](double m) { return outward(u * m + eta); });
 }
@@ -31,18 +31,18 @@ double ComputedOps::sum_factor(Index n) const {
   return outward(sum_u_ + static_cast<double>(n - 1) * sum_u_ * (1.0 + sum_u_));
 }
 
-double ComputedOps::sum_floor(Index n) const {
+double ComputedOps::sum_underflow(Index n) const {
   const auto terms = static_cast<double>(n);
   return outward(terms * sum_eta_ * (1.0 + (terms - 1.0) * sum_u_));
 }
 
-void ComputedOps::note(Signal signal, double magnitude) {
+void ComputedOps::record(Signal signal, double magnitude) {
   if (exact_) return;
-  double& kept = notes_.try_emplace(signal, 0.0).first->second;
-  if (!(magnitude <= kept)) kept = std::isnan(magnitude) ? infinity : magnitude;
+  double& maximum = maxima_.try_emplace(signal, 0.0).first->second;
+  if (!(magnitude <= maximum)) maximum = std::isnan(magnitude) ? infinity : magnitude;
 }
 
-std::map<Signal, double> ComputedOps::take_notes() { return std::exchange(notes_, {}); }
+std::map<Signal, double> ComputedOps::take_maxima() { return std::exchange(maxima_, {}); }
 
 BoundedSet ComputedOps::stored(BoundedSet x) const {
   if (exact_) return x;
@@ -64,13 +64,13 @@ ComputedImage ComputedOps::summed(LinearImage image, Index n, const Vector& bias
     BoundedSet set = bias.size() > 0 ? shifted(std::move(image.set), bias) : std::move(image.set);
     return {std::move(set), Vector::Zero(image.absolute.size())};
   }
-  Vector error = rounding_error(image.absolute, sum_factor(n), sum_floor(n));
-  note(Signal::sums, largest_of(image.absolute + error));
+  Vector error = rounding_error(image.absolute, sum_factor(n), sum_underflow(n));
+  record(Signal::sums, largest_of(image.absolute + error));
   BoundedSet y = widened(std::move(image.set), error);
   error += rounding_error(y.magnitude(), u_, eta_);
   y = stored(std::move(y));
   if (bias.size() > 0) {
-    note(Signal::products, largest_of(y.magnitude()));
+    record(Signal::products, largest_of(y.magnitude()));
     y = shifted(std::move(y), bias);
     error += rounding_error(y.magnitude(), u_ + rounding(0), eta_);
     y = stored(std::move(y));
@@ -87,8 +87,8 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
   LinearImage image = image_and_sums(w, x);
   if (x.ellipsoid) {
     y.centre = centre_of(w, *x.ellipsoid);
-    y.over = matrix_over(w, *x.ellipsoid);
-    const double radius = outward(spectral_bound(y.over.matrix) + y.over.lost);
+    y.axes = axes_image(w, *x.ellipsoid);
+    const double radius = outward(spectral_bound(y.axes.matrix) + y.axes.error);
     image.set.ellipsoid = Ellipsoid{y.centre.value, constant(w.rows(), radius), y.centre.error, false};
     image.set = cleaned(std::move(image.set));
   }
@@ -103,9 +103,9 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
   return y;
 }
 
-// The letters are those of docs/theory/certificates.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε))
-// with S the computed sum of squares (L2 norm: without the division by D, and D = 1 below); ‖x‖² ≤ κD(t(1+u') − ε +
-// 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ = (1+u')⁴.
+// Notation as in docs/theory/certificates.md. The square root is taken of t = fl(fl(S/D) + fl(ε)), S the computed sum
+// of squares (L2 norm: no division by D, and D = 1 below). ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'); for
+// one feature κ₁ = (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   if (is_pointwise(norm.kind)) return pointwise_normalised(x, norm);
   if (exact_) return theory::normalised(x, norm);
@@ -118,24 +118,24 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
     const double whole = std::min(outward(x.magnitude().sum(), x.size()), outward(std::sqrt(d) * radius));
     const double of_count = 2.0 * v * whole * (1.0 + d * v) / d;  // D itself is rounded
     const double of_mean = outward(v * (1.0 + v) * whole + of_count + sum_eta_);
-    note(Signal::sums, outward(whole * (1.0 + d * v)));
+    record(Signal::sums, outward(whole * (1.0 + d * v)));
     box = widened(without_mean(x), constant(x.size(), of_mean));
     box = widened(box, rounding_error(box.magnitude(), v, 0.0));
-    note(Signal::deviations, largest_of(box.magnitude()));
+    record(Signal::deviations, largest_of(box.magnitude()));
     radius = outward((1.0 + v) * (radius + std::sqrt(d) * of_mean));
   }
   radius = std::min(radius, norm_of(box.magnitude()));
   const double terms = 1.0 + (d - 1.0) * v;
-  note(Signal::squares, outward((radius * radius * (1.0 + v) + d * sum_eta_) * terms + norm.eps));
-  note(Signal::squares, d);
+  record(Signal::squares, outward((radius * radius * (1.0 + v) + d * sum_eta_) * terms + norm.eps));
+  record(Signal::squares, d);
   const double eps = rounded_to(arithmetic_.accumulated, norm.eps);
   const double least = std::min(norm.eps, eps) - 2.0 * sum_eta_;
   if (!(least > 0.0)) {
-    note(Signal::reciprocals, infinity);
-    note(Signal::normalised, infinity);
+    record(Signal::reciprocals, infinity);
+    record(Signal::normalised, infinity);
     return unbounded(x.size());
   }
-  note(Signal::reciprocals, outward((1.0 + 4.0 * v) / std::sqrt(eps)));
+  record(Signal::reciprocals, outward((1.0 + 4.0 * v) / std::sqrt(eps)));
 
   const double steps = std::sqrt(1.0 + v) * (1.0 + 4.0 * v) * (1.0 + v) * (1.0 + rounding(16));
   const auto normed = [&](double m, double kappa) {
@@ -145,12 +145,12 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   const auto of_feature = [&](double m) { return normed(m, quotients * (1.0 + v)); };
   const double all = normed(radius, quotients * terms);
 
-  // Then x̂ is rounded to the format, multiplied by the gain, which may be another by one rounding, rounded, added to
-  // the bias and rounded; where an implementation keeps some of these in its wider format it rounds less.
+  // Then x̂ is rounded to the format, multiplied by the gain (itself rounded), rounded, added to the bias and rounded.
+  // Implementations that use a wider format for some of these steps round less.
   const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + u_) * (1.0 + v) * (1.0 + v) * (1.0 + rounding(16));
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
-  Vector floor(x.size());
+  Vector underflow_error(x.size());
   for (Index k = 0; k < x.size(); ++k) {
     const double up = of_feature(std::max(box.high[k], 0.0));
     const double down = of_feature(std::max(-box.low[k], 0.0));
@@ -158,22 +158,22 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
     const double size = std::abs(gain);
     const double far = std::max(up, down);
     const double tiny = sum_eta_ + eta_;
-    floor[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * far + tiny), 8);
-    note(Signal::normalised, outward((far + sum_eta_) * (1.0 + u_) + eta_));
-    note(Signal::normalised, outward(size * far * growth + floor[k]));
-    const double above = outward(size * (gain >= 0.0 ? up : down) * growth + floor[k]);
-    const double below = outward(size * (gain >= 0.0 ? down : up) * growth + floor[k]);
+    underflow_error[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * far + tiny), 8);
+    record(Signal::normalised, outward((far + sum_eta_) * (1.0 + u_) + eta_));
+    record(Signal::normalised, outward(size * far * growth + underflow_error[k]));
+    const double above = outward(size * (gain >= 0.0 ? up : down) * growth + underflow_error[k]);
+    const double below = outward(size * (gain >= 0.0 ? down : up) * growth + underflow_error[k]);
     y.low[k] = bias[k] - below - rounding(0) * std::abs(bias[k]);
     y.high[k] = bias[k] + above + rounding(0) * std::abs(bias[k]);
   }
-  y.ellipsoid = Ellipsoid{bias, norm.gain * (all * growth), floor, false};
+  y.ellipsoid = Ellipsoid{bias, norm.gain * (all * growth), underflow_error, false};
   y = cleaned(std::move(y));
   return norm.bias.size() > 0 ? stored(std::move(y)) : y;
 }
 
-// A computed σ is at most 1: 1 + e^−x is at least 1, rounding is monotone, and 1 is a number of every format. It is off
-// by the roundings of the exponential (4u' at most), of the sum, of the quotient and of the result. Where e^−x
-// overflows it is 0 and σ below any normal number, or of a narrow format below 1/largest.
+// A computed σ is at most 1: 1 + e^−x is at least 1, rounding is monotone, and every format contains 1. Its error comes
+// from the exponential (at most 4u'), the sum, the quotient and the result. If e^−x overflows, the computed σ is 0 and
+// the exact one is below any normal number, or below 1/largest in a narrow format.
 BoundedSet ComputedOps::sigmoid(const BoundedSet& x) const {
   const double relative = 16.0 * rounding(0) + (exact_ ? 0.0 : 8.0 * sum_u_ + 2.0 * u_);
   const double absolute =
@@ -194,9 +194,9 @@ BoundedSet ComputedOps::scaled(double k, const BoundedSet& x) {
   const double in_format = rounded_to(arithmetic_.stored, k);
   if (std::isinf(in_format)) return unbounded(x.size());
   BoundedSet y = stored(theory::scaled(k, x));
-  // k itself may be rounded: by u|k| or, if it is subnormal, by η.
+  // k itself may be rounded, with error u|k|, or η if it is subnormal.
   if (in_format != k) y = widened(stored(std::move(y)), rounding_error(x.magnitude(), eta_ * (1.0 + u_), 0.0));
-  note(Signal::addends, largest_of(y.magnitude()));
+  record(Signal::addends, largest_of(y.magnitude()));
   return y;
 }
 
@@ -208,16 +208,16 @@ BoundedSet ComputedOps::weighted_sum(double alpha, const BoundedSet& x, double b
 ComputedImage ComputedOps::activated(Activation activation, const BoundedSet& x) {
   BoundedSet y = theory::activated(activation, x);
   if (exact_) return {y, Vector::Zero(x.size())};
-  // The tanh form exists as a chain of stored ops too (GPT-2's gelu_new), whose 1 + tanh cancels left of 0.
+  // The tanh form is also implemented as separate stored operations (GPT-2's gelu_new); 1 + tanh cancels for x < 0.
   const bool chain = activation == Activation::gelu_tanh;
   const double step = chain ? std::max(u_, sum_u_) : sum_u_;
-  const double floor = chain ? 4.0 * std::max(eta_, sum_eta_) : sum_eta_;
-  Vector error = rounding_error(x.magnitude(), 8.0 * step, floor);
-  // In the ball: ‖8u'|x|‖ ≤ 8u'‖x‖.
+  const double absolute = chain ? 4.0 * std::max(eta_, sum_eta_) : sum_eta_;
+  Vector error = rounding_error(x.magnitude(), 8.0 * step, absolute);
+  // Radius of the ball: ‖8u'|x|‖ ≤ 8u'‖x‖.
   const double radius = outward(x.norm() * (1.0 + 8.0 * step));
   y = widened(std::move(y), error);
   y.ellipsoid = ellipsoid_around(Vector::Zero(x.size()), constant(x.size(), radius));
-  y.ellipsoid->error.setConstant(outward(floor));
+  y.ellipsoid->error.setConstant(outward(absolute));
   error += rounding_error(y.magnitude(), u_, eta_);
   return {stored(cleaned(std::move(y))), error * (1.0 + rounding(0))};
 }
@@ -225,7 +225,7 @@ ComputedImage ComputedOps::activated(Activation activation, const BoundedSet& x)
 BoundedSet ComputedOps::soft_capped(double cap, const BoundedSet& x) {
   BoundedSet y = theory::soft_capped(cap, x);
   if (exact_) return y;
-  note(Signal::cap_inputs, cap_input(largest_of(x.magnitude()), cap));
+  record(Signal::cap_inputs, cap_input(largest_of(x.magnitude()), cap));
   if (std::isinf(cap_input(0.0, cap))) return unbounded(x.size());
   const Vector error = rounding_error(y.magnitude(), 16.0 * u_, 4.0 * (cap + 1.0) * eta_);
   return widened(std::move(y), error);
@@ -241,11 +241,11 @@ double ComputedOps::cap_input(double z, double cap) const {
 WeightSum ComputedOps::attention_weights(Index seen) {
   if (exact_) return {};
   const auto n = static_cast<double>(seen > 0 ? std::min(seen, longest_) : longest_);
-  const double stalled = 1.0 + (n - 1.0) * sum_u_;
+  const double sum_growth = 1.0 + (n - 1.0) * sum_u_;
   const double tiny = n * (eta_ + sum_eta_);
-  note(Signal::denominators, outward(n * (1.0 + 4.0 * sum_u_) * stalled));
-  const double high = stalled * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + u_) + 2.0 * tiny;
-  const double low = (1.0 - sum_u_) * (1.0 - u_) / (stalled * (1.0 + sum_u_)) - 2.0 * tiny;
+  record(Signal::denominators, outward(n * (1.0 + 4.0 * sum_u_) * sum_growth));
+  const double high = sum_growth * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + u_) + 2.0 * tiny;
+  const double low = (1.0 - sum_u_) * (1.0 - u_) / (sum_growth * (1.0 + sum_u_)) - 2.0 * tiny;
   return {std::max(0.0, low * (1.0 - rounding(8))), outward(high, 8)};
 }
 
@@ -256,8 +256,8 @@ ComputedImage ComputedOps::weighted_values(const WeightSum& weights, Index seen,
   BoundedSet y = interval_product(box, factor);
   const Index n = seen > 0 ? std::min(seen, longest_) : longest_;
   const Vector absolute = v.magnitude() * (weights.high * (1.0 + rounding(0)));
-  Vector error = rounding_error(absolute, sum_factor(n), sum_floor(n));
-  note(Signal::sums, largest_of(absolute + error));
+  Vector error = rounding_error(absolute, sum_factor(n), sum_underflow(n));
+  record(Signal::sums, largest_of(absolute + error));
   y = widened(std::move(y), error);
   error += rounding_error(y.magnitude(), u_, eta_);
   return {stored(std::move(y)), error * (1.0 + rounding(0))};
@@ -269,22 +269,22 @@ ComputedOps::Score ComputedOps::score(double dot, double query, double key, Inde
     return {dot, z, soft_cap > 0.0 ? std::min(soft_cap, z) : z};
   }
   const double norms = outward(query * key);
-  const double error = sum_factor(n) * norms + sum_floor(n);
-  note(Signal::sums, outward(norms + error));
+  const double error = sum_factor(n) * norms + sum_underflow(n);
+  record(Signal::sums, outward(norms + error));
   const double stored_dot = outward((dot + error) * (1.0 + u_) + eta_);
   const double in_format = rounded_to(arithmetic_.stored, scale);
   const double factor = std::max(scale, in_format) * (1.0 + u_) + eta_;
   const double after = outward(factor * stored_dot * (1.0 + u_) + eta_);
   const double of_tiny = std::sqrt(static_cast<double>(n)) * eta_;  // η in every feature of the scaled query
   const double scaled_query = outward(factor * query * (1.0 + u_) + of_tiny);
-  note(Signal::products, scaled_query);
-  const double off = (3.0 * u_ * scale + 2.0 * eta_) * norms + of_tiny * key;
-  const double sums = sum_factor(n) * scaled_query * key + sum_floor(n);
-  note(Signal::sums, outward(scaled_query * key + sums));
-  const double before = outward((scale * dot + off + sums) * (1.0 + u_) + eta_);
+  record(Signal::products, scaled_query);
+  const double query_error = (3.0 * u_ * scale + 2.0 * eta_) * norms + of_tiny * key;
+  const double sums = sum_factor(n) * scaled_query * key + sum_underflow(n);
+  record(Signal::sums, outward(scaled_query * key + sums));
+  const double before = outward((scale * dot + query_error + sums) * (1.0 + u_) + eta_);
   const double z = std::isnan(after + before) ? infinity : std::max(after, before);
   const double enters = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
-  note(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
+  record(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
   if (!(soft_cap > 0.0)) return {stored_dot, std::numeric_limits<double>::quiet_NaN(), z};
   const double divided = cap_input(z, soft_cap);
   const double capped = outward(std::min(soft_cap, z) * (1.0 + 16.0 * u_) + 4.0 * (soft_cap + 1.0) * eta_);

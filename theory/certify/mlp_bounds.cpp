@@ -3,7 +3,8 @@
 namespace periscope::theory {
 namespace {
 
-/// ‖g₀b + p₀a‖ from its parts, where squares neither overflow nor underflow, else ‖g₀b‖ + ‖p₀a‖.
+/// Returns a bound on ‖g₀b + p₀a‖ from gb = ‖g₀b‖, pa = ‖p₀a‖ and their inner product; gb + pa if squares could
+/// overflow or underflow.
 double cross_bound(double gb, double pa, double product, double slack) {
   const double sum = gb + pa;
   const double square = gb * gb + pa * pa + 2.0 * product;
@@ -11,10 +12,10 @@ double cross_bound(double gb, double pa, double product, double slack) {
   return std::min(sum, std::sqrt(std::max(0.0, square)) + std::sqrt(slack) * sum);
 }
 
-/// gp over the ellipsoid, feature by feature, and 0: where s·gp lies for s in [0, 1].
+/// Returns, per feature, an interval that contains s·gp over the ellipsoid for all s in [0, 1].
 BoundedSet gated_box(const Mapped& gate, const Mapped& up) {
-  const RowMatrix& a = gate.over.matrix;
-  const RowMatrix& b = up.over.matrix;
+  const RowMatrix& a = gate.axes.matrix;
+  const RowMatrix& b = up.axes.matrix;
   const Centre& g = gate.centre;
   const Centre& p = up.centre;
   const double slack = rounding(2 * a.cols());
@@ -26,23 +27,23 @@ BoundedSet gated_box(const Mapped& gate, const Mapped& up) {
     const double ab = a.row(j).dot(b.row(j));
     const double g0 = g.value[j];
     const double p0 = p.value[j];
-    const double off_g = g.error[j] + gate.over.lost;
-    const double off_p = p.error[j] + up.over.lost;
-    const double far_g = std::abs(g0) + aa + off_g;
-    const double far_p = std::abs(p0) + bb + off_p;
+    const double error_g = g.error[j] + gate.axes.error;
+    const double error_p = p.error[j] + up.axes.error;
+    const double far_g = std::abs(g0) + aa + error_g;
+    const double far_p = std::abs(p0) + bb + error_p;
     const double cross = cross_bound(std::abs(g0) * bb, std::abs(p0) * aa, g0 * p0 * ab, slack);
-    // The product of the largest gate and the largest up bounds every number whose rounding counts here.
-    const double lost = slack * far_g * far_p + off_g * far_p + off_p * far_g + underflow(a.cols());
-    const double most = g0 * p0 + cross + 0.5 * (aa * bb + ab) + lost;
-    const double least = g0 * p0 - cross - 0.5 * (aa * bb - ab) - lost;
+    // far_g·far_p bounds every intermediate value, so it scales the rounding error.
+    const double error = slack * far_g * far_p + error_g * far_p + error_p * far_g + underflow(a.cols());
+    const double most = g0 * p0 + cross + 0.5 * (aa * bb + ab) + error;
+    const double least = g0 * p0 - cross - 0.5 * (aa * bb - ab) - error;
     if (!std::isnan(most)) box.high[j] = std::max(0.0, most);
     if (!std::isnan(least)) box.low[j] = std::min(0.0, least);
   }
   return box;
 }
 
-/// W·hidden for hidden layers of bounded 2-norm and 1-norm.
-void meet_norms(const RowMatrix& down, double two, double one, LinearImage& image) {
+/// Intersects the image W·hidden with bounds from the 2-norm and 1-norm of hidden.
+void intersect_norm_bounds(const RowMatrix& down, double two, double one, LinearImage& image) {
   for (Index k = 0; k < down.rows(); ++k) {
     const double by_one = outward(largest_of(down.row(k)) * one, down.cols());
     const double reach = std::min(by_one, outward(norm_of(down.row(k)) * two, down.cols()));
@@ -53,7 +54,7 @@ void meet_norms(const RowMatrix& down, double two, double one, LinearImage& imag
   }
 }
 
-/// A ball for W·hidden, if asked for.
+/// Adds a ball for W·hidden to the image if `with_norm`.
 void add_ball(const RowMatrix& down, const BoundedSet& hidden, bool with_norm, LinearImage& image) {
   if (!with_norm || !hidden.ellipsoid) return;
   const Centre centre = centre_of(down, *hidden.ellipsoid);
@@ -71,14 +72,14 @@ BoundedSet gated_bounds(const BoundedModule& module) {
     const Mapped gate = ops.mapped(module.matrix(Weight::gate), module.bias(Weight::gate), module.input);
     const Mapped up = ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
     const ComputedImage acted = ops.activated(activation_of(module.model.mlp), gate.image);
-    module.note(Signal::gate, gate.image.magnitude());
-    module.note(Signal::up, up.image.magnitude());
-    if (!ops.exact()) module.note(Signal::gated, acted.set.magnitude());
+    module.record(Signal::gate, gate.image.magnitude());
+    module.record(Signal::up, up.image.magnitude());
+    if (!ops.exact()) module.record(Signal::gated, acted.set.magnitude());
     hidden = interval_product(acted.set, up.image);
     if (module.input.ellipsoid) {
-      // φ(g) was off by acted.error before it was multiplied.
+      // φ(g) has error acted.error before the product.
       const Vector off = acted.error.cwiseProduct(up.image.magnitude());
-      hidden = within(hidden, widened(gated_box(gate, up), off));
+      hidden = intersected(hidden, widened(gated_box(gate, up), off));
     }
     one = acted.set.norm() * up.image.norm();
     const double two = std::min(largest_of(acted.set.magnitude()) * up.image.norm(),
@@ -89,27 +90,27 @@ BoundedSet gated_bounds(const BoundedModule& module) {
     hidden = ops.stored(cleaned(std::move(hidden)));
     one = ops.stored_sum(one, n);
   }
-  module.note(Signal::hidden, hidden.magnitude());
-  if (module.model.inner_norm_at(module.sublayer)) return module.written_after_norm(Weight::down, hidden);
+  module.record(Signal::hidden, hidden.magnitude());
+  if (module.model.inner_norm_at(module.sublayer)) return module.output_after_norm(Weight::down, hidden);
   LinearImage image = image_and_sums(down, hidden);
-  meet_norms(down, hidden.norm(), outward(one), image);
+  intersect_norm_bounds(down, hidden.norm(), outward(one), image);
   add_ball(down, hidden, module.with_norm, image);
   return ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
 }
 
-/// W(p/2) ± (½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) + |W_k|·(½ error of p + error of φ)) for p = p₀ + A u.
+/// Returns the box W(p/2) ± (½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) + |W_k|·(½ error of p + error of φ)) for p = p₀ + A u.
 BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& off) {
-  const RowMatrix& over = up.over.matrix;
+  const RowMatrix& over = up.axes.matrix;
   const double norm = up.image.norm();
   const RowMatrix product = product_transposed(down, over.transpose());
   const Ellipsoid half{0.5 * up.centre.value, Vector::Zero(down.cols()), 0.5 * up.centre.error + off, false};
   const Centre centre = centre_of(down, half);
-  const double lost = up.over.lost + rounding(down.cols()) * norm_of(over);
+  const double error = up.axes.error + rounding(down.cols()) * norm_of(over);
   BoundedSet box = unbounded(down.rows());
   for (Index k = 0; k < down.rows(); ++k) {
     const double row = norm_of(down.row(k));
     const double reach =
-        0.5 * (norm_of(product.row(k)) + (norm + 2.0 * lost) * row) + centre.error[k] + underflow(down.cols());
+        0.5 * (norm_of(product.row(k)) + (norm + 2.0 * error) * row) + centre.error[k] + underflow(down.cols());
     box.low[k] = centre.value[k] - outward(reach, down.cols()) - rounding(0) * std::abs(centre.value[k]);
     box.high[k] = centre.value[k] + outward(reach, down.cols()) + rounding(0) * std::abs(centre.value[k]);
   }
@@ -119,12 +120,12 @@ BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& off)
 BoundedSet plain_bounds(const BoundedModule& module) {
   const Mapped up = module.ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
   const ComputedImage hidden = module.ops.activated(activation_of(module.model.mlp), up.image);
-  module.note(Signal::up, up.image.magnitude());
-  module.note(Signal::hidden, hidden.set.magnitude());
-  if (module.model.inner_norm_at(module.sublayer)) return module.written_after_norm(Weight::down, hidden.set);
+  module.record(Signal::up, up.image.magnitude());
+  module.record(Signal::hidden, hidden.set.magnitude());
+  if (module.model.inner_norm_at(module.sublayer)) return module.output_after_norm(Weight::down, hidden.set);
   const RowMatrix down = module.matrix(Weight::down);
   LinearImage image = image_and_sums(down, hidden.set);
-  if (module.input.ellipsoid) image.set = within(image.set, from_half(down, up, hidden.error));
+  if (module.input.ellipsoid) image.set = intersected(image.set, from_half(down, up, hidden.error));
   add_ball(down, hidden.set, module.with_norm, image);
   return module.ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
 }

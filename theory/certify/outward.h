@@ -7,28 +7,28 @@
 
 #include "theory/kernels/gaussian.h"
 
-/// Bounds computed in double that stay bounds: sizes that neither overflow nor underflow on their way, allowances for
-/// what rounding and underflow took, and NaN as "no bound".
+/// Helpers that keep bounds computed in double valid: norms without overflow or underflow, margins for rounding and
+/// underflow, and NaN as "no bound".
 namespace periscope::theory {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Relative rounding allowance of a sum of n products: (n + 8)·2⁻⁵², twice the standard bound.
+/// Returns the relative rounding error of a sum of n products: (n + 8)·2⁻⁵², twice the standard bound.
 [[nodiscard]] inline double rounding(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::epsilon();
 }
 
-/// Absolute allowance: n products that underflow lose at most 2⁻¹⁰⁷⁵ each, and so do a few later steps.
+/// Returns the absolute error of n products that underflow, at most 2⁻¹⁰⁷⁵ each, plus a few later steps.
 [[nodiscard]] inline double underflow(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::denorm_min();
 }
 
-/// x ≥ 0 that n operations computed, rounded up; NaN becomes infinite.
+/// Rounds up x ≥ 0, the result of n operations; NaN becomes infinite.
 [[nodiscard]] inline double outward(double x, Index n = 0) {
   return std::isnan(x) ? infinity : x * (1.0 + rounding(n)) + underflow(n);
 }
 
-/// max |v_i|, 0 for none; infinite if one is NaN (Eigen's maxCoeff and std::max may pass NaN by).
+/// Returns max |v_i|; 0 if empty, infinite if any entry is NaN (Eigen's maxCoeff and std::max can miss NaN).
 template <class Derived>
 [[nodiscard]] double largest_of(const Eigen::MatrixBase<Derived>& v) {
   double largest = 0.0;
@@ -41,10 +41,10 @@ template <class Derived>
   return largest;
 }
 
-/// The exponent by which dividing brings x > 0 near 1; kept where 2^±e are normal numbers.
+/// Returns e with x/2^e near 1 for x > 0, clamped so that 2^±e are normal numbers.
 [[nodiscard]] inline int scale_exponent(double x) { return std::clamp(std::ilogb(x), -1000, 1000); }
 
-/// ‖v‖₂ rounded up, of vectors of any size: where squares could overflow or underflow v is scaled by a power of two.
+/// Returns ‖v‖₂ rounded up. If squares could overflow or underflow, v is scaled by a power of two first.
 template <class Derived>
 [[nodiscard]] double norm_of(const Eigen::MatrixBase<Derived>& v) {
   const double square = v.squaredNorm();

@@ -8,15 +8,15 @@
 
 namespace periscope::theory {
 
-/// Gain and bias of a norm, the bias empty if there is none, and its α where the kind has one.
+/// Parameters of a norm.
 struct NormParameters {
   Eigen::VectorXd gain;
-  Eigen::VectorXd bias;
-  double plus = 0.0;   ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
-  double alpha = 1.0;  ///< 1 where there is none
+  Eigen::VectorXd bias;  ///< empty: none
+  double plus = 0.0;     ///< offset of stored gains: 1 if w is stored for the gain 1 + w (Gemma)
+  double alpha = 1.0;    ///< α of pointwise norms; 1 for other norms
 };
 
-/// A stack's parameters as plain numbers: the weights that a certificate is for.
+/// Parameters of a stack in double, the input of a certificate.
 class Parameters {
  public:
   using BlockVisitor = std::function<void(Index first, const RowMatrix& rows)>;
@@ -26,14 +26,14 @@ class Parameters {
   Parameters& operator=(const Parameters&) = delete;
   virtual ~Parameters() = default;
 
-  /// W [fan_out, fan_in] with y = W x; `layer` is ignored for what no layer owns.
+  /// Returns W [fan_out, fan_in] with y = W x. `layer` is ignored for matrices outside the layers.
   [[nodiscard]] virtual RowMatrix matrix(int layer, Weight weight) const = 0;
-  /// Visits a matrix a few thousand rows at a time, in order: for tables and unembeddings, which are large.
+  /// Visits blocks of a few thousand rows of a matrix in order; for large tables and unembeddings.
   virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
-  /// Returns what is added to W x, empty for none.
+  /// Returns b of W x + b; empty if none.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
-  /// Names an entry (row-major) in messages: "layers.1.mlp.up.weight: entry 3".
+  /// Returns the name of an entry (row-major) for messages: "layers.1.mlp.up.weight: entry 3".
   [[nodiscard]] virtual std::string entry_name(const ParameterId& id, Index entry) const = 0;
 };
 

@@ -9,8 +9,7 @@ namespace periscope::theory {
 double rounded_to(const NumberFormat& format, double x) {
   if (x == 0.0 || !std::isfinite(x)) return x;
   const int quantum = std::max(std::ilogb(x), format.least_exponent) - format.precision + 1;
-  // In two steps: 2^−quantum may lie beyond the largest double. Both scalings are exact, x/2^quantum has at most 53
-  // bits.
+  // ldexp, because 2^−quantum itself may overflow. Both scalings are exact: x/2^quantum has at most 53 bits.
   const double units = std::ldexp(x, -quantum);
   const double rounded = std::ldexp(std::nearbyint(units), quantum);
   return std::abs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
@@ -57,8 +56,8 @@ Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
 NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
   NormParameters n = parameters_.norm(sublayer, weight);
   const ParameterId gain = gain_id(sublayer, weight);
-  // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
-  // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.
+  // For a gain stored as w, some runs round w, which near w = −1 changes 1 + w by far more than rounding the sum does.
+  // Other runs round the sum. Both results have the same sign, so the larger one bounds both.
   Eigen::VectorXd merged = n.gain;
   n.gain.array() -= n.plus;
   round(n.gain.data(), n.gain.size(), gain);
@@ -68,7 +67,7 @@ NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
     n.gain = (merged.array().abs() > n.gain.array().abs()).select(merged, n.gain);
   }
   round(n.bias.data(), n.bias.size(), bias_of(gain));
-  if (n.alpha != 1.0) round(&n.alpha, 1, alpha_of(gain));  // 1 where there is none
+  if (n.alpha != 1.0) round(&n.alpha, 1, alpha_of(gain));
   return n;
 }
 

@@ -8,21 +8,21 @@
 
 namespace periscope::theory {
 
-/// The number of a format that x is rounded to: to nearest, ties to even; ±∞ beyond the largest.
+/// Rounds x to a format, to nearest with ties to even; ±∞ beyond the largest number.
 double rounded_to(const NumberFormat& format, double x);
 
-/// One entry of a stack's parameters, row-major.
+/// One entry of a stack's parameters.
 struct WeightEntry {
   ParameterId parameter;
-  Index entry;
-  double value;           ///< as stored, before it is rounded
-  std::string name = {};  ///< of the parameter and the entry, as Parameters gives it
+  Index entry;            ///< row-major
+  double value;           ///< before rounding
+  std::string name = {};  ///< Parameters::entry_name
 };
 
-/// A stack's parameters as a run in a format holds them: every entry rounded to it.
+/// Parameters of a stack with every entry rounded to a format.
 class RoundedParameters final : public Parameters {
  public:
-  /// The parameters outlive this.
+  /// `parameters` must outlive this object.
   RoundedParameters(const Parameters& parameters, const NumberFormat& format)
       : parameters_(parameters), format_(format) {}
 
@@ -34,15 +34,15 @@ class RoundedParameters final : public Parameters {
     return parameters_.entry_name(id, entry);
   }
 
-  /// The largest magnitude of what was read so far, infinite if rounding made it so.
+  /// Returns the largest rounded magnitude of all entries read so far; infinite if rounding overflows.
   [[nodiscard]] double largest() const { return largest_ ? rounded_to(format_, std::abs(largest_->value)) : 0.0; }
-  /// The entry with the largest magnitude; nullopt if all are 0.
+  /// Returns the largest entry read so far by magnitude; nullopt if all are 0.
   [[nodiscard]] const std::optional<WeightEntry>& largest_entry() const { return largest_; }
-  /// True if rounding changed any entry that was read so far.
+  /// Returns true if rounding changed any entry read so far.
   [[nodiscard]] bool changed() const { return changed_; }
 
  private:
-  /// `first` is the index of the first value in the parameter.
+  /// `first`: index of the first value within the parameter.
   void round(double* values, Index count, const ParameterId& parameter, Index first = 0) const;
 
   const Parameters& parameters_;

@@ -10,13 +10,13 @@
 
 namespace periscope::theory {
 
-/// True if a certificate bounds a signal: not x_in, which is the x_out before it, nor A_out once more as each matrix
-/// reads it.
+/// Returns true if a certificate bounds a signal. Excluded are x_in, which equals the previous x_out, and the inputs of
+/// matrices, which equal A_out.
 [[nodiscard]] constexpr bool is_certified(Signal signal) {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }
 
-/// The signals that a certificate bounds, in the order of the dataflow.
+/// Signals that a certificate bounds, in dataflow order.
 inline const std::vector<Signal> certified_signals = [] {
   std::vector<Signal> all;
   for (std::size_t i = 0; i < signal_names.size(); ++i) {
@@ -25,12 +25,12 @@ inline const std::vector<Signal> certified_signals = [] {
   return all;
 }();
 
-/// The classes of signals that verdicts are given for.
+/// Classes of signals with separate verdicts.
 enum class SignalClass { stream, branch, attention, scores, mlp, head, inside };
 inline constexpr std::array<std::string_view, 7> signal_class_names{"stream", "branch", "attention", "scores",
                                                                     "mlp",    "head",   "inside"};
 static_assert(are_names_of<SignalClass>(signal_class_names));
-/// Throws std::logic_error for a signal that no certificate bounds.
+/// Returns the class of a signal. Throws std::logic_error for a signal that no certificate bounds.
 [[nodiscard]] SignalClass class_of(Signal signal);
 
 }  // namespace periscope::theory

@@ -15,9 +15,9 @@ namespace {
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr Index block = 128;
 
-/// A lower estimate of the largest eigenvalue.
+/// Returns a lower estimate of the largest eigenvalue.
 double power_iteration(const RowMatrix& gram) {
-  // The column of the largest diagonal entry is not orthogonal to the leading eigenvector unless that entry is 0 in it.
+  // The start column is orthogonal to the leading eigenvector only if the eigenvector is 0 at this index.
   Index start = 0;
   gram.diagonal().maxCoeff(&start);
   Eigen::VectorXd x = gram.col(start);
@@ -36,8 +36,8 @@ double power_iteration(const RowMatrix& gram) {
   return estimate;
 }
 
-/// Fills a symmetric matrix by blocks of rows of its lower triangle, each a product over `terms`. A block is computed
-/// by one thread.
+/// Fills a symmetric matrix by blocks of rows of its lower triangle, each a product over `terms` computed by one
+/// thread.
 template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;
@@ -51,7 +51,7 @@ void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
 }
 
-/// aᵀ a.
+/// Returns aᵀ a.
 RowMatrix gram_of_columns(const RowMatrix& a) {
   RowMatrix y(a.cols(), a.cols());
   lower_blocks(y, a.rows(), [&](auto target, Index first, Index rows, Index cols) {

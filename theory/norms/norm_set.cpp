@@ -96,10 +96,10 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
     hat[k] = std::max(reach.up, reach.down);
     error[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
     if (is_bounded) {
-      note(Signal::normalised, entered(magnitude[k]));
-      note(Signal::normalised, hat[k]);
+      record(Signal::normalised, entered(magnitude[k]));
+      record(Signal::normalised, hat[k]);
     }
-    note(Signal::normalised, size == 0.0 ? error[k] : outward(size * hat[k] * growth + error[k]));
+    record(Signal::normalised, size == 0.0 ? error[k] : outward(size * hat[k] * growth + error[k]));
     const auto gained = [&](double reached) {
       return size == 0.0 ? error[k] : outward(size * reached * growth + error[k]);
     };
