@@ -46,12 +46,12 @@ TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, a
       CAPTURE(tokens);
       CAPTURE(causal);
       const TokenGrid grid(tokens, causal);
-      const std::vector<Index>& kept = grid.kept();
-      CHECK(kept.front() == 0);
-      CHECK(kept.back() == tokens - 1);
-      for (std::size_t i = 1; i < kept.size(); ++i) CHECK(kept[i] > kept[i - 1]);
-      for (auto i = static_cast<std::size_t>(grid.singles()); i < kept.size(); i += 2) {
-        CHECK(kept[i + 1] == kept[i] + 1);
+      const std::vector<Index>& positions = grid.positions();
+      CHECK(positions.front() == 0);
+      CHECK(positions.back() == tokens - 1);
+      for (std::size_t i = 1; i < positions.size(); ++i) CHECK(positions[i] > positions[i - 1]);
+      for (auto i = static_cast<std::size_t>(grid.singles()); i < positions.size(); i += 2) {
+        CHECK(positions[i + 1] == positions[i] + 1);
       }
       Index next = grid.singles();
       for (const auto& [node, first, end] : grid.cells()) {
@@ -70,7 +70,7 @@ TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, a
 
 TEST_CASE("of all tokens a grid's means are the means, and nothing is left between tokens") {
   const TokenGrid grid = TokenGrid::of_all_tokens(9);
-  const Matrix k = kernel_at(grid.kept(), of_averages);
+  const Matrix k = kernel_at(grid.positions(), of_averages);
   CHECK(grid.mean(k.diagonal()) == doctest::Approx(k.diagonal().mean()).epsilon(1e-14));
   CHECK(grid.mean_of_pairs(k) == doctest::Approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
   CHECK(grid.between(k) == k);
@@ -85,15 +85,15 @@ TEST_CASE("means over all tokens of what averages leave, to the square of the no
     const auto first = static_cast<double>(std::min(t, s) + 1);
     return std::sqrt(first / static_cast<double>(std::max(t, s) + 1));
   };
-  const Matrix exact = kernel_at(all.kept(), of_averages);
-  const Matrix exact_root = kernel_at(all.kept(), root);
+  const Matrix exact = kernel_at(all.positions(), of_averages);
+  const Matrix exact_root = kernel_at(all.positions(), root);
   std::vector<double> errors;
   for (const double refinement : {1.0, 2.0}) {
     const TokenGrid grid(tokens, true, refinement);
-    const Matrix k = kernel_at(grid.kept(), of_averages);
+    const Matrix k = kernel_at(grid.positions(), of_averages);
     CHECK(grid.mean(k.diagonal()) == doctest::Approx(all.mean(exact.diagonal())).epsilon(1e-5));
     CHECK(grid.mean_of_pairs(k) == doctest::Approx(all.mean_of_pairs(exact)).epsilon(1e-5));
-    errors.push_back(std::abs(grid.mean_of_pairs(kernel_at(grid.kept(), root)) - all.mean_of_pairs(exact_root)));
+    errors.push_back(std::abs(grid.mean_of_pairs(kernel_at(grid.positions(), root)) - all.mean_of_pairs(exact_root)));
   }
   CHECK(errors[0] < 5e-4);
   CHECK(errors[1] < 0.35 * errors[0]);
@@ -128,9 +128,9 @@ TEST_CASE("uniform attention on a grid, twice, against all tokens: right to the 
     for (const double refinement : {1.0, 2.0}) {
       const TokenGrid grid(700, causal, refinement);
       const AttentionAverage average(law, grid);
-      StackSpec kept = spec;
-      kept.input.tokens = static_cast<int>(grid.size());
-      const Matrix start = input_kernel(kept, {}).product;
+      StackSpec positions = spec;
+      positions.input.tokens = static_cast<int>(grid.size());
+      const Matrix start = input_kernel(positions, {}).product;
       const Matrix k = average.head_output_kernel(stream(average.head_output_kernel(start, 2, {}), start), 2, {});
       const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
       moment.push_back(std::abs(grid.mean(k.diagonal()) / twice.diagonal().mean() - 1.0));

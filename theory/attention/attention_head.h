@@ -58,8 +58,7 @@ using Sample = Eigen::MatrixXf;
 /// Returns the random numbers of a pattern average, independent of those of the finite-width chain (T25).
 NormalStream numbers_of(PatternStream stream);
 
-/// Returns the largest diagonal entry of a kernel; 1 if that is not positive and finite, which leaves the kernel
-/// unscaled.
+/// Returns the largest diagonal entry of a kernel; 1 (no scaling) if that is not positive and finite.
 double scale_of(const Matrix& k);
 
 /// A kernel scaled to the range of float: k = scale·unit, where `unit` has a largest diagonal entry of 1.
@@ -96,7 +95,7 @@ struct Rotation {
   [[nodiscard]] Sample rotate(const Sample& x, float direction) const;
 };
 
-/// Queries or keys of one head over all tokens.
+/// Queries or keys of one head, for all tokens.
 struct Projection {
   Sample rotated;       ///< after RoPE, as used by the logits [T, head_dim]
   Sample normalised;    ///< after QK-norm, before RoPE [T, head_dim]

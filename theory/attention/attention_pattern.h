@@ -30,8 +30,8 @@ struct HeadGradients {
 class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Index tokens) : law_(law), head_(law, tokens) {}
-  /// Averages over the kept tokens of a grid. Supports only forward averages with the same kernel for queries and keys.
-  /// The grid must outlive this object.
+  /// Averages on a token grid, which must outlive this object. Supports only forward averages with the same kernel for
+  /// queries and keys.
   AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
       : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
 

@@ -12,11 +12,10 @@
 namespace periscope::theory {
 namespace {
 
-/// Kept tokens per block of a product. With a causal mask a block skips the tokens that its last token does not see.
+/// Grid tokens per block of a product. With a causal mask a block skips the tokens that its last token does not see.
 constexpr Index tokens_per_block = 8;
 
-/// Returns F with F Fᵀ = x, or the nearest positive semidefinite matrix: x from few patterns may have negative
-/// eigenvalues.
+/// Returns F with F Fᵀ = x. Negative eigenvalues, possible for averages over few patterns, are set to 0.
 Matrix factor_of(const Matrix& x) {
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(x);
   return solver.eigenvectors() * solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
@@ -91,7 +90,7 @@ class GridAttention::Sum {
 };
 
 GridAttention::GridAttention(const PatternLaw& law, const TokenGrid& grid)
-    : law_(law), grid_(grid), query_head_(law, grid.kept()), key_head_(law, grid.tokens()) {}
+    : law_(law), grid_(grid), query_head_(law, grid.positions()), key_head_(law, grid.tokens()) {}
 
 Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) const {
   const Index e = law_.head_dim;
@@ -116,16 +115,16 @@ Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) con
 }
 
 void GridAttention::add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const {
-  const Index kept = grid_.size();
+  const Index count = grid_.size();
   const Eigen::VectorXf& upper = grid_.upper_weight();
   const Eigen::VectorXf& kink = grid_.kink_weight();
   const Eigen::VectorXf root = values.residual.cwiseSqrt();
   constexpr float min_logit = -80.0F;  // as in AttentionHead::pattern
   constexpr float negligible = 2e-35F;
-  Sample a(grid_.tokens(), kept);                                                   // Aᵀ, then √D Aᵀ
-  Sample mixed = Sample::Zero(kept, grid_.nodes());                                 // A W
-  Sample kink_sums = Sample::Zero(kept, static_cast<Index>(grid_.cells().size()));  // A V
-  for (Index i = 0; i < kept; ++i) {
+  Sample a(grid_.tokens(), count);                                                   // Aᵀ, then √D Aᵀ
+  Sample mixed = Sample::Zero(count, grid_.nodes());                                 // A W
+  Sample kink_sums = Sample::Zero(count, static_cast<Index>(grid_.cells().size()));  // A V
+  for (Index i = 0; i < count; ++i) {
     const Index end = end_seen(i);
     auto column = a.col(i);
     auto seen = column.head(end);
@@ -150,14 +149,15 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
       kink_sums(i, cell++) = seen.segment(first, n).dot(kink.segment(first, n));
     }
     seen = seen.cwiseProduct(root.head(end));
-    const Index of_block = end_seen(std::min(kept, i / tokens_per_block * tokens_per_block + tokens_per_block) - 1);
+    const Index of_block = end_seen(std::min(count, i / tokens_per_block * tokens_per_block + tokens_per_block) - 1);
     column.segment(end, of_block - end).setZero();
   }
-  Sample residual_part(kept, kept);
-  for (Index j = 0; j < kept; j += tokens_per_block) {
-    const Index n = std::min(tokens_per_block, kept - j);
+  Sample residual_part(count, count);
+  for (Index j = 0; j < count; j += tokens_per_block) {
+    const Index n = std::min(tokens_per_block, count - j);
     const Index end = end_seen(j + n - 1);
-    residual_part.block(j, j, kept - j, n).noalias() = a.block(0, j, end, kept - j).transpose() * a.block(0, j, end, n);
+    residual_part.block(j, j, count - j, n).noalias() =
+        a.block(0, j, end, count - j).transpose() * a.block(0, j, end, n);
   }
   mirror_lower(residual_part);
   sum.add(mixed, kink_sums, residual_part);
@@ -198,13 +198,13 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
 
 double GridAttention::operations(const TokenGrid& grid, bool causal, int head_dim) {
   double seen = 0.0;
-  for (const Index t : grid.kept()) seen += static_cast<double>(causal ? t + 1 : grid.tokens());
+  for (const Index t : grid.positions()) seen += static_cast<double>(causal ? t + 1 : grid.tokens());
   constexpr double drawn = 60.0;  // cost of one normal number, in operations of a product
   constexpr double exponential = 20.0;
-  const auto kept = static_cast<double>(grid.size());
+  const auto count = static_cast<double>(grid.size());
   const auto tokens = static_cast<double>(grid.tokens());
-  return drawn / 2.0 * tokens * head_dim + seen * (2.0 * head_dim + exponential + 2.0 * kept) +
-         2.0 * kept * static_cast<double>(grid.nodes() * (grid.nodes() + grid.size()));
+  return drawn / 2.0 * tokens * head_dim + seen * (2.0 * head_dim + exponential + 2.0 * count) +
+         2.0 * count * static_cast<double>(grid.nodes() * (grid.nodes() + grid.size()));
 }
 
 }  // namespace periscope::theory

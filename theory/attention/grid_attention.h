@@ -7,8 +7,8 @@
 
 namespace periscope::theory {
 
-/// Pattern averages (T4) for sequences too long for T×T matrices. Queries and results cover the p kept tokens of a
-/// grid; keys and values cover all T tokens, with kernel W O Wᵀ + V C Vᵀ + D (TokenGrid). A pattern costs p rows of A
+/// Pattern averages (T4) for sequences too long for T×T matrices. Queries and results cover the p tokens of a grid;
+/// keys and values cover all T tokens, with kernel W O Wᵀ + V C Vᵀ + D (TokenGrid). A pattern costs p rows of A
 /// and p²T operations, without storage of size T²:
 ///   A K Aᵀ = (A W) O (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
 /// Supports a single sequence without a window and without variance profiles (T29).
@@ -31,8 +31,8 @@ class GridAttention {
   class Sum;
   [[nodiscard]] Projection draw_keys(const Keys& keys, NormalStream& numbers) const;
   void add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const;
-  [[nodiscard]] Index end_seen(Index kept) const {
-    return law_.end_seen(grid_.kept()[static_cast<std::size_t>(kept)], grid_.tokens());
+  [[nodiscard]] Index end_seen(Index count) const {
+    return law_.end_seen(grid_.positions()[static_cast<std::size_t>(count)], grid_.tokens());
   }
 
   const PatternLaw law_;

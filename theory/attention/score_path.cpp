@@ -108,7 +108,7 @@ void ScorePathSum::add_projection_correction(const HeadSample& head, const Sampl
   product_into(work_, b, factor_of(right_));
   work_ -= (a * v).asDiagonal() * left_;
   add_difference(head.query, work_, law_.query.heads, query_);
-  // Sampled m: dk = dzᵀ q
+  // With m sampled as a matrix: dk = dzᵀ q
   product_into(work_, factor_of(cotangents_.unit_factor, cotangents_.triangular),
                factor_of(numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols())));
   product_into(product_, factor_of(work_), transposed(factor_of(value_factor_)), law_.causal);

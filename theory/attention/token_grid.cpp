@@ -16,7 +16,7 @@ constexpr double default_nodes = 120.0;  // without a causal mask
 TokenGrid TokenGrid::of_all_tokens(Index tokens) {
   TokenGrid grid;
   grid.tokens_ = grid.singles_ = tokens;
-  for (Index t = 0; t < tokens; ++t) grid.kept_.push_back(t);
+  for (Index t = 0; t < tokens; ++t) grid.positions_.push_back(t);
   grid.interpolate(Vector::Zero(tokens));
   return grid;
 }
@@ -39,12 +39,12 @@ TokenGrid::TokenGrid(Index tokens, bool causal, double refinement) : tokens_(tok
     return causal ? begin * std::pow(static_cast<double>(tokens) / begin, share) : begin + span * share;
   };
   singles_ = singles;
-  for (Index t = 0; t < singles; ++t) kept_.push_back(t);
+  for (Index t = 0; t < singles; ++t) positions_.push_back(t);
   for (Index i = 0, free = singles; i < cells; ++i) {
     const Index at = i + 1 == cells ? tokens - 2 : std::max<Index>(std::lround(position_of(i)), free);
     if (at < free || at + 1 >= tokens) continue;
-    kept_.push_back(at);
-    kept_.push_back(at + 1);
+    positions_.push_back(at);
+    positions_.push_back(at + 1);
     free = at + 2;
     ++pairs_;
   }
@@ -57,7 +57,8 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   Vector at(nodes());
   for (Index i = 0; i < nodes(); ++i) {
     const auto k = static_cast<std::size_t>(first_of(i));
-    at(i) = i < singles_ ? coordinate(kept_[k]) : 0.5 * (coordinate(kept_[k]) + coordinate(kept_[k + 1]));
+    at(i) =
+        i < singles_ ? coordinate(positions_[k]) : 0.5 * (coordinate(positions_[k]) + coordinate(positions_[k + 1]));
   }
   Vector node_weights = Vector::Zero(nodes());
   node_weights.head(singles_).setOnes();
@@ -66,7 +67,7 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   for (Index node = singles_, t = singles_; node + 1 < nodes(); ++node) {
     const bool last = node + 2 == nodes();
     Cell cell{node, t, t};
-    const Index next = last ? tokens_ : kept_[static_cast<std::size_t>(first_of(node + 1))];
+    const Index next = last ? tokens_ : positions_[static_cast<std::size_t>(first_of(node + 1))];
     for (; t < next; ++t) {
       const auto share = static_cast<float>((coordinate(t) - at(node)) / (at(node + 1) - at(node)));
       upper_(t) = share;
@@ -104,26 +105,27 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   }
 }
 
-Vector TokenGrid::of_nodes(const Vector& kept) const {
+Vector TokenGrid::of_nodes(const Vector& values) const {
   Vector x(nodes());
-  x.head(singles_) = kept.head(singles_);
-  for (Index i = singles_; i < nodes(); ++i) x(i) = 0.5 * kept.segment(first_of(i), 2).sum();
+  x.head(singles_) = values.head(singles_);
+  for (Index i = singles_; i < nodes(); ++i) x(i) = 0.5 * values.segment(first_of(i), 2).sum();
   return x;
 }
 
-Matrix TokenGrid::between(const Matrix& kept) const {
+Matrix TokenGrid::between(const Matrix& values) const {
   Matrix half(nodes(), size());
-  half.topRows(singles_) = kept.topRows(singles_);
-  for (Index i = singles_; i < nodes(); ++i) half.row(i) = 0.5 * (kept.row(first_of(i)) + kept.row(first_of(i) + 1));
+  half.topRows(singles_) = values.topRows(singles_);
+  for (Index i = singles_; i < nodes(); ++i)
+    half.row(i) = 0.5 * (values.row(first_of(i)) + values.row(first_of(i) + 1));
   Matrix o(nodes(), nodes());
   o.leftCols(singles_) = half.leftCols(singles_);
   for (Index i = singles_; i < nodes(); ++i) o.col(i) = 0.5 * (half.col(first_of(i)) + half.col(first_of(i) + 1));
-  for (Index i = singles_; i < nodes(); ++i) o(i, i) = kept(first_of(i), first_of(i) + 1);
+  for (Index i = singles_; i < nodes(); ++i) o(i, i) = values(first_of(i), first_of(i) + 1);
   return o;
 }
 
-Vector TokenGrid::all(const Vector& kept) const {
-  const Vector x = of_nodes(kept);
+Vector TokenGrid::all(const Vector& values) const {
+  const Vector x = of_nodes(values);
   Vector y(tokens_);
   y.head(singles_) = x.head(singles_);
   for (const auto& [node, first, end] : cells_) {
@@ -157,9 +159,9 @@ Vector TokenGrid::diagonal(const Matrix& between, const Vector& kinks) const {
   return y;
 }
 
-double TokenGrid::mean_of_pairs(const Matrix& kept) const {
+double TokenGrid::mean_of_pairs(const Matrix& values) const {
   if (tokens_ < 2) return std::numeric_limits<double>::quiet_NaN();
-  return pair_weights_.cwiseProduct(between(kept)).sum();
+  return pair_weights_.cwiseProduct(between(values)).sum();
 }
 
 }  // namespace periscope::theory

@@ -15,9 +15,8 @@ namespace periscope::theory {
 /// c·b (1 − a), c = O_ii − 2 O_i,i+1 + O_i+1,i+1. V C Vᵀ approximates the excess by c·3a(1 − a) b(1 − b), which has the
 /// same sum over the cell: C is diagonal with entries c, V [T, cells] has entries √3 a(1 − a).
 /// With a causal mask the first tokens, which see few others, are single nodes, with their variance in O. Every other
-/// node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p kept tokens thus
-/// determines K. With a causal mask nodes are equidistant in log t and interpolation is linear in 1/t; otherwise nodes
-/// are equidistant in t.
+/// node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p grid tokens thus
+/// determines K. Nodes are equidistant in t, or in log t with a causal mask, where interpolation is linear in 1/t.
 class TokenGrid {
  public:
   /// `refinement`: factor on the default number of nodes.
@@ -25,23 +24,25 @@ class TokenGrid {
   /// Returns the trivial grid in which every token is a node.
   static TokenGrid of_all_tokens(Index tokens);
 
-  [[nodiscard]] Index tokens() const { return tokens_; }                         ///< T
-  [[nodiscard]] const std::vector<Index>& kept() const { return kept_; }         ///< positions of the kept tokens [p]
-  [[nodiscard]] Index size() const { return static_cast<Index>(kept_.size()); }  ///< p
-  [[nodiscard]] Index nodes() const { return singles_ + pairs_; }                ///< g
+  [[nodiscard]] Index tokens() const { return tokens_; }  ///< T
+  [[nodiscard]] const std::vector<Index>& positions() const {
+    return positions_;
+  }  ///< positions of the grid tokens [p]
+  [[nodiscard]] Index size() const { return static_cast<Index>(positions_.size()); }  ///< p
+  [[nodiscard]] Index nodes() const { return singles_ + pairs_; }                     ///< g
 
-  /// Returns O [g, g], from the kernel of the kept tokens [p, p].
-  [[nodiscard]] Matrix between(const Matrix& kept) const;
+  /// Returns O [g, g], from the kernel of the grid tokens [p, p].
+  [[nodiscard]] Matrix between(const Matrix& values) const;
   /// Returns the diagonal of C [cells], from O.
   [[nodiscard]] Vector kinks(const Matrix& between) const;
-  /// Interpolates values of the kept tokens [p] to all tokens [T].
-  [[nodiscard]] Vector all(const Vector& kept) const;
+  /// Interpolates values at the grid tokens [p] to all tokens [T].
+  [[nodiscard]] Vector all(const Vector& values) const;
   /// Returns the diagonal of W O Wᵀ + V C Vᵀ [T].
   [[nodiscard]] Vector diagonal(const Matrix& between, const Vector& kinks) const;
-  /// Returns the mean over all tokens, from values of the kept tokens [p].
-  [[nodiscard]] double mean(const Vector& kept) const { return weights_.dot(kept); }
+  /// Returns the mean over all tokens, from values at the grid tokens [p].
+  [[nodiscard]] double mean(const Vector& values) const { return weights_.dot(values); }
   /// Returns the mean over all pairs of different tokens, from a symmetric matrix [p, p]. NaN for one token.
-  [[nodiscard]] double mean_of_pairs(const Matrix& kept) const;
+  [[nodiscard]] double mean_of_pairs(const Matrix& values) const;
 
   /// Tokens `first` … `end` − 1 lie between nodes `node` and `node` + 1.
   struct Cell {
@@ -58,15 +59,15 @@ class TokenGrid {
   TokenGrid() = default;
   void interpolate(const Vector& coordinate);
   [[nodiscard]] Index first_of(Index node) const { return node < singles_ ? node : singles_ + 2 * (node - singles_); }
-  [[nodiscard]] Vector of_nodes(const Vector& kept) const;
+  [[nodiscard]] Vector of_nodes(const Vector& values) const;
 
   Index tokens_ = 0;
   Index singles_ = 0;
   Index pairs_ = 0;
-  std::vector<Index> kept_;
+  std::vector<Index> positions_;
   std::vector<Cell> cells_;
   Eigen::VectorXf upper_, kink_;
-  Vector weights_;       // of the kept tokens [p], sum 1
+  Vector weights_;       // of the grid tokens [p], sum 1
   Matrix pair_weights_;  // of pairs of nodes [g, g], for pairs of different tokens
 };
 

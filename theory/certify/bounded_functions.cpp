@@ -47,9 +47,8 @@ struct Minimum {
 constexpr double location_error = 1e-6;
 
 /// Each φ except ReLU has one minimum in (−2, 0) and |φ''| ≤ 1 there. Brent's method stops within 2⁻²⁴ of the minimum
-/// of the computed values. Their error of about 1e-15 moves that minimum by at most 1e-7, so `location_error` has a
-/// margin and the true minimum is at most location_error²/2 below the value found. `activated` adds the rounding of
-/// values.
+/// of the computed values. Their error of about 1e-15 moves that minimum by at most 1e-7, less than `location_error`,
+/// so the true minimum is at most location_error²/2 below the value found. `activated` adds the rounding of values.
 Minimum minimum_of(Activation kind) {
   if (kind == Activation::relu) return {0.0, 0.0};
   const auto [at, value] = boost::math::tools::brent_find_minima([kind](double x) { return activation_at(kind, x); },

@@ -7,9 +7,7 @@
 #include "sim/spec/model_spec.h"
 
 /// Bounds on the gradient of an MLP's last matrix W2 (a = W2 h) and on the growth of a stream, for any weights and any
-/// input (T14–T16), and the corresponding statements of the Peri-LN paper and its reviews. Proofs:
-/// docs/theory/bounds.md.
-///
+/// input (T14–T16); proofs in docs/theory/bounds.md. Includes the bounds in the Peri-LN paper and its reviews.
 /// Every gradient bound is a factor per token. Multiply it by ‖h_t‖ to bound the Frobenius norm of the gradient, or by
 /// |h_ti| to bound entry (i, j), and average over the tokens of the loss.
 namespace periscope::theory {
@@ -63,9 +61,9 @@ double grown_second_moment(double stream, double branch, double cosine);
 /// Returns the bound on the rms of a branch after norm B for any input and weights (T16): max|γ| + rms(bias).
 double normed_rms_bound(double max_gain, double bias_rms);
 
-/// Returns the bound on the gradient for a massive activation (T14d), the maximum over k > 0 of √2 max|γ| √D ‖kh‖/‖x +
-/// ka‖ for a stack with one norm after x + ka. Uses ‖x + ka‖ ≥ k‖a‖ sin θ, θ the angle between a and −x (at most a
-/// right angle). x and a have D entries; for LayerNorm they must be centred.
+/// Bound on the gradient for a massive activation (T14d), in a stack with one norm after x + ka. Returns the maximum
+/// over k > 0 of √2 max|γ| √D ‖kh‖/‖x + ka‖, using ‖x + ka‖ ≥ k‖a‖ sin θ, θ the angle between a and −x (at most a right
+/// angle). x and a have D entries; for LayerNorm they must be centred.
 double massive_ceiling(double max_gain, double hidden, std::span<const double> x, std::span<const double> a);
 
 }  // namespace periscope::theory

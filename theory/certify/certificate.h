@@ -33,7 +33,7 @@ struct InputDomain {
 /// Default maximum input length, in tokens, of a certificate for a run's arithmetic.
 inline constexpr int default_longest = 4096;
 
-/// All bounds in dataflow order. Values that a sublayer only stores or sums internally precede its x_out.
+/// All bounds in dataflow order. Intermediate values of a sublayer's operations precede its x_out.
 struct Certificate {
   std::vector<SignalBound> bounds;
   RunArithmetic arithmetic = {};

@@ -47,8 +47,7 @@ double Certificate::limit(const SignalBound& bound) const {
 
 namespace {
 
-/// Returns the verdict for the first bound that exceeds its limit, among bounds before `end` and bounds upstream of
-/// them.
+/// Returns the verdict for the first bound that exceeds its limit, among bounds before `end` or upstream of them.
 Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
   for (std::size_t i = 0; i < certificate.bounds.size(); ++i) {
     const SignalBound& b = certificate.bounds[i];

@@ -29,8 +29,7 @@ struct WeightSum {
 
 /// Operations of a run in a given arithmetic, applied to sets (T24). Each returns a superset of the computed results
 /// and records the largest magnitude of its intermediate values. Every elementary operation rounds to nearest, with
-/// gradual underflow: fl(t) = t(1+δ) + e, |δ| ≤ u, |e| ≤ η/2; additions never underflow. Exact arithmetic has u = η =
-/// 0.
+/// gradual underflow: fl(t) = t(1+δ) + e, |δ| ≤ u, |e| ≤ η/2; additions never underflow. Exact arithmetic: u = η = 0.
 class ComputedOps {
  public:
   /// Attention reads at most `longest` tokens.
@@ -74,8 +73,7 @@ class ComputedOps {
   ComputedImage activated(Activation activation, const BoundedSet& x);
   BoundedSet soft_capped(double cap, const BoundedSet& x);
   /// Attention weights ê_i/Σ̂ê over at most `seen` tokens (0: all). Errors of ê cancel. The denominator is at least
-  /// Σê/(1+(n−1)u'): adding positive numbers has error at most u' times the result, and no partial sum exceeds the
-  /// last.
+  /// Σê/(1+(n−1)u'): adding positive numbers has error at most u' times the result, which bounds every partial sum.
   WeightSum attention_weights(Index seen);
   /// Σ ŵ_i v_i for computed attention weights ŵ and any v_i in the set.
   ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);

@@ -3,8 +3,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Returns a bound on ‖g₀b + p₀a‖ from gb = ‖g₀b‖, pa = ‖p₀a‖ and their inner product; gb + pa if squares could
-/// overflow or underflow.
+/// Bounds ‖g₀b + p₀a‖, given gb = ‖g₀b‖, pa = ‖p₀a‖ and their inner product; gb + pa if squares overflow or underflow.
 double cross_bound(double gb, double pa, double product, double slack) {
   const double sum = gb + pa;
   const double square = gb * gb + pa * pa + 2.0 * product;

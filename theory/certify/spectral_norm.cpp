@@ -36,8 +36,7 @@ double power_iteration(const RowMatrix& gram) {
   return estimate;
 }
 
-/// Fills a symmetric matrix by blocks of rows of its lower triangle, each a product over `terms` computed by one
-/// thread.
+/// Fills a symmetric matrix by row blocks of its lower triangle, each a product over `terms` computed by one thread.
 template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;

@@ -12,8 +12,7 @@ namespace periscope::theory {
 
 using Sampled = Eigen::MatrixXf;
 
-/// Tokens of one replicate: the batches of all steps, then the held-out windows, all in independent sequences of equal
-/// length.
+/// Tokens of one replicate: the batches of all steps, then the held-out windows, in sequences of equal length.
 struct TrainingTokens {
   std::vector<int> ids;     ///< [all]
   std::vector<int> labels;  ///< [all]

@@ -165,7 +165,7 @@ OutputMatrix::OutputMatrix(const ModuleContext& context, const InitialBranch& br
       gradients_(context.tokens.trained(), context.spec.model.width),
       hidden_(context.tokens.trained(), hidden) {}
 
-ModuleOutput OutputMatrix::output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
+ModuleOutput OutputMatrix::output(const Sampled& before, const Sampled& hidden, const Sampled& update_input,
                                   const Sampled& other_response, const CurrentTokens& now) {
   const Index width = context_.spec.model.width;
   const double left = context_.law.decay_factor(now.done);
@@ -184,7 +184,7 @@ ModuleOutput OutputMatrix::output(const Sampled& before, const Sampled& hidden, 
                  .correction = Matrix::Zero(now.count(), now.count()),
                  .response = response},
       .update_square = {{weight_, 0.0}}};
-  if (now.done > 0) add_update(module, seen, now);
+  if (now.done > 0) add_update(module, update_input, now);
   return module;
 }
 

@@ -88,9 +88,9 @@ class OutputMatrix {
   OutputMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,
                Index hidden);
   /// Returns the module's output, given its hidden channels before training and now [now, hidden]. The update
-  /// multiplies `seen`. `other_response`: response of the output to its gradients through the other matrices of the
-  /// module, divided by σ²·fan-in [now, trained].
-  [[nodiscard]] ModuleOutput output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
+  /// multiplies `update_input`. `other_response`: response of the output to its gradients through the module's other
+  /// matrices, divided by σ²·fan-in [now, trained].
+  [[nodiscard]] ModuleOutput output(const Sampled& before, const Sampled& hidden, const Sampled& update_input,
                                     const Sampled& other_response, const CurrentTokens& now);
   /// Returns ∂loss/∂h [next, hidden] of the next batch, given its ∂loss/∂f [next, D].
   [[nodiscard]] Sampled backward(const Sampled& gradients, const CurrentTokens& now) const;

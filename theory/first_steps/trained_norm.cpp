@@ -9,7 +9,7 @@ TrainedNorm::TrainedNorm(const StackSpec& spec, const TrainingTokens& tokens, bo
       used_(used),
       gamma_(spec.model.gamma),
       gain_(used ? gain * gamma_ : gain),
-      times_(tokens.trained()),
+      slopes_(tokens.trained()),
       output_(used ? tokens.trained() : 0, spec.model.width) {}
 
 TrainedNorm::Passed TrainedNorm::forward(SignalParts& x, const Vector& correction, const CurrentTokens& now) {
@@ -26,7 +26,7 @@ TrainedNorm::Passed TrainedNorm::forward(SignalParts& x, const Vector& correctio
   }
   x.scale(slope);
   Sampled response = slope.cast<float>() * times(now).cast<float>().transpose();
-  times_.segment(now.trained(), now.next()) = slope.head(now.next());
+  slopes_.segment(now.trained(), now.next()) = slope.head(now.next());
   if (used_) {
     const Sampled z = x.total();
     const Sampled before = output_.topRows(now.trained());
@@ -58,7 +58,7 @@ Sampled TrainedNorm::backward(Sampled gradients, const CurrentTokens& now, doubl
     gradients -= along.asDiagonal() * z;
     if (subtracts_mean(norm_.kind)) gradients.col(0).setZero();
   }
-  return times_.segment(now.trained(), now.next()).cast<float>().asDiagonal() * gradients;
+  return slopes_.segment(now.trained(), now.next()).cast<float>().asDiagonal() * gradients;
 }
 
 }  // namespace periscope::theory

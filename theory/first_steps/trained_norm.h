@@ -13,7 +13,7 @@ class TrainedNorm {
   TrainedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain = 1.0);
 
   /// Returns the slopes of past tokens at their steps [trained].
-  [[nodiscard]] Vector times(const CurrentTokens& now) const { return times_.head(now.trained()); }
+  [[nodiscard]] Vector times(const CurrentTokens& now) const { return slopes_.head(now.trained()); }
   /// Applies the norm and stores the next batch.
   void forward(TrainedSignal& signal, const CurrentTokens& now);
   struct Passed {
@@ -31,7 +31,7 @@ class TrainedNorm {
   NormUse norm_;
   bool used_;
   double gamma_, gain_;  // gain of the norm; gamma_ times the factor `gain`
-  Vector times_;         // [all batches]
+  Vector slopes_;        // of every batch at its step [all batches]
   Sampled output_;       // of every batch at its step [all batches, D]
 };
 

@@ -27,8 +27,7 @@ struct SignalParts {
 /// Current signal, with the correction of its kernel and its response to gradients.
 struct TrainedSignal {
   SignalParts x;
-  /// E x(s) x(s') minus the mean over channels [now, now]; nonzero if fewer hidden channels are sampled than a module
-  /// has.
+  /// E x(s) x(s') minus the mean over channels [now, now]; nonzero if only some hidden channels are sampled.
   Matrix correction;
   Sampled response;  ///< E ∂x(s)/∂(∂loss/∂x(t)) [now, trained]
 };

@@ -166,7 +166,7 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   }
   StepMeans means{.slope = Vector(n)};
   AtNodes both = AtNodes::Zero();   // mᵀ C B⁻¹ m
-  AtNodes first = AtNodes::Zero();  // covariance of a_0 with mᵀa; `own`: its variance
+  AtNodes first = AtNodes::Zero();  // covariance of a_0 with mᵀa; `own`: variance of a_0
   AtNodes own = AtNodes::Zero();
   const Vector cm = c * m;
   for (Index b = 0; b < n; ++b) {

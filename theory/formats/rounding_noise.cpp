@@ -9,7 +9,7 @@
 namespace periscope::theory {
 namespace {
 
-/// P(|z| < x) for a standard normal z.
+/// Returns P(|z| < x) for a standard normal z.
 double probability_within(double x) { return std::erf(x / std::sqrt(2.0)); }
 
 /// Returns E[(x̂ − x)²] of x ~ N(0, σ²) rounded to multiples of Δ = `step`, by the Fourier series of the mean square

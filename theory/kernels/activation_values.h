@@ -17,7 +17,7 @@ Real gelu_tanh_argument(Real x) {
   return std::sqrt(Real{2} / std::numbers::pi_v<Real>) * (x + static_cast<Real>(gelu_cubic) * x * x * x);
 }
 
-/// P(z < x) for a standard normal z.
+/// Returns P(z < x) for a standard normal z.
 template <class Real>
 Real normal_cdf(Real x) {
   return Real{0.5} * std::erfc(-x / std::numbers::sqrt2_v<Real>);

@@ -21,19 +21,17 @@ struct TokenKernel {
 /// Returns the kernel of a·x + b·y for y independent of x and centred (T6).
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
-/// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·1 + c). Token ids: the sum of
-/// - scale²·second_moment where ids are equal, times σ²·fan-in if the embedding is projected;
-/// - second_moment where positions in the sequence are equal, for learned positions;
-/// - second_moment everywhere, for a token type.
-/// `ids` may concatenate several sequences of input.tokens. With scales every table has its own second moment.
+/// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·1 + c). Token ids:
+/// scale²·second_moment where ids are equal, times σ²·fan-in if the embedding is projected. Learned positions add
+/// second_moment where positions in the sequence are equal; a token type adds it everywhere. `ids` may concatenate
+/// several sequences of input.tokens. With scales every table has its own second moment.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 
 /// Returns the mean of K_tt'/√(K_tt K_t't') over pairs of distinct tokens. NaN for one token.
 double token_cosine(const Matrix& k);
 
-/// Returns E max |x_ti| for x_ti ~ N(0, q_t), q = second_moment, independent over tokens t and `width` features. This
-/// is T18 without its asymptotic expansion: quadrature of ∫ 1 − Π_t erf(m/√(2 q_t))^width dm. An upper bound if tokens
-/// are correlated.
+/// Returns E max |x_ti| for x_ti ~ N(0, q_t), q = second_moment, independent over tokens t and `width` features, by
+/// quadrature of ∫ 1 − Π_t erf(m/√(2 q_t))^width dm (T18 without expansion). An upper bound for correlated tokens.
 double expected_maximum(const Vector& second_moment, int width);
 
 /// Returns the typical maximum of n ≫ 1 Gaussian entries to leading order (T18):

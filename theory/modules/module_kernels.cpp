@@ -70,7 +70,7 @@ ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
   if (e.positions > 0) {
     const MatrixLaw law = matrix_law(spec, 0, Weight::positions);
     x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [&](Index t) {
-                   return static_cast<int>(t % spec.input.tokens) + e.position_offset;  // as input_kernel's same_place
+                   return static_cast<int>(t % spec.input.tokens) + e.position_offset;
                  }));
   }
   if (e.token_types > 0) {

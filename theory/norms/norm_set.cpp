@@ -66,9 +66,8 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   return cleaned(std::move(y));
 }
 
-// αx has relative error u from its rounding, and u from an α that another run rounds differently. φ inherits at most
-// that relative error, since uφ'(u) ≤ φ(u), plus 8 roundings as for activations, so a computed φ may exceed 1. Gain and
-// bias are bounded as for the other norms.
+// αx has relative error u from its rounding and u from the rounding of α. φ inherits at most that relative error, since
+// uφ'(u) ≤ φ(u), plus 8 roundings as for activations, so a computed φ may exceed 1. Gain and bias: as for other norms.
 BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::pointwise_normalised(x, norm);
   const NormFormula::Phi phi = formula_of(norm.kind).phi;

@@ -34,7 +34,7 @@ Matrix erf_derivatives(const Matrix& c) {
 }
 double erf_slope(double c) { return 2.0 * inv_sqrtpi / std::sqrt(1.0 + 2.0 * c); }
 
-/// Gauss rule in S² for S from the Kolmogorov distribution, density 8s Σ_j (−1)^{j−1} j² exp(−2j²s²).
+/// Returns the Gauss rule in S² for S from the Kolmogorov distribution, density 8s Σ_j (−1)^{j−1} j² exp(−2j²s²).
 DiscreteRule kolmogorov_rule(int nodes) {
   constexpr int points = 400;
   constexpr double first = 0.15;  // below it the density, about exp(−π²/(8s²)), is under 1e-20
@@ -56,7 +56,7 @@ const DiscreteRule& kolmogorov() {
   return rule;
 }
 
-/// Σ_ij w_i w_j f(S_i², S_j²).
+/// Returns Σ_ij w_i w_j f(S_i², S_j²), the mean of f over two independent S².
 template <class F>
 double kolmogorov_mean(const F& f) {
   const DiscreteRule& rule = kolmogorov();
@@ -130,7 +130,7 @@ Matrix pointwise_gradient(const Matrix& g, const NormTrace& trace, const NormUse
   return scale * scale * function.derivatives(trace.input).cwiseProduct(g);
 }
 
-/// ∂log E φ²/∂log c by a central difference: E φ² is smooth in log c.
+/// Returns ∂log E φ²/∂log c by a central difference, because E φ² is smooth in log c.
 template <const PointwiseFunction& function>
 double pointwise_elasticity(double second_moment, const NormUse& norm) {
   constexpr double step = 1e-3;

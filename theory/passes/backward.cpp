@@ -142,8 +142,8 @@ class Backward {
     const Matrix key = o * m.heads * head.key;
     Matrix in = through_heads(l, input, {.output = read, .value = value, .query = query, .key = key}, g);
     if (gated) {
-      // A gate per head sums the independent gradients of its e channels, so the total kernel over all gates is the
-      // same as with one gate per channel.
+      // A gate per head sums the independent gradients of e channels: the total kernel equals that of per-channel
+      // gates.
       const Matrix dgate = o * m.query_width() * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;

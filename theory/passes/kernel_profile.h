@@ -14,7 +14,7 @@ namespace periscope::theory {
 class KernelProfile {
  public:
   /// Kernels cover `sequences` concatenated sequences of equal length; cosines are taken within a sequence. With a
-  /// grid, kernels cover its kept tokens and statistics all tokens. The grid must outlive this object.
+  /// grid, kernels cover the grid tokens and statistics all tokens. The grid must outlive this object.
   KernelProfile(const ModelSpec& model, int sequences, const TokenGrid* grid = nullptr)
       : model_(model), width_(model.width), sequences_(sequences), grid_(grid) {}
 

@@ -94,8 +94,8 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   }
   if (replicates == 0) return;
   const int per_sequence = replicates / sequence_count;
-  std::vector<ProfileMoments> of_sequence(per_sequence > 1 ? sequences.size()
-                                                           : 1);  // one entry if each sequence has one replicate
+  // One entry in total if each sequence has one replicate.
+  std::vector<ProfileMoments> of_sequence(per_sequence > 1 ? sequences.size() : 1);
   std::vector<Profile> readings(static_cast<std::size_t>(replicates_per_batch));
   PredictionProgress progress(options.on_progress);
   progress.expect(static_cast<double>(replicates) * spec.model.sublayers());

@@ -22,13 +22,11 @@ struct FiniteWidthOptions {
 double chain_operations(const StackSpec& spec);
 
 /// Returns the number of replicates for a measurement of `seeds` seeds, equal for each of `sequences`. Standard errors
-/// are spread/√replicates and spread/√seeds: the error of the difference exceeds that of the measurement by a
-/// factor 1.12 with 4 replicates per seed, 1.03 with 16.
-/// - At least 32 and 4 per seed; up to 16 per seed while the cost stays below 4e11 operations (seconds).
-/// - At most 4e13 operations (minutes), but at least 8 replicates.
-/// - If the cost exceeds both 4e11 and `operations`, as many replicates as fit the larger of the two. If these are
-/// fewer
-///   than 8, returns 0: the infinite-width limit is used, with its finite-width term.
+/// are spread/√replicates and spread/√seeds, so the error of the difference is 1.12 times that of the measurement with
+/// 4 replicates per seed, 1.03 times with 16. The number is at least 32 and 4 per seed, and up to 16 per seed while the
+/// cost stays below 4e11 operations (seconds). It is limited to 4e13 operations (minutes), but at least 8. If the cost
+/// exceeds both 4e11 and `operations`, it is what the larger of the two affords, or 0 if that is fewer than 8; then the
+/// infinite-width limit is used, with its finite-width term.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());
 

@@ -45,8 +45,7 @@ constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 constexpr int long_sequence = 64;
 constexpr Scheme long_sequence_scheme{8, 8};
 
-/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens` is 0 without
-/// gradients.
+/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens`: 0 without gradients.
 const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   if (back_tokens >= long_sequence && long_sequence_scheme.patterns(inputs) <= affordable) return long_sequence_scheme;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });

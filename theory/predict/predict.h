@@ -47,7 +47,7 @@ struct Prediction {
   /// contains come from the finite-width chain (T25). They are exact at the stack's widths and need no tolerated bias.
   /// Gradients, kurtosis, maximum and angular distances remain those of the limit.
   bool exact_at_width = false;
-  // The following fields are empty or 0 unless exact_at_width, except left_out.
+  // Except left_out, the following fields are empty or 0 unless exact_at_width.
   Profile limit = {};         ///< all curves at infinite width (T2–T11)
   Profile spread = {};        ///< `value` is the standard deviation of a statistic over seeds, given the token ids
   std::string left_out = {};  ///< what was omitted because it costs more than the measurement; or ""

@@ -11,7 +11,7 @@
 /// deviation s. Inner signals of modules thus have the same distribution as in a simulation.
 namespace periscope::theory {
 
-/// Returns L with L Lᵀ = x xᵀ and at most as many columns as rows; x if it already has. Repeated rows stay equal.
+/// Returns L with L Lᵀ = x xᵀ and no more columns than rows; x itself if possible. Repeated rows stay equal.
 Matrix square_root(const Matrix& x);
 /// Returns L [n, n] with L Lᵀ = gram [n, n], positive semidefinite. Reads the lower triangle only.
 Matrix root_of_gram(const Matrix& gram);
@@ -20,9 +20,9 @@ Matrix root_of_gram(const Matrix& gram);
 /// their square root. Coordinates of other signals become invalid, so stack all signals as rows of x.
 Matrix compacted(const Matrix& x);
 
-/// Samples `width` independent features with covariance root·rootᵀ over tokens, root [T, k]. Returns their coordinates
-/// in a frame of `frame` directions plus at most k new orthogonal ones: root·[N | A], N [k, frame] standard normal, A
-/// Aᵀ ~ Wishart(I_k, width − frame). Exact in distribution, also in singular cases.
+/// Samples `width` independent features with covariance root·rootᵀ over tokens, root [T, k]. Returns coordinates in a
+/// frame of `frame` directions plus at most k new orthogonal ones: root·[N | A], N [k, frame] standard normal,
+/// A Aᵀ ~ Wishart(I_k, width − frame). Exact in distribution, also in singular cases.
 Matrix independent_features(const Matrix& root, Index frame, int width, NormalStream& stream);
 
 /// Estimators of Statistic for one seed, as measured by probes. NaN token cosine for one token.
