@@ -80,8 +80,7 @@ struct CentredKernel {
   Vector deviation;  ///< ρ, row means minus `mean` [T]
   Sample unit;       ///< rows and columns sum to 0; exactly 0 if all tokens are equal [T, T]
   [[nodiscard]] bool vanishes() const { return unit.size() == 0 || unit.cwiseAbs().maxCoeff() == 0.0F; }
-  /// Returns A k Aᵀ, the kernel of a head's output with pattern A and value kernel k, from `of_unit` = A·unit·Aᵀ. Exact
-  /// if all tokens are equal.
+  /// Returns A k Aᵀ, the output kernel of a head with pattern A, from `of_unit` = A·unit·Aᵀ. Exact for equal tokens.
   [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
 };
 

@@ -12,8 +12,7 @@ namespace periscope::theory {
 /// Returns true if the pattern is uniform for every input (σ_q σ_k = 0 without biases), so averages have a closed form.
 bool is_uniform(const PatternLaw& law);
 
-/// Returns the pattern for σ_q σ_k = 0: equal weights on all visible tokens of the sequence, that is 1/t (causal), 1/T,
-/// or 1/window.
+/// Returns the pattern for σ_q σ_k = 0: equal weights on all visible tokens, 1/t (causal), 1/T or 1/window.
 Matrix uniform_pattern(Index tokens, const PatternLaw& law);
 
 /// Kernels of one attention head in the backward pass, each [T, T].
@@ -30,8 +29,7 @@ struct HeadGradients {
 class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Index tokens) : law_(law), head_(law, tokens) {}
-  /// Averages on a token grid, which must outlive this object. Supports only forward averages with the same kernel for
-  /// queries and keys.
+  /// Averages on a token grid, which must outlive this object. Forward only, with one kernel for queries and keys.
   AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
       : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
 

@@ -25,8 +25,8 @@ struct FloatProduct {
   FloatFactor a, b;
   float* c;
   std::ptrdiff_t c_column_step;
-  /// Only the lower triangle is needed. Entries above the diagonal become products or 0; with `accumulate` they are
-  /// finite but unspecified.
+  /// Compute the lower triangle only. Entries above the diagonal are unspecified but finite; 0 or products if not
+  /// `accumulate`.
   bool lower_only = false;
   bool accumulate = false;
   float weight = 1.0F;

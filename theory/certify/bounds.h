@@ -47,15 +47,13 @@ double sharp_factor(const GradientPath& path);
 /// constant; (1−p_y)|β| without norm and unembedding; sharp_factor otherwise.
 double sharp_entry_factor(const GradientPath& path);
 
-/// Bound of the Peri-LN paper (Propositions 3.1 (2), B.1, C.2, C.3): 4 max|γ| √D/‖x‖, x the input of the path's only
-/// norm.
+/// Bound of the Peri-LN paper (Propositions 3.1 (2), B.1, C.2, C.3): 4 max|γ| √D/‖x‖, x the input of the only norm.
 double paper_factor(const GradientPath& path);
 
 /// The bound as quoted in the reviews (claim G4): 4 max|γ| √(1/D)/‖x‖. False for D ≥ 3.
 double review_factor(const GradientPath& path);
 
-/// Returns the second moment after a residual sum (T15), q + s² + 2 s √q cos: q = stream², s = branch; α = 1, and
-/// `branch` includes β.
+/// Returns the second moment of x + b (T15), q + s² + 2 s √q cos, for rms √q = stream and s = branch (including β).
 double grown_second_moment(double stream, double branch, double cosine);
 
 /// Returns the bound on the rms of a branch after norm B for any input and weights (T16): max|γ| + rms(bias).

@@ -18,8 +18,8 @@ double longest_row(const RowMatrix& rows) {
   return longest;
 }
 
-/// Returns the smallest box and ball that contain the rows of a table from `first` on, times k; with `map`, their
-/// images under the matrix `map`.
+/// Returns the smallest box and ball that contain k times the rows of a table from `first` on, or their images under
+/// map.
 BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, Index width, const RowMatrix* map) {
   BoundedSet set{Vector::Constant(width, infinity), Vector::Constant(width, -infinity), {}};
   double radius = 0.0;

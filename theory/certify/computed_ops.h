@@ -77,8 +77,7 @@ class ComputedOps {
   WeightSum attention_weights(Index seen);
   /// Σ ŵ_i v_i for computed attention weights ŵ and any v_i in the set.
   ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);
-  /// Returns the error of a rotated pair of features, for rounded sines and cosines of any angle. `sum`: sum of the
-  /// magnitudes of the pair.
+  /// Returns the error of a rotated pair of features with magnitudes of the given sum, for rounded sines and cosines.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
   struct Score {
     double dot;

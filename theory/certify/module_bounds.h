@@ -6,8 +6,7 @@
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/parameters.h"
 
-/// Bounds on the signals inside attention and MLP modules (T17, T24), for any inputs in a given set; tokens may have
-/// different inputs.
+/// Bounds on the signals inside attention and MLP modules (T17, T24) if the input of every token is in a given set.
 namespace periscope::theory {
 
 /// A module and its set of inputs.

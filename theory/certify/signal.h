@@ -10,8 +10,7 @@
 
 namespace periscope::theory {
 
-/// Returns true if a certificate bounds a signal. Excluded are x_in, which equals the previous x_out, and the inputs of
-/// matrices, which equal A_out.
+/// Returns true if a certificate bounds a signal: not x_in, equal to the previous x_out, or inputs of matrices (A_out).
 [[nodiscard]] constexpr bool is_certified(Signal signal) {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }

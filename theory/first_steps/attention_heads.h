@@ -8,8 +8,7 @@
 
 namespace periscope::theory {
 
-/// Forward and backward pass of single attention heads over independent sequences, with the stack's mask, RoPE, QK-norm
-/// and soft cap. Rows are tokens.
+/// Forward and backward pass of single attention heads over independent sequences. Rows are tokens.
 class SequenceAttention {
  public:
   SequenceAttention(const ModelSpec& model, int layer, Index sequence);

@@ -69,8 +69,8 @@ struct StepReading {
   Curve branch_second_moment = {};      ///< of B_out [2L]
   Curve loss = {};                      ///< [1] nat
   std::map<Weight, Curve> update = {};  ///< mean square of an entry of ΔW·h [L]
-  /// Smallest correlation, over sublayers, of a module's input with its input before training. Near 1, gradients keep
-  /// their signs.
+  /// Smallest correlation over sublayers of a module's input now and before training. Near 1, gradients keep their
+  /// signs.
   double input_correlation = 1.0;
   int least_correlated = 0;  ///< sublayer of `input_correlation`
   Curve change = {};         ///< change of second_moment since before training [2L+1]

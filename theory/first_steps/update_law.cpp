@@ -66,8 +66,7 @@ Eigen::MatrixXf lattice_normals(int steps) {
   return normals.leftCols(steps);
 }
 
-/// Returns a lower triangular L with L Lᵀ = c. Rounding can make c indefinite; a column whose row depends linearly on
-/// previous rows is set to 0.
+/// Returns a lower triangular L with L Lᵀ = c. Columns with a pivot of 0, up to rounding, are set to 0.
 Matrix lower_factor(const Matrix& c) {
   constexpr double rounding = 1e-6;  // c was computed in float
   Matrix lower = Matrix::Zero(c.rows(), c.cols());

@@ -62,8 +62,7 @@ MatrixLaw matrix_law(const StackSpec& spec, int layer, Weight weight);
 /// Returns the mean of `rows` or `columns` of a MatrixLaw; 1 if empty.
 double mean_of(const Vector& side);
 
-/// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. Fluctuations of n channels are those of n/unevenness
-/// equal channels.
+/// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. n channels fluctuate like n/unevenness equal channels.
 double unevenness(const Vector& powers);
 
 /// Kernel at the input of a matrix (T29), read by a row of mean square 1/n: Σ_l mean_k(columns_k·power_l,k)·product_l.

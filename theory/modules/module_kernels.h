@@ -19,8 +19,8 @@ ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, Vector* inner = nullptr);
 
-/// Returns the weight of each query head in the attention output, mean_j(c_o,j² r_v,j²) over its features [H]; empty
-/// means 1 for every head.
+/// Returns the weight of each query head in the attention output, mean_j(c_o,j² r_v,j²) over its features [H];
+/// empty: 1.
 Vector head_weights(const StackSpec& spec, int layer);
 
 /// Kernel of the output of a layer's MLP (T5), without the bias of W_down. If rows differ, hidden channel j contributes

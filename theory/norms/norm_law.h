@@ -58,8 +58,7 @@ extern const NormLaw scale_law;  ///< φ(u) = u
 
 /// Returns why the finite-width chain (T25) does not support a model's norms, or "".
 std::string coordinates_unsupported(const ModelSpec& model);
-/// Returns why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, but produce
-/// entries that are not normal.
+/// Returns why a stack's norms are unsupported, or "": pointwise norms need normal entries, but make them non-normal.
 std::string norm_unsupported(const StackSpec& spec);
 /// Returns why the final norm is unsupported, or "". Only gradients depend on it.
 std::string final_norm_unsupported(const ModelSpec& model);

@@ -142,8 +142,7 @@ class Backward {
     const Matrix key = o * m.heads * head.key;
     Matrix in = through_heads(l, input, {.output = read, .value = value, .query = query, .key = key}, g);
     if (gated) {
-      // A gate per head sums the independent gradients of e channels: the total kernel equals that of per-channel
-      // gates.
+      // A gate per head sums the independent gradients of its e channels, so both kinds of gates have the same kernel.
       const Matrix dgate = o * m.query_width() * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;
@@ -159,8 +158,7 @@ class Backward {
   }
 
   /// Sets the gradients of the attention weights (T11) and returns the gradient kernel at A_out. `heads` holds the
-  /// gradient kernels of all values, queries and keys, and the kernel at the input of W_o; g is the gradient kernel at
-  /// its output.
+  /// gradient kernels of values, queries and keys and the kernel at the input of W_o; g is the kernel at its output.
   Matrix through_heads(int l, const Matrix& input, const HeadGradients& heads, const Matrix& g) {
     const ModelSpec& m = spec_.model;
     const double off = replicate_.fault == Fault::query_gradient ? 1.1 : 1.0;

@@ -65,8 +65,8 @@ struct Prediction {
   }
 };
 
-/// Returns the approximate number of operations of one pattern at every attention of a stack: forward pass, with
-/// `backward` also backward pass.
+/// Returns the approximate operations of one pattern at every attention: forward pass and, if `backward`, backward
+/// pass.
 double pattern_operations(const StackSpec& spec, bool backward);
 
 /// Returns true if entry i of a predicted curve has the requested standard error. It is gradient_tolerance for

@@ -9,8 +9,8 @@
 namespace periscope::theory {
 namespace {
 
-/// QK-norm, V-norm and the inner norms divide gradients by the rms of n features, and E[1/rms²] = n/(n − 2) of n normal
-/// numbers is infinite for n ≤ 2.
+/// QK-norm, V-norm and inner norms divide gradients by the rms of n features. E[1/rms²] = n/(n − 2), infinite for n
+/// ≤ 2.
 std::string few_normed_features(const ModelSpec& m) {
   const auto reason = [](std::string_view norm, int features) {
     return fmt::format("{} over {} feature{}: expected at least 3, otherwise the mean squared gradient is infinite",
