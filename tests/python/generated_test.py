@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 class Generated(unittest.TestCase):
     def test_the_package_shows_every_study(self) -> None:
-        self.assertEqual([name for name, home in ps._HOMES.items() if home == "verbs"], verbs.__all__)
+        self.assertEqual([name for name, home in ps._MODULES.items() if home == "verbs"], verbs.__all__)
         for name in ps.__all__:
             self.assertIsNotNone(getattr(ps, name), name)
         self.assertEqual(sorted(ps.__all__), dir(ps))
