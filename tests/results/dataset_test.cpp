@@ -198,8 +198,8 @@ TEST_CASE("a table that would be too wide goes on in the next line, and breaks n
         "  peri       1.25 ± 0.5  one\n"
         "                         two\n"
         "                         \x1b[33mthree\x1b[0m\n");
-  CHECK(dataset::broken("1.25 ± 0.5 and more", 10) == std::vector<std::string>{"1.25 ± 0.5", "and more"});
-  CHECK(dataset::broken("abcdefgh", 3) == std::vector<std::string>{"abc", "def", "gh"});
+  CHECK(dataset::wrap_line("1.25 ± 0.5 and more", 10) == std::vector<std::string>{"1.25 ± 0.5", "and more"});
+  CHECK(dataset::wrap_line("abcdefgh", 3) == std::vector<std::string>{"abc", "def", "gh"});
   const std::string line = "  " + std::string(60, 'a') + " " + std::string(60, 'b');
   CHECK(dataset::wrap_to_table_width(line + "\nshort\n") ==
         "  " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + "\nshort\n");
