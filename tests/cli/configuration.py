@@ -88,7 +88,7 @@ ROWS = {
            ("frozen", '["q"]'))},
     **{f"first_steps.{name}": Row(value, changes, FIRST_STEPS, "first-steps")
        for name, value, changes in (
-           ("neurons", "24", "predicted"), ("chains", "9", "predicted"), ("fault", "no-noise", "predicted"),
+           ("neurons", "24", "predicted"), ("replicates", "9", "predicted"), ("fault", "no-noise", "predicted"),
            ("predict_only", "true", "measured"),
            ("change_limit", "100", "judged"), ("cosine_limit", "100", "judged"), ("loss_limit", "0.3", "judged"),
            ("update_limit", "100", "judged"))},
