@@ -11,13 +11,12 @@ namespace periscope {
 /// Names for --device, in the order in which `periscope list` shows them.
 std::span<const std::string_view> device_names();
 
-/// The backend called `device`; cuda-tf32 is cuda with matrix products of f32 in TF32. Throws ConfigError for an
-/// unknown name and for one that this build does not have, and Error with the code of a run-time failure where the
-/// machine has no such device.
+/// Creates the backend called `device`; cuda-tf32 is cuda with f32 matrix products in TF32. Throws ConfigError for a
+/// name that is unknown or not part of this build, and Error (run-time failure) if the machine lacks the device.
 std::unique_ptr<Backend> make_backend(std::string_view device);
 
-/// The instruction set that computes for `device`: cpu has the level that was chosen (sim/cpu/levels.h), or throws
-/// ConfigError as that; the others have what the program is compiled for.
+/// Returns the instruction set used for `device`: cpu_level() (sim/cpu/levels.h) for cpu, whose errors it throws, else
+/// the one for which the program was compiled.
 std::string_view instructions_of(std::string_view device);
 
 }  // namespace periscope

@@ -17,8 +17,8 @@ namespace periscope {
 class Checkpoint {
  public:
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
-  /// ("text_config.x" in a nested object). Throws InputError, also as TensorFiles does. Throws ConfigError for an
-  /// ignored key that is missing, that the family reads, or that is known to change the function.
+  /// ("text_config.x" in a nested object). Throws InputError as TensorFiles does, or if a check fails. Throws
+  /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
   /// For a model in memory. Its own ignored keys are added to `ignore_keys`.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
@@ -45,7 +45,7 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// Returns the stack for another config.json with these files. Throws InputError as the constructor.
+  /// Returns the stack for another config.json with these files. Throws InputError like the constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

@@ -103,7 +103,7 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
   }
   if (found.empty()) {
     const std::string anchor = std::string(family.body) + std::string(family.anchor);
-    throw malformed(where, fmt::format("no tensor \"{}\" or the same with prefix \"{}\"{}", anchor,
+    throw malformed(where, fmt::format("no tensor \"{}\" with one of the prefixes \"{}\"{}", family.anchor,
                                        fmt::join(prefixes, "\", \""), nearest_name(anchor, std::move(names))));
   }
   prefix_ = found.front();

@@ -189,7 +189,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
   for (const auto& [range, reader] : entries) {
     if (range.begin != end) {
       throw reader.wrong(fmt::format("begins at byte {} of the data, expected {}: there is {}", range.begin, end,
-                                     range.begin > end ? "a hole" : "an overlap"));
+                                     range.begin > end ? "a gap" : "an overlap"));
     }
     if (range.end < range.begin) {
       throw reader.wrong(fmt::format("ends at byte {} of the data, before it begins at {}", range.end, range.begin));

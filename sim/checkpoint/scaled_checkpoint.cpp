@@ -93,7 +93,7 @@ Encoded encoded(std::span<const double> values, const Encode& encode) {
   return bytes;
 }
 
-/// Returns a double as float if the conversion is exact, including the sign of zero. NaNs become one NaN.
+/// Returns a double as float if the conversion is exact, including the sign of zero. All NaNs become the same NaN.
 std::optional<float> as_float(double x) {
   if (std::isnan(x)) return nan;
   if (std::isfinite(x) && std::abs(x) > static_cast<double>(std::numeric_limits<float>::max())) return std::nullopt;

@@ -78,7 +78,7 @@ class Backend : public OpRunner<AllOps> {
   /// Gram-Schmidt factorisation x = lower · basis of x [N, n]: row t of the basis is the normalised component of x_t
   /// orthogonal to rows 0 … t−1. A linearly dependent row (dependence_tolerance) gets a zero row in basis and a zero
   /// column in lower. Accumulated in double: basis · basisᵀ is diagonal with entries 1 and 0 up to rounding, even for
-  /// nearly dependent rows. A row of x that is not finite makes only the same row of lower NaN.
+  /// nearly dependent rows. A non-finite row of x makes only that row of `lower` NaN.
   [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------

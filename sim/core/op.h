@@ -24,7 +24,7 @@ static_assert(are_names_of<Accumulation>(accumulation_names));
 
 struct OpFacts {
   std::string_view name;
-  std::string_view shapes;  ///< of the inputs and outputs; N is the number of rows
+  std::string_view shapes;  ///< shapes of inputs and outputs; N is the number of rows
   std::string_view formula;
   OutputType output = OutputType::of_inputs;
   Accumulation accumulation = Accumulation::none;

@@ -95,7 +95,7 @@ class StatisticsRecord {
 
  private:
   const Backend* ops_;
-  std::vector<Tensor> numbers_;  // of the slots not yet fetched, on the device
+  std::vector<Tensor> numbers_;  // results not yet fetched, on the device
   std::vector<StatisticsLayout> layouts_;
   std::vector<SignalStatistics> fetched_;
 };

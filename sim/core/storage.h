@@ -51,7 +51,7 @@ class BufferPool {
   std::array<IdleList<&Idle::same_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;
-  std::size_t peak_bytes_ = 0;  // of used bytes; updated when a buffer is returned
+  std::size_t peak_bytes_ = 0;  // peak of used_bytes_; updated when a buffer is returned
 };
 
 /// The pool of this process: limit 256 MiB, peak_limit 2 GiB. It is never destroyed.

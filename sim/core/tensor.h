@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// The storage type of a tensor's elements. Backend::supports gives those in which a backend computes.
+/// The storage type of a tensor's elements. Backend::supports tells which ones a backend can compute with.
 enum class DType { f64, f32, bf16, f16 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {

@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-/// Returns the Eigen and OpenMP backend for f32 and f64, at the level cpu_level() (levels.h), whose errors it throws.
+/// Returns the Eigen and OpenMP backend for f32 and f64 at cpu_level() (levels.h). Throws like cpu_level.
 /// Results are bitwise identical for any number of threads: work is split by shape and summed in a fixed order.
 std::unique_ptr<Backend> make_cpu_backend();
 

@@ -15,9 +15,9 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 /// Columns that a thread processes at a time, so that this part of all rows fits its cache.
 constexpr Index piece = 512;
 
+constexpr int not_finite = std::numeric_limits<int>::max();
 /// Returns the rows of x in double, row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no
 /// square overflows or underflows. Rows with a NaN or inf become zero, with the exponent `not_finite`.
-constexpr int not_finite = std::numeric_limits<int>::max();
 template <class T>
 Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents) {
   Matrix scaled(rows, n);

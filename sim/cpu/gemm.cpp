@@ -138,7 +138,7 @@ Index block_columns(Index n, bool team) {
   return std::clamp<Index>(pieces(part, kernel::panel<T>) * kernel::panel<T>, kernel::panel<T>, widest_block);
 }
 
-/// Computes a product in parallel pieces. `may_split` allows several pieces to make the same block of the right factor.
+/// Computes a product in parallel pieces. With `may_split`, several pieces may generate the same right-hand block.
 template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
   constexpr Index min_slivers = 16;              // per piece, so that packing a block again pays off

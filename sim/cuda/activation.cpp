@@ -39,7 +39,7 @@ PERISCOPE_HOST_DEVICE C activation(Activation kind, C x) {
 template <class C>
 PERISCOPE_HOST_DEVICE C activation_derivative(Activation kind, C x) {
   constexpr C half_root = static_cast<C>(1.0 / std::numbers::sqrt2);
-  constexpr C peak = static_cast<C>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);  // of the normal density
+  constexpr C peak = static_cast<C>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);  // maximum of the normal density
   switch (kind) {
     case Activation::relu: return x <= C(0) ? C(0) : C(1);
     case Activation::gelu: return C(0.5) * std::erfc(-x * half_root) + peak * x * std::exp(C(-0.5) * x * x);

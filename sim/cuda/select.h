@@ -122,7 +122,7 @@ template <class T>
   return search;
 }
 
-/// Number of elements of a chunk that are larger than the k-th largest, and that equal it.
+/// Numbers of elements of a chunk above the k-th largest magnitude and equal to it.
 struct ChunkCount {
   Index larger;
   Index equal;

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".tmp";
 constexpr std::size_t digits = 16;
-constexpr std::size_t max_name_length = 255;  // of a file, on Linux file systems
+constexpr std::size_t max_name_length = 255;  // limit of Linux file systems
 
 /// Returns the prefix of the target's temporary file names, "NAME.", truncated if the full name would be too long.
 std::string temporary_prefix(const std::string& target) {

@@ -19,7 +19,7 @@ class AttentionEntropyProbe final : public SignalRecorder {
 
  private:
   const StackContext& context_;
-  Tensor queries_;  // of the current attention module
+  Tensor queries_;  // queries of the current attention module
   std::vector<double> entropies_;
 };
 

@@ -39,7 +39,7 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
   StatisticsRecord record_;
   std::vector<Gradient> gradients_;
   std::vector<ScoreShare> shares_;
-  Tensor through_queries_, through_keys_;  // gradients of the current attention module
+  Tensor through_queries_, through_keys_;  // gradients of q_in and k_in of the current sublayer
 };
 
 }  // namespace periscope

@@ -28,8 +28,8 @@ struct Reading {
 };
 
 /// Growth identity (T15) of one sublayer: q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b). q and q⁺ are mean squares over features
-/// of the stream before and after the addition; s² is that of the branch b = B_out. The identity holds exactly for
-/// every token and any weights; every term is averaged over tokens. Eq. 4 of the Peri-LN paper omits the last term.
+/// of the stream before and after the addition; s² the mean square of b = B_out. The identity is exact for every
+/// token and any weights; every term is averaged over tokens. Eq. 4 of the Peri-LN paper omits the last term.
 struct Growth {
   double stream;    ///< α²q
   double branch;    ///< β²s²

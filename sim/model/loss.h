@@ -7,8 +7,8 @@
 namespace periscope {
 
 /// Computes the logits [N, V] from the stack's output [N, D]: projection to the embedding table's width if that differs
-/// from D, BERT's transform, unembedding, soft cap. Without an unembedding, the logits are the output. `pass` must be
-/// that of sublayer 2L.
+/// from D, BERT's transform, unembedding, soft cap. Without an unembedding, the logits are the output. Requires the
+/// pass of sublayer 2L.
 Tensor head_forward(SublayerPass& pass, const Tensor& output);
 
 /// Returns the gradient of the stack's output, given that of the logits.
@@ -28,7 +28,7 @@ struct Loss {
 /// unembedding), or no_label to skip a token.
 Loss loss_of(const StackContext& context, const Tensor& output, std::span<const int> labels, const Hooks& hooks = {});
 
-/// Runs both passes from a stack's input; the gradient is that of the input. `budget` is the tape's.
+/// Runs both passes and returns the gradient of the stack's input. `budget` is StackTape::budget.
 Loss backpropagate(const StackContext& context, const Tensor& input, std::span<const int> labels, const Hooks& hooks,
                    std::size_t budget = StackTape().budget);
 

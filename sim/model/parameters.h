@@ -7,8 +7,8 @@
 
 namespace periscope {
 
-/// Weights of sublayer 0 … 2L−1 in the order of computation; for −1 those of the embedding and its norm, for 2L those
-/// of the final norm and the head.
+/// Weights of a sublayer in the order of computation. Sublayer −1 has the embedding and its norm, 2L the final norm and
+/// the head.
 std::vector<Weight> weights_in(const ModelSpec& model, int sublayer);
 
 /// Returns the sublayer that owns a parameter; −1 or 2L for parameters outside layers.

@@ -71,8 +71,8 @@ ScaleRecipe recipe_of(const ModelSpec& model, TableFactor embedding = TableFacto
 bool can_scale(const ModelSpec& model);
 
 /// Returns why rescaling the streams requires more than scaling the parameters that write to them, as the end of a
-/// sentence; nullopt if it does not. That is the case if every module and the head read the streams through a norm that
-/// divides by their scale, and there is no norm C.
+/// sentence. Returns nullopt if every module and the head read the streams through a norm that divides by their scale,
+/// and there is no norm C.
 std::optional<std::string> gauge_unsupported(const ModelSpec& model, TableFactor embedding);
 
 }  // namespace periscope

@@ -22,7 +22,7 @@ class StepPass {
   [[nodiscard]] const Step& step() const { return step_; }
   [[nodiscard]] const StackContext& context() const { return branches_.front()->context(); }
   [[nodiscard]] SublayerPass& branch(std::size_t index) { return *branches_[index]; }
-  /// Pass that emits the signals of the whole step and owns its norm C: that of the last branch.
+  /// Pass of the last branch, which also emits the signals of the whole step and owns its norm C.
   [[nodiscard]] SublayerPass& whole() { return *branches_.back(); }
 
   /// Memory of saved signals in bytes, without weights.
@@ -37,7 +37,7 @@ class StepPass {
 /// Computes the streams after one step (sim/spec/block.h).
 ///
 /// Signal x_in of a branch is the input of its norm A. If the first branch reads a single stream, x_in is that stream:
-/// a replacement also continues in the stream, and its gradient includes the stream's.
+/// a replacement of x_in also replaces the stream, and the gradient of x_in includes the stream's.
 Streams step_forward(StepPass& pass, const Streams& in);
 
 /// Computes the gradients of the input streams, given those of the output streams. Requires a saving pass.

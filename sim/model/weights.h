@@ -51,8 +51,8 @@ class WeightSource : public Interface {
 [[nodiscard]] Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id);
 
 /// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix), reproducible across
-/// backends, thread counts and versions. Standard deviations and gains are those of stddev_of, bias_stddev_of, gain_of
-/// and alpha_of; without scales, biases are 0.
+/// backends, thread counts and versions. Distributions are defined by stddev_of, bias_stddev_of, gain_of and alpha_of
+/// (sim/spec/weight.h); without scales, biases are 0.
 class GeneratedWeights final : public WeightSource {
  public:
   GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)

@@ -127,7 +127,7 @@ void ReferenceBackend::run(const op::AttentionBackward& o) const {
         double total = 0.0;
         for (double& w : weight) total += w = std::exp(w - largest);
         for (double& w : weight) w /= total;
-        double row_sum = 0.0;  // of A∘dA
+        double row_sum = 0.0;  // Σ A∘dA
         for (Index s = first; s < end; ++s) {
           row_sum += weight[static_cast<std::size_t>(s - first)] * dot(dy + query_at(t), v + key_at(s));
         }

@@ -75,7 +75,7 @@ void pointwise_part_backward(NormFormula::Phi phi, const double* x, const double
 }
 
 /// Returns α, or 1 for kinds without α.
-double number_of(const Tensor& alpha) { return alpha.empty() ? 1.0 : elements<double>(alpha)[0]; }
+double alpha_or_1(const Tensor& alpha) { return alpha.empty() ? 1.0 : elements<double>(alpha)[0]; }
 
 }  // namespace
 
@@ -84,7 +84,7 @@ void ReferenceBackend::run(const op::Norm& o) const {
   const double* shift = o.bias.empty() ? nullptr : elements<double>(o.bias);
   for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), shift, number_of(o.alpha),
+      pointwise_part(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), shift, alpha_or_1(o.alpha),
                      elements<double>(o.y) + part, o.gain.cols());
       continue;
     }
@@ -100,7 +100,7 @@ void ReferenceBackend::run(const op::NormBackward& o) const {
   std::fill_n(elements<double>(o.g.dbias), o.gain.size(), 0.0);
   for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part_backward(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), number_of(o.alpha),
+      pointwise_part_backward(formula.phi, elements<double>(o.x) + part, elements<double>(o.gain), alpha_or_1(o.alpha),
                               elements<double>(o.dy) + part, elements<double>(o.g.dx) + part,
                               elements<double>(o.g.dgain), elements<double>(o.g.dbias), dalpha, o.gain.cols());
       continue;

@@ -55,14 +55,14 @@ struct Step {
   std::vector<bool> norm_c = {false};                 ///< whether norm C follows, for every stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
-  /// True if the first stream becomes αx + βy, with y from x by a single branch (T1). Others may exist.
+  /// True if the first stream becomes αx + βy, with y from x by a single branch (T1). Other streams may exist.
   [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
 };
 
-/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): the branch's weight in the stream it reads, divided by that
-/// stream's own weight. The latter counts as 1 for a mixture of streams and for a stream that the step discards.
+/// Factor |β/α| in branch_ratio = rms(β·B_out)/rms(α·x_in): β is the branch's weight in the stream it reads, α the
+/// stream's weight in itself, or 1 for a mixture of streams and for a stream that the step discards.
 [[nodiscard]] double branch_scale(const Step& step, const Branch& branch);
 
 /// How streams start and end. Every stream starts as the stack's input, after the embedding norm if there is one. The

@@ -220,14 +220,14 @@ struct InitSpec {
 struct TextFile {
   std::string head;        ///< first 64 MiB, or the whole file if it is shorter
   std::uint64_t size = 0;  ///< size of the whole file in bytes
-  std::string sha256;      ///< of the whole file, in hexadecimal
+  std::string sha256;      ///< SHA-256 of the whole file, in hexadecimal
 };
 
 /// The stack's input.
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
   int tokens = 128;            ///< sequence length T
-  double second_moment = 1.0;  ///< mean square of the input's entries; tokens, text: of the embedding table's
+  double second_moment = 1.0;  ///< mean square of the input's entries, or of the embedding table for tokens and text
   double correlation = 0.0;    ///< correlation between entries of two tokens; gaussian only
   std::string path;            ///< text only: path of the file; its first T bytes are the input
   std::shared_ptr<const TextFile> text = nullptr;  ///< text only: the file, read once for all seeds

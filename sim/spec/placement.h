@@ -36,7 +36,7 @@ struct RulePlace {
 /// How branches and streams are connected (sim/spec/wiring.h). Norms and scales of a sublayer are separate (T1).
 enum class Wiring {
   sequential,    ///< attention, then the MLP, on one stream
-  dual,          ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
+  dual,          ///< ResiDual: second stream r⁺ = r + f(x); output x_L + N(r_L)
   parallel,      ///< both modules of a layer read one stream through a shared norm A, and are added to it in one step
   parallel_two,  ///< as `parallel`, with a separate norm A for each module
   span,          ///< SpanNorm: the MLP is added to the layer's input

@@ -46,7 +46,7 @@ constexpr Key<InitSpec> init_keys[] = {
     {.name = "o_factor", .field = &InitSpec::o_factor, .range = at_least(0), .meaning = "factor on the standard deviation of W_o"},
     {.name = "down_factor", .field = &InitSpec::down_factor, .range = at_least(0), .meaning = "factor on the standard deviation of W_down only; init.residual also scales W_o"},
     {.name = "residual", .field = &InitSpec::residual, .meaning = "factor on the standard deviation of W_o and W_down, instead of o_factor and down_factor: a number, or an expression in L (layers) and l (earlier additions to the stream, from 0), such as \"1/sqrt(2L)\" of GPT-2"},
-    {.name = "truncation", .field = &InitSpec::truncation, .range = {.low = 0.1, .or_zero = true}, .meaning = "truncation point in standard deviations: multiplies every standard deviation by that of a standard normal variable truncated there; entries stay Gaussian; 0: 3 with scheme mitchell, else none"},
+    {.name = "truncation", .field = &InitSpec::truncation, .range = {.low = 0.1, .or_zero = true}, .meaning = "truncation point in standard deviations: multiplies every standard deviation by that of a standard normal variable truncated there; entries stay Gaussian; 0 means 3 with scheme mitchell, else no truncation"},
     {.name = "embedding_std", .field = &InitSpec::embedding_std, .range = above(0), .meaning = "standard deviation of the embedding table; sets input.second_moment", .default_text = "by input.second_moment"},
     {.name = "head_std", .field = &InitSpec::head_std, .range = above(0), .meaning = "standard deviation of the unembedding", .default_text = "by scheme"},
     {.name = "position_std", .field = &InitSpec::position_std, .range = at_least(0), .meaning = "standard deviation of learned positions; included in input.second_moment", .default_text = "embedding_std"},
@@ -55,7 +55,7 @@ constexpr Key<InitSpec> init_keys[] = {
 constexpr Key<InputSpec> input_keys[] = {
     {.name = "kind", .field = word_field<&InputSpec::kind, input_kind_names>(), .meaning = "gaussian, tokens (random ids), text (bytes of a file), or a list of these", .swept = true},
     {.name = "tokens", .field = &InputSpec::tokens, .range = wide, .meaning = "sequence length T"},
-    {.name = "second_moment", .field = &InputSpec::second_moment, .range = above(0), .meaning = "mean square of the input's entries; tokens, text: of the embedding table's"},
+    {.name = "second_moment", .field = &InputSpec::second_moment, .range = above(0), .meaning = "mean square of the input's entries, or of the embedding table for tokens and text"},
     {.name = "correlation", .field = &InputSpec::correlation, .range = from_to(0, 1), .meaning = "correlation between entries of two tokens, 0 to 1; gaussian only"},
     {.name = "path", .field = &InputSpec::path, .meaning = "text only: path of the file"},
 };

@@ -66,10 +66,10 @@ struct StreamKey {
 /// 2³² are sublayers of the finite-width chain (T25); others are sums of the constants below.
 namespace theory::place {
 
-// Draws of the finite-width chain before the first sublayer, and the rows of a projected table.
+// Finite-width chain: draws before the first sublayer, and rows of a projected embedding table.
 inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;
 inline constexpr std::uint64_t table = input + 1;
-// Attention patterns: plus the sublayer, plus these for the backward pass and for a second, independent set.
+// Attention patterns: `patterns` + sublayer, + `backward_pass` if backward, + `second_set` for an independent set.
 inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;
 inline constexpr std::uint64_t backward_pass = std::uint64_t{1} << 47U;
 inline constexpr std::uint64_t second_set = std::uint64_t{1} << 32U;

@@ -129,11 +129,11 @@ int vector_length(const ModelSpec& model, const ParameterId& id);
 double truncation_factor(const InitSpec& init);
 
 /// Standard deviation of the entries of a matrix or table, from `scales` if set, else from `init` and the placement
-/// (DeepNorm). Tables are inputs: without scales and init.embedding_std it is √input.second_moment. Throws
-/// std::logic_error if `scales` lacks the matrix.
+/// (DeepNorm). A table without scales and init.embedding_std has √input.second_moment. Throws std::logic_error if
+/// `scales` lacks the matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
-/// Standard deviation of an embedding table according to `init`: init.embedding_std, or that of a matrix of its shape.
+/// Standard deviation of an embedding table according to `init`: init.embedding_std, or as for a matrix of its shape.
 /// The stack's own tables follow input.second_moment, which may differ.
 double drawn_embedding_stddev(const StackSpec& spec);
 

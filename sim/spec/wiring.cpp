@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-/// Returns the branch of a sublayer (T1). Of `streams` streams it reads the first and writes to the first.
+/// Returns the branch of a sublayer (T1). It reads and writes only the first of `streams` streams.
 Branch branch_of(const ModelSpec& m, int sublayer, int more_layers, std::size_t streams = 1) {
   const SublayerRule rule = m.rule(sublayer, more_layers);
   Branch branch{.sublayer = sublayer,
@@ -66,9 +66,9 @@ Step first_input_step(const ModelSpec& m, int index, int more_layers) {
   Branch branch = branch_of(m, index, more_layers, 2);
   std::vector<double> stream{rule.alpha, 0.0};
   if (ModelSpec::is_attention(index)) {
-    const double place = static_cast<double>(index / 2 + more_layers) / std::max(m.layers + more_layers - 1, 1);
-    const double scale = 1.15 - 0.10 * place;
-    const double added = 0.20 - 0.15 * place;
+    const double fraction = static_cast<double>(index / 2 + more_layers) / std::max(m.layers + more_layers - 1, 1);
+    const double scale = 1.15 - 0.10 * fraction;
+    const double added = 0.20 - 0.15 * fraction;
     branch.reads = {scale, added};
     stream = {rule.alpha * scale, rule.alpha * added};
   }

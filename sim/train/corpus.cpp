@@ -80,11 +80,11 @@ void append_file(const std::string& corpus, const std::string& path, int vocab, 
   require_below(vocab, std::span(tokens).subspan(at), corpus, path == corpus ? "" : path);
 }
 
-Windows windows_at(std::span<const std::uint8_t> tokens, int length, std::span<const int> places) {
+Windows windows_at(std::span<const std::uint8_t> tokens, int length, std::span<const int> offsets) {
   Windows windows{.tokens = {}, .length = length};
-  windows.tokens.reserve(places.size() * static_cast<std::size_t>(length));
-  for (const int place : places) {
-    const auto window = tokens.subspan(static_cast<std::size_t>(place), static_cast<std::size_t>(length));
+  windows.tokens.reserve(offsets.size() * static_cast<std::size_t>(length));
+  for (const int offset : offsets) {
+    const auto window = tokens.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
     windows.tokens.insert(windows.tokens.end(), window.begin(), window.end());
   }
   return windows;
@@ -130,19 +130,19 @@ std::vector<int> Windows::inputs(int first, int count) const { return parts(*thi
 std::vector<int> Windows::labels(int first, int count) const { return parts(*this, first, count, 1); }
 
 Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step) {
-  std::vector<int> places(static_cast<std::size_t>(batch));
+  std::vector<int> offsets(static_cast<std::size_t>(batch));
   fill_uniform_int({seed, static_cast<std::uint32_t>(step), Stream::batches},
-                   static_cast<int>(corpus.training().size()) - length + 1, places);
-  return windows_at(corpus.training(), length, places);
+                   static_cast<int>(corpus.training().size()) - length + 1, offsets);
+  return windows_at(corpus.training(), length, offsets);
 }
 
 Windows held_out(const Corpus& corpus, int length, int count) {
-  std::vector<int> places;
+  std::vector<int> offsets;
   const auto last = static_cast<double>(corpus.validation().size() - static_cast<std::size_t>(length));
   for (int i = 0; i < count; ++i) {
-    places.push_back(static_cast<int>(count > 1 ? last * i / (count - 1) : 0.0));
+    offsets.push_back(static_cast<int>(count > 1 ? last * i / (count - 1) : 0.0));
   }
-  return windows_at(corpus.validation(), length, places);
+  return windows_at(corpus.validation(), length, offsets);
 }
 
 }  // namespace periscope

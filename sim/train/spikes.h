@@ -26,7 +26,7 @@ struct Jump {
   double factor = 1.0;
 };
 /// Returns the largest ratio of a value to the median of the up to 16 positive, finite values before it (at least 4).
-/// Detects jumps in the first steps that robust_spikes may miss, where gradient norms may fall tenfold.
+/// Detects jumps in the first steps, which robust_spikes may miss because gradient norms may fall tenfold there.
 [[nodiscard]] Jump largest_jump(std::span<const double> series);
 
 }  // namespace periscope

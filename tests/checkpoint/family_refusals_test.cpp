@@ -260,7 +260,7 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
       {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8] (embedding.weight)",
        drop_tensor("model.embed_tokens.weight")},
       {"qwen3",
-       "no tensor \"model.embed_tokens.weight\", or the same with prefix \"model.\", \"transformer.\", "
+       "no tensor \"embed_tokens.weight\" with one of the prefixes \"model.\", \"transformer.\", "
        "\"bert.\", \"language_model.model.\", \"model.language_model.\", \"language_model.\", \"\"; nearest is "
        "\"my.model.embed_tokens.weight\"",
        [](EditedCheckpoint& c) { c.rename_prefix("model.", "my.model."); }},

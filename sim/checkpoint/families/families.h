@@ -91,7 +91,7 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
               const std::string& embedding, const std::string& head = "lm_head.weight");
 
 // -- Llama and families derived from it -------------------------------------------------------------
-/// Values of absent keys; 0 and null as in read_kv_heads and read_head_dim.
+/// Values of absent keys; 0 and null have the meaning defined at read_kv_heads and read_head_dim.
 struct LlamaDefaults {
   int kv_heads = 0;
   bool null_kv_heads = true;

@@ -21,9 +21,9 @@ constexpr NumberFormat tf32{"tf32", 0x1.ffcp127, 11, -126};
 
 /// Reads a matrix [rows, cols] of the batch, widened to Computed<T> and rounded to TF32 if `in_tf32`.
 template <class T>
-Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index place, Index rows, Index cols, bool in_tf32) {
+Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index index, Index rows, Index cols, bool in_tf32) {
   const Rounding round(tf32);
-  const T* first = static_cast<const T*>(x.data) + place * x.step;
+  const T* first = static_cast<const T*>(x.data) + index * x.step;
   Matrix<Computed<T>> out(rows, cols);
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < cols; ++j) {
@@ -35,8 +35,8 @@ Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index place, Index rows
 }
 
 template <class T>
-void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index place) {
-  T* first = static_cast<T*>(c.data) + place * c.step;
+void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index index) {
+  T* first = static_cast<T*>(c.data) + index * c.step;
   for (Index i = 0; i < product.rows(); ++i) {
     for (Index j = 0; j < product.cols(); ++j) {
       T& out = first[i * c.stride + j];
@@ -77,18 +77,18 @@ void Execution::product(const Product& p) const {
     const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
     FirstException failure;
 #pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > min_parallel_size)
-    for (Index place = 0; place < p.count; ++place) {
+    for (Index index = 0; index < p.count; ++index) {
       failure.run([&] {
-        const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(p.a, place, p.k, p.m, in_tf32).transpose())
-                                          : read<T>(p.a, place, p.m, p.k, in_tf32);
-        const Matrix<C> b = p.transpose_b ? Matrix<C>(read<T>(p.b, place, p.n, p.k, in_tf32).transpose())
-                                          : read<T>(p.b, place, p.k, p.n, in_tf32);
+        const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(p.a, index, p.k, p.m, in_tf32).transpose())
+                                          : read<T>(p.a, index, p.m, p.k, in_tf32);
+        const Matrix<C> b = p.transpose_b ? Matrix<C>(read<T>(p.b, index, p.n, p.k, in_tf32).transpose())
+                                          : read<T>(p.b, index, p.k, p.n, in_tf32);
         Matrix<C> sums(p.m, p.n);
         sums.noalias() = static_cast<C>(p.alpha) * a * b;
         if (p.result == p.operands) {
-          write<T>(sums, p.beta, p.c, place);
+          write<T>(sums, p.beta, p.c, index);
         } else {
-          write<C>(sums, p.beta, p.c, place);
+          write<C>(sums, p.beta, p.c, index);
         }
       });
     }
