@@ -9,10 +9,10 @@
 
 namespace periscope {
 
-/// Weights of a checkpoint, converted at every read, so a stack needs the memory of one sublayer. The first `cache`
-/// bytes that are read stay cached, because every pass reads tensors in the same order. A norm without stored vectors
-/// has gain 1 and no bias. Values are rounded to `dtype`; throws InputError for a finite f64 beyond the range of f32.
-/// Checkpoint and backend must outlive this object. Thread-safe.
+/// Weights of a checkpoint, converted at every read, so a stack needs memory for one sublayer. The first `cache`
+/// bytes stay cached; eviction would not help, because every pass reads tensors in the same order. A norm without
+/// stored vectors has gain 1 and no bias. Values are rounded to `dtype`; throws InputError for a finite f64 beyond the
+/// range of f32. Checkpoint and backend must outlive this object. Thread-safe.
 class CheckpointWeights final : public WeightSource {
  public:
   CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype, std::size_t cache = 0)

@@ -9,9 +9,9 @@
 
 namespace periscope {
 
-/// Parses one JSON value (RFC 8259). No two readers may see different values, so this also rejects repeated keys in an
-/// object, a byte-order mark, zero bytes (at which the library stops), numbers that overflow double, and nesting deeper
-/// than 128. Throws InputError, "malformed: PATH: NAME …", where `name` names the text, such as "the header".
+/// Parses one JSON value (RFC 8259). Also rejects text that readers interpret differently: repeated keys in an object,
+/// a byte-order mark, zero bytes (at which the library stops), numbers that overflow double, and nesting deeper than
+/// 128. Throws InputError, "malformed: PATH: NAME …", where `name` names the text, such as "the header".
 [[nodiscard]] nlohmann::json parse_strict_json(std::span<const std::byte> text, const std::string& path,
                                                const std::string& name);
 

@@ -29,8 +29,8 @@ struct TensorIndex {
 class TensorFiles {
  public:
   /// Opens and validates all files. Throws InputError as SafetensorsFile and parse_tensor_index do. Also throws
-  /// InputError for a folder with neither file, a missing file, a symbolic link out of the folder (except to blobs of
-  /// the model's download cache), a mapped tensor that its file does not contain, and a name in two files.
+  /// InputError for a folder with neither file, a missing file, and a tensor in two files or not in the file that the
+  /// index states. Symbolic links out of the folder are rejected, except to blobs of the model's download cache.
   explicit TensorFiles(const std::string& folder);
   /// For the tensors of a model in memory, which must outlive this object.
   explicit TensorFiles(const MemoryModel& model);

@@ -131,8 +131,8 @@ void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   idle_bytes_ += bytes;
 }
 
-/// Returns the list for a size: one per position of the leading bit and value of the three bits after it. All lower
-/// bits are 0 (rounded_up).
+/// Returns the list for a size. Lists are indexed by the position of the leading bit and the three bits after it; all
+/// lower bits are 0 (rounded_up).
 BufferPool::IdleList<&BufferPool::Idle::same_size>& BufferPool::idle_of(std::size_t size) {
   const auto exponent = static_cast<std::size_t>(std::bit_width(size)) - 1;
   return idle_by_size_[8 * exponent + (size >> (exponent - 3)) % 8];

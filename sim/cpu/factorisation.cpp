@@ -64,9 +64,9 @@ Matrix gram_of(const Matrix& x) {
   return gram;
 }
 
-/// Returns the Cholesky factor of the Gram matrix, or nullopt unless every row has at least 2⁻²⁰ of its squared norm
-/// outside the span of the rows before it. The rows of factor⁻¹ x are orthonormal up to about rows · 2⁻⁵³ divided by
-/// that fraction, which is below the error of rounding to f32.
+/// Returns the Cholesky factor of the Gram matrix, or nullopt if the squared distance of a row from the span of earlier
+/// rows is at most 2⁻²⁰ of its squared norm. The rows of factor⁻¹ x are orthonormal up to about rows · 2⁻⁵³ / 2⁻²⁰,
+/// which is below the error of rounding to f32.
 std::optional<Matrix> factor_of(const Matrix& x) {
   if (x.rows() > x.cols()) return std::nullopt;
   Matrix gram = gram_of(x);

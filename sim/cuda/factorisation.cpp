@@ -23,8 +23,8 @@ class RowBasisWork {
   [[nodiscard]] double* x() const { return x_.get(); }
   [[nodiscard]] const double* lower() const { return lower_.get(); }
 
-  /// Sets lower to the Cholesky factor of the Gram matrix. Returns false unless every row has at least the fraction
-  /// `min_square` of its squared norm outside the span of the rows before it. The rows of lower⁻¹ x are then
+  /// Sets lower to the Cholesky factor of the Gram matrix. Returns false if the squared distance of a row
+  /// from the span of earlier rows is at most `min_square` of its squared norm. Otherwise the rows of lower⁻¹ x are
   /// orthonormal up to about rows · 2⁻⁵³ / min_square.
   bool factorise_gram(double min_square) const {
     if (rows_ > n_) return false;

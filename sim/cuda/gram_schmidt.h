@@ -139,8 +139,8 @@ struct FinishPanel {
   }
 };
 
-/// Sets `usable` to 1 if the Cholesky factor exists and every row has at least the fraction `min_square` of its squared
-/// norm outside the span of the rows before it, else to 0.
+/// Sets `usable` to 0 if there is no Cholesky factor, or if the squared distance of a row from the span of earlier rows
+/// is at most `min_square` of its squared norm; else to 1.
 struct CheckFactor {
   struct Shared {
     int failures[Block::size];

@@ -26,8 +26,8 @@ struct Emission {
 };
 
 /// Receives every signal once in the forward pass and its gradient once in the backward pass, but no recomputation.
-/// With several streams, the gradient of one stream treats the others as constant. For the tensor from which all start
-/// (x_out of sublayer −1) it is the sum over the streams, unless they are parts of x_out.
+/// With several streams, the gradient of one stream treats the others as constant. The gradient of
+/// their common start (x_out of sublayer −1) is the sum over the streams, unless they are parts of x_out.
 class SignalRecorder : public Interface {
  public:
   virtual void on_signal(const Emission& at, const Tensor& x) = 0;

@@ -13,8 +13,8 @@ struct KeysAndValues {
   Tensor v;
 };
 
-/// Keys and values of a growing sequence. In a causal model they do not depend on later tokens, so a pass over new
-/// tokens gives the same bits as a pass over all tokens (rows of a matrix product are independent).
+/// Keys and values of a growing sequence. In a causal model they do not depend on later tokens. Rows of a matrix
+/// product are independent, so a pass over new tokens gives the same bits as a pass over all tokens.
 class KeyValueCache {
  public:
   KeyValueCache(int layers, Tensor::Index capacity) : layers_(static_cast<std::size_t>(layers)), capacity_(capacity) {}

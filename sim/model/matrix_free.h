@@ -34,7 +34,7 @@ class MatrixFreeWeights final : public WeightSource {
         store_factors_(store_factors) {}
 
   /// Tables equal those of GeneratedWeights. Other matrices are dense() only after a pass, and only with
-  /// StoreFactors::yes, else std::logic_error. A matrix that the pass did not use is R.
+  /// StoreFactors::yes, else std::logic_error. A matrix that the pass did not use equals R.
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return dense_.rows(ops, table, ids);

@@ -24,9 +24,9 @@ inline constexpr double roundings_of_a_pass = 100.0;
   return format.precision == fp32.precision ? 1e-5 : forward_tolerance(format);
 }
 
-/// The quotient of a gradient and its bound is resolved if its rounding error is at most this fraction of it (f64;
-/// analysis in verify/evaluate.cpp). A bound that is attained may be exceeded by ten times this fraction: the largest
-/// of all quotients has the largest rounding error, and the factors of the bound are rounded too.
+/// A quotient gradient/bound is resolved if its relative rounding error is at most this (f64; analysis in
+/// experiments/studies/verify/evaluate.cpp). An attained bound may be exceeded by ten times as much: the largest of all
+/// quotients has the largest rounding error, and the factors of the bound are rounded too.
 inline constexpr double resolved_share = 1e-10;
 inline constexpr double attained_limit = 1.0 + 10.0 * resolved_share;
 

@@ -160,7 +160,7 @@ void read_scale(Reader& reader, std::string_view key, double& number, std::optio
 template <class Reader>
 Placement read_placement(Reader& reader, std::string_view key = "placement", bool of_module = false);
 
-/// Reads a placement that applies to some modules or layers of a stack only.
+/// Reads a placement that applies only to some modules or layers of a stack.
 template <class Reader>
 Placement read_part(Reader& reader, std::string_view key, bool of_module) {
   Placement part = read_placement(reader, key, of_module);

@@ -95,7 +95,7 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
 /// True if the signal belongs to a step as a whole (sim/spec/block.h) instead of one of its branches.
 [[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
 
-/// True for signals of the arithmetic that are one number per sublayer.
+/// True for signals of the arithmetic (T24) that are recorded as one number per sublayer.
 [[nodiscard]] constexpr bool is_one_number(Signal signal) {
   return signal >= Signal::products && signal <= Signal::denominators;
 }

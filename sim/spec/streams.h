@@ -5,7 +5,7 @@
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
-/// Registry of random streams: all numbers that distinguish them.
+/// Registry of random streams and their numbers.
 namespace periscope {
 
 /// Purpose of a random stream. The numbers are part of the generator's counter: never renumber or reuse one

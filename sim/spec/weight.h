@@ -118,8 +118,8 @@ struct WeightShape {
 /// `layer` only matters for the attention gate. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 
-/// Returns n, the number of features in a norm's gain. It is e or the projection's width for QK-norms, e for v_norm,
-/// the width of the input of W_o or W_down for the inner norm of `sublayer`, D' for the head's norm, and D otherwise.
+/// Returns n, the number of features in a norm's gain. QK-norms: e or the projection's width; v_norm: e; inner norm
+/// of `sublayer`: width of the input of W_o or W_down; head's norm: D'; others: D.
 int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 
 /// Length of a norm's gain, bias or α: norm_width, or 1 for α.

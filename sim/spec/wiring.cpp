@@ -31,7 +31,7 @@ Step sequential_step(const ModelSpec& m, int index, int more_layers) {
   return {.branches = {branch_of(m, index, more_layers)}, .mixing = {{rule.alpha}}, .norm_c = {rule.norm_c}};
 }
 
-/// The second stream is the sum of all branches, which no module reads (ResiDual).
+/// The second stream is the sum of all branches; no module reads it (ResiDual).
 Step dual_step(const ModelSpec& m, int index, int more_layers) {
   const SublayerRule rule = m.rule(index, more_layers);
   Branch branch = branch_of(m, index, more_layers, 2);
