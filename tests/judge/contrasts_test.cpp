@@ -9,7 +9,7 @@ namespace {
 
 using doctest::Approx;
 
-/// Contrasts of the stream's second moment at depths 0, 1, 2, …, with these scales. Predicted errors are tolerated too.
+/// Contrasts of second moments of the stream at depths 0, 1, 2, …; every tolerated bias equals the predicted error.
 std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
   const StackSpec spec;
   const theory::Prediction prediction;
@@ -27,12 +27,12 @@ std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const s
   return judge::contrasts({spec, measured, DType::f64, prediction}, tests, {});
 }
 
-TEST_CASE("a contrast of predictions that share their patterns: their errors add up as if they were one error") {
+TEST_CASE("prediction errors add linearly in a contrast, because predictions share their patterns") {
   const std::vector<judge::Test> two = contrasts_of({0.1, 0.3}, {2.0, 4.0});
   REQUIRE(two.size() == 1);
   CHECK(two[0].contrast == "mean");
   CHECK(two[0].predicted.error == Approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
-  CHECK(two[0].tolerated_bias == two[0].predicted.error);  // each test's bias was its error
+  CHECK(two[0].tolerated_bias == two[0].predicted.error);
   const std::vector<judge::Test> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
   REQUIRE(three.size() == 2);
   CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
@@ -40,7 +40,7 @@ TEST_CASE("a contrast of predictions that share their patterns: their errors add
   CHECK(three[1].predicted.error == Approx(0.05 + 0.7).epsilon(1e-14));
 }
 
-TEST_CASE("an error that all modules have in common may be as large as the stream's, not as one module's") {
+TEST_CASE("the limit of contrasts of modules is the stream's limit") {
   judge::Test module{.signal = Signal::f_out, .measured = {1.0, 0.0}, .predicted = {1.0, 0.0}, .limit = 0.5};
   std::vector<judge::Test> tests;
   judge::Measurement measured{.profile = {}, .seeds = 4};

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
@@ -10,7 +8,7 @@
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
-/// T22: what a verdict could have refused, and what it says where that is not enough.
+/// Power of verdicts (T22): detectable errors, and verdicts that are underpowered.
 namespace periscope {
 namespace {
 
@@ -18,7 +16,7 @@ using doctest::Approx;
 
 constexpr std::size_t depths = 25;
 
-/// Second moments of a stream: `seeds` rows of 1 + noise of standard deviation `spread`, and `off` on top everywhere.
+/// Second moments of a stream: `seeds` rows of 1 + `off` + `grows`·depth + noise of standard deviation `spread`.
 struct Planted {
   Planted(double spread, double off, int seeds = 16, double grows = 0.0) {
     std::mt19937 engine(7);
@@ -62,7 +60,7 @@ judge::Test plain(double error, int seeds, double tolerated_bias = 0.0) {
 
 }  // namespace
 
-TEST_CASE("the detectable error: by hand, and in limits") {
+TEST_CASE("detectable error: by hand, and its limits") {
   // t with 15 degrees of freedom: two-sided 1 % at 2.9467, one-sided 5 % at 1.7531.
   CHECK(plain(0.1, 16).detectable_at(0.01) == Approx((2.9467 + 1.7531) * 0.1 / 2.0).epsilon(1e-4));
   CHECK(plain(0.1, 16, 0.3).detectable_at(0.01) == Approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
@@ -73,7 +71,7 @@ TEST_CASE("the detectable error: by hand, and in limits") {
   CHECK(std::isinf(nothing.detectable_at(0.01)));
 }
 
-TEST_CASE("what T22 calls rejected with 95 % probability is rejected about that often") {
+TEST_CASE("an error of the detectable size is rejected in about 95 % of draws (T22)") {
   std::mt19937 engine(3);
   std::normal_distribution<double> normal;
   constexpr int seeds = 16;
@@ -93,7 +91,7 @@ TEST_CASE("what T22 calls rejected with 95 % probability is rejected about that 
   CHECK(rejected < 0.97 * trials);
 }
 
-TEST_CASE("degrees of freedom and detectable errors are numbers whatever the errors") {
+TEST_CASE("degrees of freedom and detectable errors are valid for any standard errors") {
   for (const double a : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
     for (const double b : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
       for (const int replicates : {0, 1, 8}) {
@@ -107,7 +105,7 @@ TEST_CASE("degrees of freedom and detectable errors are numbers whatever the err
   }
 }
 
-TEST_CASE("a predicted spread is pooled with the measured one, and the larger error counts") {
+TEST_CASE("a predicted spread is pooled with the measured one, and the larger error is used") {
   judge::Test test{.measured = {0.0, 0.1},
                    .predicted = {0.0, 0.025},
                    .seeds = 16,
@@ -117,13 +115,13 @@ TEST_CASE("a predicted spread is pooled with the measured one, and the larger er
   CHECK(test.degrees() == 270.0);
   // Measured variance 16 · 0.01 = 0.16, predicted 0.16: pooled 0.16, error √(0.16 (1/16 + 1/256)) = √(0.01 + 0.025²).
   CHECK(test.error() == Approx(std::hypot(0.1, 0.025)));
-  test.measured.error = 0.01;  // seeds that happen to lie close together
+  test.measured.error = 0.01;  // seeds close together by chance
   CHECK(test.error() == Approx(std::sqrt((15 * 16 * 1e-4 + 255 * 0.16) / 270 * (1.0 / 16 + 1.0 / 256))));
-  test.measured.error = 0.3;  // or far apart
+  test.measured.error = 0.3;  // seeds far apart by chance
   CHECK(test.error() == Approx(std::hypot(0.3, 0.025)));
 }
 
-TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejection outranks it") {
+TEST_CASE("an underpowered verdict is inconclusive; a rejection outranks it") {
   const judge::StackVerdict fine = Planted(0.03, 0.0).judged();
   CHECK(fine.verdict == judge::Verdict::agrees);
   CHECK(fine.power.worst > fine.power.median);
@@ -131,11 +129,6 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   const judge::StackVerdict noisy = Planted(0.5, 0.0).judged();
   CHECK(noisy.verdict == judge::Verdict::inconclusive);
   CHECK(noisy.reason.find("detectable error ") != std::string::npos);
-  const auto missed =
-      std::ranges::count_if(noisy.tests, [&](const judge::Test& c) { return c.detectable_at(noisy.level) > 0.2; });
-  const auto all = noisy.tests.size();
-  REQUIRE(missed > 1);
-  CHECK(noisy.reason.find(fmt::format("limit 0.2; also for {} more of {} tests", missed - 1, all)) != std::string::npos);
   CHECK(noisy.rejected == 0);
   config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 2.0;
@@ -145,28 +138,7 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   CHECK(judge::disagrees(wrong.worst_test()));
 }
 
-TEST_CASE("where gradients alone are too noisy, the words say that the signals agree") {
-  const auto test = [](Statistic statistic, double error) {
-    return judge::Test{.statistic = statistic,
-                       .measured = {1.0, error},
-                       .predicted = {1.0, 0.0},
-                       .limit = judge::limit_of({}, statistic),
-                       .seeds = 16};
-  };
-  const judge::Test signal = test(Statistic::second_moment, 0.001);
-  const judge::Test gradient = test(Statistic::log_grad_sq, 0.5);
-  const auto says = [](const std::vector<judge::Test>& tests, const std::string& words) {
-    judge::StackVerdict stack{.tests = tests};
-    judge::judge({&stack}, 0.01);
-    CHECK_MESSAGE(stack.reason.find(words + "; use") != std::string::npos, stack.reason);
-  };
-  says({signal, gradient}, "limit 0.5; the signals agree");
-  says({signal, gradient, gradient}, "also for 1 more of 3 tests, all of them gradients; the signals agree");
-  says({test(Statistic::second_moment, 0.5), gradient}, "also for 1 more of 2 tests");
-  says({gradient, gradient}, "also for 1 more of 2 tests");
-}
-
-TEST_CASE("a tolerated bias of the whole number never agrees, whatever the limit") {
+TEST_CASE("a tolerated bias as large as the value never agrees, whatever the limit") {
   Planted stack(1e-3, 0.0);
   stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5
   config::AgreementOptions lenient;
@@ -176,7 +148,7 @@ TEST_CASE("a tolerated bias of the whole number never agrees, whatever the limit
   CHECK(stack.judged(lenient).verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw nothing") {
+TEST_CASE("NaN and inf make a verdict inconclusive and throw nothing") {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Planted stack(0.05, 0.0);
     stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
@@ -187,7 +159,7 @@ TEST_CASE("numbers that are not finite make a verdict inconclusive, and throw no
   }
 }
 
-TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no single test sees") {
+TEST_CASE("contrasts over depth reject a small error at every depth that no single test detects") {
   const Planted everywhere(0.08, 0.01, 64);
   CHECK(everywhere.judged().verdict == judge::Verdict::agrees);
   CHECK(everywhere.judged({}, true).verdict == judge::Verdict::disagrees);
@@ -199,7 +171,7 @@ TEST_CASE("contrasts over depth refuse what is wrong everywhere a little, and no
   CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("contrasts by hand: the mean, and the rise from the first depth to the last") {
+TEST_CASE("contrasts by hand: the mean, and the slope from the first depth to the last") {
   const judge::StackVerdict a = Planted(0.0, 0.01, 16, 0.002).judged({}, true);
   const auto named = [&](const std::string& name) {
     return *std::ranges::find_if(a.tests, [&](const judge::Test& test) { return test.contrast == name; });
@@ -209,7 +181,7 @@ TEST_CASE("contrasts by hand: the mean, and the rise from the first depth to the
   CHECK(named("mean").predicted.value == 0.0);
 }
 
-TEST_CASE("a contrast's spread over the replicates of T25's chain: within each sequence of ids, n - 1") {
+TEST_CASE("spread of a contrast over replicates of the finite-width chain: within each id sequence, n - 1") {
   Planted stack(0.05, 0.0);
   stack.prediction.exact_at_width = true;
   stack.prediction.spread = stack.prediction.profile;
@@ -230,33 +202,25 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
   CHECK(mean->spread_degrees == 4);
 }
 
-TEST_CASE("the familywise error is shared by the tests of all stacks of a run") {
-  Planted stack(0.05, 0.0);
-  stack.measured.per_seed.clear();
-  const judge::Comparison one{stack.spec, stack.measured, DType::f64, stack.prediction};
-  const std::vector<judge::StackVerdict> both = judge::verdicts_of({one, one}, {});
-  REQUIRE(both.size() == 2);
-  for (const judge::StackVerdict& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
-}
-
-TEST_CASE("a number that is not finite takes no part of the familywise error") {
+TEST_CASE("familywise error: shared by the tests of all stacks; NaN takes no share") {
   Planted stack(0.05, 0.0);
   stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
   CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
+  stack = Planted(0.05, 0.0);
+  stack.measured.per_seed.clear();
+  const judge::Comparison one{stack.spec, stack.measured, DType::f64, stack.prediction};
+  for (const judge::StackVerdict& a : judge::verdicts_of({one, one}, {})) {
+    CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
+  }
 }
 
-TEST_CASE("four seeds reject what is far off, three are not checked") {
+TEST_CASE("four seeds reject a large error; three are not checked") {
   for (const int seeds : {3, 4}) {
     judge::Test test = plain(1e-3, seeds);
     test.measured.value = 3.0;
     judge::judge({&test}, {});
     CHECK(test.verdict == (seeds == 4 ? judge::Verdict::disagrees : judge::Verdict::not_checked));
   }
-}
-
-TEST_CASE("an infinite detectable error is printed as words") {
-  CHECK(judge::error_words(0.1234) == "0.12");
-  CHECK(judge::error_words(std::numeric_limits<double>::infinity()) == "inf");
 }
 
 }  // namespace periscope

@@ -6,8 +6,8 @@
 
 #include "tests/support/doctest.h"
 
-/// The tests that decide claims: their numbers by hand, and how often they err, by simulation at a fixed seed. A
-/// frequency of n draws is allowed 4 standard deviations, √(0.05 · 0.95 / n), above a level of 5 %.
+/// Tests of claims: numbers by hand, and error rates by simulation at a fixed seed. A rate over n draws may exceed 5 %
+/// by 4 standard deviations √(0.05 · 0.95 / n).
 namespace periscope::testing {
 namespace {
 
@@ -21,9 +21,9 @@ judge::SignClaim tested(const judge::SeedTable& table) {
 
 judge::SignClaim tested_values(const Values& values) { return tested({{values}}); }
 
-double most(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
+double largest_rate(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
 
-/// How often claims that `make` judges hold and fail.
+/// Shares of the claims from `make` that hold and fail.
 struct Frequencies {
   double holds = 0.0, fails = 0.0;
 };
@@ -47,10 +47,10 @@ Values normal_values(std::mt19937& generator, int seeds, double mean, double dev
   return values;
 }
 
-/// Student's upper tail with two degrees of freedom.
+/// Upper tail of Student's t with two degrees of freedom.
 double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
 
-TEST_CASE("a claim's test is Student's, one-sided") {
+TEST_CASE("the test of a sign claim is a one-sided t-test") {
   // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
   const judge::SignClaim holds = tested_values({1.0, 2.0, 3.0});
   CHECK(holds.mean.value == doctest::Approx(2.0));
@@ -62,7 +62,7 @@ TEST_CASE("a claim's test is Student's, one-sided") {
   CHECK(tested_values({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
 }
 
-TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
+TEST_CASE("a claim without spread, without a second seed or with NaN is not shown, with a reason") {
   for (const Values& values : {Values{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
     const judge::SignClaim claim = tested_values(values);
     CHECK(claim.verdict == judge::ClaimVerdict::not_shown);
@@ -77,35 +77,35 @@ struct Differences {
   double large, large_std, small, small_std;
 };
 
-Frequencies alike(int seeds, const Differences& d) {
+Frequencies equivalence_rates(int seeds, const Differences& d) {
   return frequencies(4000, [&](std::mt19937& generator) {
     const Values large = normal_values(generator, seeds, d.large, d.large_std);
     return tested(judge::equivalence_table(large, normal_values(generator, seeds, d.small, d.small_std)));
   });
 }
 
-TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the truth is at its border") {
+TEST_CASE("the equivalence test errs in at most 5 % of draws at the border of the null hypothesis") {
   for (const int seeds : {3, 5, 10}) {
     CAPTURE(seeds);
-    // Nothing differs; half of the large difference is the small one, of either sign; only one of them has noise.
+    // No difference; a small difference of half the large one, of either sign; noise in only one of them.
     for (const Differences& d :
          {Differences{0.0, 1.0, 0.0, 1.0}, Differences{0.0, 1.0, 0.0, 0.01}, Differences{0.0, 0.01, 0.0, 1.0},
           Differences{2.0, 1.0, 1.0, 1.0}, Differences{-20.0, 1.0, 10.0, 1.0}, Differences{20.0, 1.0, -10.0, 1.0}}) {
       CAPTURE(d.large);
       CAPTURE(d.large_std);
       CAPTURE(d.small_std);
-      const Frequencies found = alike(seeds, d);
-      CHECK(found.holds < most(4000));
-      CHECK(found.fails < most(4000));
+      const Frequencies found = equivalence_rates(seeds, d);
+      CHECK(found.holds < largest_rate(4000));
+      CHECK(found.fails < largest_rate(4000));
     }
-    CHECK(alike(seeds, {20.0, 1.0, 0.0, 0.5}).holds > 0.95);
-    CHECK(alike(seeds, {0.5, 0.5, -10.0, 1.0}).fails > 0.95);
+    CHECK(equivalence_rates(seeds, {20.0, 1.0, 0.0, 0.5}).holds > 0.95);
+    CHECK(equivalence_rates(seeds, {0.5, 0.5, -10.0, 1.0}).fails > 0.95);
   }
 }
 
-TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
+TEST_CASE("equivalence test: values, p and detectable difference by hand") {
   const judge::SignClaim claim = tested(judge::equivalence_table({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
-  // Half of the large difference, of its own sign, less the small one: 1.5, 1.4, 1.6; plus it: 2.5, 2.8, 2.8.
+  // |large|/2 − small: 1.5, 1.4, 1.6; |large|/2 + small: 2.5, 2.8, 2.8.
   CHECK(claim.values[0] == doctest::Approx(1.5));
   CHECK(claim.values[1] == doctest::Approx(1.4));
   CHECK(claim.values[2] == doctest::Approx(1.6));
@@ -114,7 +114,7 @@ TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
   CHECK(claim.detectable == doctest::Approx(error * (4.302653 + 2.919986)));  // Student's quantiles of 2.5 % and 5 %
 }
 
-/// Losses by rate of a sweep of normal ones, and the test that the lowest is between the ends.
+/// Draws normal losses for each rate of a sweep and tests whether the lowest is between the ends.
 judge::SignClaim shape(std::mt19937& generator, const Values& means, const Values& deviations) {
   std::vector<Values> losses;
   for (std::size_t r = 0; r < means.size(); ++r) losses.push_back(normal_values(generator, 3, means[r], deviations[r]));
@@ -129,7 +129,7 @@ judge::SignClaim shape(std::mt19937& generator, const Values& means, const Value
   return tested(table);
 }
 
-TEST_CASE("a flat curve is U-shaped, or not, in 5 % of the cases at most, with three rates and with five") {
+TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, with three and five rates") {
   constexpr int draws = 20000;
   for (const std::size_t rates : {3UL, 5UL}) {
     CAPTURE(rates);
@@ -141,27 +141,26 @@ TEST_CASE("a flat curve is U-shaped, or not, in 5 % of the cases at most, with t
       CAPTURE(deviations);
       const Frequencies found =
           frequencies(draws, [&](std::mt19937& generator) { return shape(generator, flat, deviations); });
-      CHECK(found.holds < most(draws));
-      CHECK(found.fails < most(draws));
+      CHECK(found.holds < largest_rate(draws));
+      CHECK(found.fails < largest_rate(draws));
     }
-    // Where one end is far above and all else alike a U cannot be told from a curve that ends flat.
+    // One end far above and the rest equal: a U cannot be told from a curve with a flat end.
     Values slope = flat;
     slope.front() = 30.0;
     CHECK(frequencies(draws, [&](std::mt19937& generator) {
             return shape(generator, slope, Values(rates, 0.1));
-          }).holds < most(draws));
+          }).holds < largest_rate(draws));
   }
 }
 
-TEST_CASE("a U that is deep enough is found: at five times a run's spread in 95 % with three rates, at ten with five") {
+TEST_CASE("power of the test for a U-shaped curve") {
   constexpr int draws = 4000;
   const auto holds = [&](const Values& means) {
     return frequencies(draws,
                        [&](std::mt19937& generator) { return shape(generator, means, Values(means.size(), 1.0)); })
         .holds;
   };
-  // Of 3 seeds, with ends 5 and 10 standard deviations of a run above the middle: by a simulation of 50 000, 0.950,
-  // 0.603 and 0.992.
+  // Expected shares, from 50 000 draws of 3 seeds: 0.950, 0.603 and 0.992.
   const double noise = 4.0 * std::sqrt(0.25 / draws);
   CHECK(std::abs(holds({5.0, 0.0, 5.0}) - 0.950) < noise);
   CHECK(std::abs(holds({5.0, 2.5, 0.0, 2.5, 5.0}) - 0.603) < noise);
@@ -171,7 +170,7 @@ TEST_CASE("a U that is deep enough is found: at five times a run's spread in 95 
         }).fails > 0.8);
 }
 
-TEST_CASE("that some row is positive: values, p and what would be found, by hand") {
+TEST_CASE("test that some row is positive: values, p and detectable difference by hand") {
   // Standard errors are 1/√3, so t is √3 times the mean.
   const auto around = [](double mean) { return Values{mean - 1.0, mean, mean + 1.0}; };
   const double root = std::sqrt(3.0);
@@ -180,7 +179,7 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
   CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // 0.037 for one row, three times that for three
-  // The quantiles of Student's law with two degrees of freedom at 1/60 and 1/20, by inverting its tail.
+  // Quantiles of Student's t with two degrees of freedom at 1/60 and 1/20, from its inverse.
   const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
   CHECK(claim.detectable == doctest::Approx((of_three + 2.919986) / root));
   const judge::SignClaim opposite = tested({{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
@@ -189,7 +188,7 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
   CHECK(opposite.verdict == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("that some row is positive: a number without a spread shows nothing, the others still do") {
+TEST_CASE("test that some row is positive: a column without spread shows nothing, the others still do") {
   const Values constant(3, 4.0), high{49.0, 50.0, 51.0};
   CHECK(tested({{constant, high}}).verdict == judge::ClaimVerdict::not_shown);
   CHECK(tested({{constant, high}, {high, high}}).verdict == judge::ClaimVerdict::holds);
@@ -200,9 +199,9 @@ TEST_CASE("that some row is positive: a number without a spread shows nothing, t
   CHECK(tested({{{1.0}, {2.0}}}).reason == "too few seeds to estimate the spread");
 }
 
-TEST_CASE("the lowest of several losses is no lower for scattering more") {
-  // Five rates on each side, nothing differs but the spread: the difference of the seeds' lowest losses would be found
-  // in 46 % of the cases.
+TEST_CASE("the lowest of several losses is not called lower because it scatters more") {
+  // Five rates on each side differ in spread only. A test of the difference of the lowest losses would reject in 46 %
+  // of draws.
   const auto make = [](std::mt19937& generator) {
     std::vector<Values> wide, narrow;
     for (int r = 0; r < 5; ++r) {
@@ -219,8 +218,8 @@ TEST_CASE("the lowest of several losses is no lower for scattering more") {
     return tested(table);
   };
   const Frequencies found = frequencies(4000, make);
-  CHECK(found.holds < most(4000));
-  CHECK(found.fails < most(4000));
+  CHECK(found.holds < largest_rate(4000));
+  CHECK(found.fails < largest_rate(4000));
 }
 
 judge::SignClaim spread_claim(const Values& first, const Values& second) {
@@ -229,20 +228,20 @@ judge::SignClaim spread_claim(const Values& first, const Values& second) {
   return claim;
 }
 
-TEST_CASE("spreads of twins are compared by the correlation of sum and difference") {
+TEST_CASE("paired spreads are compared by the correlation of sum and difference (Pitman-Morgan)") {
   // Sums 2, 1, −3 and differences 4, −1, −3, of mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
   const judge::SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
   CHECK(claim.values[0] == doctest::Approx(8.0));
   CHECK(claim.values[1] == doctest::Approx(-1.0));
   CHECK(claim.values[2] == doctest::Approx(9.0));
   const double r = 16.0 / std::sqrt(14.0 * 26.0);
-  // With one degree of freedom Student's law is Cauchy's.
+  // Student's t with one degree of freedom is the Cauchy distribution.
   CHECK(claim.p == doctest::Approx(0.5 - std::atan(r / std::sqrt(1.0 - r * r)) / M_PI));
   CHECK(std::isnan(claim.detectable));
   CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to estimate the spread");
 }
 
-TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever their correlation") {
+TEST_CASE("equal paired spreads are told apart in 5 % of draws, at any correlation") {
   constexpr int draws = 20000;
   for (const double common : {0.0, 0.5, 3.0}) {
     CAPTURE(common);
@@ -255,12 +254,12 @@ TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever t
       }
       return spread_claim(first, second);
     });
-    CHECK(std::abs(found.holds - 0.05) < most(draws) - 0.05);
-    CHECK(std::abs(found.fails - 0.05) < most(draws) - 0.05);
+    CHECK(std::abs(found.holds - 0.05) < largest_rate(draws) - 0.05);
+    CHECK(std::abs(found.fails - 0.05) < largest_rate(draws) - 0.05);
   }
 }
 
-TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
+TEST_CASE("claims are corrected by Holm's method, on both sides") {
   std::vector<judge::SignClaim> claims;
   for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
     claims.emplace_back();
@@ -270,7 +269,7 @@ TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
   claims.emplace_back();  // not run
   claims.back().p = 1e-9;
   judge::apply_holm_correction(claims);
-  // Two-sided, by size, of five: 0.006 · 5, 0.02 · 4, 0.024 · 3 (less than the one before), 0.2 · 2, 0.8.
+  // Sorted two-sided p times rank: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous one), 0.2 · 2, 0.8.
   CHECK(claims[2].holm == doctest::Approx(0.03));
   CHECK(claims[0].holm == doctest::Approx(0.08));
   CHECK(claims[5].holm == doctest::Approx(0.08));

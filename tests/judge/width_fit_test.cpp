@@ -21,7 +21,7 @@ std::vector<judge::Estimate> exact(double limit, double slope, double curvature,
   return points;
 }
 
-/// Means of `seeds` normal numbers around a parabola, with their own standard errors.
+/// Means of `seeds` normal numbers around a parabola, with estimated standard errors.
 std::vector<judge::Estimate> noisy(std::mt19937& engine, int seeds) {
   std::vector<judge::Estimate> points;
   for (const judge::Estimate& truth : exact(2.0, 3.0, -20.0)) {
@@ -35,7 +35,7 @@ std::vector<judge::Estimate> noisy(std::mt19937& engine, int seeds) {
 
 }  // namespace
 
-TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
+TEST_CASE("a parabola in 1/D is recovered exactly") {
   const judge::WidthFit fit = judge::fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
   CHECK(fit.limit.value == doctest::Approx(2.0).epsilon(1e-10));
   CHECK(fit.slope.value == doctest::Approx(3.0).epsilon(1e-9));
@@ -43,14 +43,14 @@ TEST_CASE("a parabola in 1/D is found again, and where it passes through") {
   CHECK(fit.lack_of_fit == doctest::Approx(1.0));
   CHECK(fit.at(0.0).error == doctest::Approx(fit.limit.error));
   CHECK(fit.at(1.0 / 64).value == doctest::Approx(2.0 + 3.0 / 64 - 20.0 / 4096).epsilon(1e-10));
-  CHECK(fit.at(1.0 / 64).error < fit.limit.error);  // between the points more is known than beyond them
+  CHECK(fit.at(1.0 / 64).error < fit.limit.error);  // interpolation is more precise than extrapolation
 }
 
-TEST_CASE("points that no parabola passes through are told") {
+TEST_CASE("lack of fit is reported") {
   CHECK(judge::fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);
 }
 
-TEST_CASE("errors are honest: the limit is rejected as often as the level says, and so is the fit") {
+TEST_CASE("limit and lack of fit are rejected at the nominal rate") {
   std::mt19937 engine(7);
   constexpr int runs = 4000;
   constexpr double level = 0.05;
@@ -64,14 +64,13 @@ TEST_CASE("errors are honest: the limit is rejected as often as the level says, 
     lack += fit.lack_of_fit < level ? 1 : 0;
     mean_lack += fit.lack_of_fit / runs;
   }
-  // 200 expected; six standard deviations, 83, hold both tails below 1e-8, and a tenth more is allowed for Student's
-  // and Fisher's laws being those of known variance ratios.
+  // 200 expected, with six standard deviations (83). 20 more, because the t and F laws assume known variance ratios.
   CHECK(std::abs(limit - 200) < 103);
   CHECK(std::abs(lack - 200) < 103);
   CHECK(std::abs(mean_lack - 0.5) < 0.03);  // of uniform numbers: six standard deviations are 0.027
 }
 
-TEST_CASE("what has no noise is fitted to rounding") {
+TEST_CASE("points without noise are fitted to rounding") {
   std::vector<judge::Estimate> points(widths.size(), judge::Estimate{1.0, 0.0});
   const judge::WidthFit fit = judge::fit_width(widths, points, 16, 1e-7);
   CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
