@@ -20,8 +20,9 @@ std::vector<double> verdict_numbers(const Profile& predicted);
 void require_change(const config::Config& config, std::string_view study, const config::PlantedFault& own,
                     const std::function<bool(const StackSpec& measured, const StackSpec& overridden)>& changes);
 
-/// Calls require_change for an override that must change a compared number. Compares theory::sketch with and without
-/// the override, and with `at_width` also one replicate of the finite-width chain (T25). Costs less than one seed.
+/// Calls require_change for an override that must change a compared number. Compares theory::quick_profile with and
+/// without the override, and with `at_width` also one replicate of the finite-width chain (T25). Costs less than one
+/// seed.
 void require_effective_override(const config::Config& config, std::string_view study, bool at_width,
                                 const Compared& compared);
 
