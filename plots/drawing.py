@@ -50,7 +50,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Started:
-    """Report of the current activity, such as "reading", for the message in case it does not end."""
+    """Report of the current activity, such as "reading", for the message about a timeout."""
 
     activity: str
     file: Path
@@ -168,7 +168,7 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
 
 
 def _write(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    target = path.resolve()  # a symbolic link is kept and its target replaced
+    target = path.resolve()  # replaces the target of a symbolic link, not the link
     if target.exists() and not target.is_file():
         raise OSError(f"cannot write {path}: it exists and is not a regular file")
     with atomic_file(target) as temporary, temporary.open("xb") as stream:

@@ -14,7 +14,7 @@ from .dataset import array, config, scalar_or_none, seeds
 from .reader import ResultError
 
 REQUIRED = ("input", "placement", "depth", "variance_predicted")
-MOST_KEYS = 2  # of a curve's label
+MOST_KEYS = 2  # maximum number of keys in a curve's label
 
 
 def require(path: Path, ds: xr.Dataset, others: Iterable[xr.Dataset] = ()) -> None:

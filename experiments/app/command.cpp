@@ -49,8 +49,7 @@ void collect_commands_with(const CLI::App& app, const std::string& flag, const s
   }
 }
 
-/// Returns a command's flags without "--", those as long as `flag` first: suggestion() takes the first of equal
-/// matches.
+/// Returns a command's flags without "--". Flags as long as `flag` are first, as suggestion() prefers earlier words.
 std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options())

@@ -17,7 +17,7 @@ namespace periscope::app {
 void prepare_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // open() uses the lowest free descriptor, which is this one. The access mode makes its use fail, not lose a result.
+    // open() returns the lowest free descriptor, which is this one. The access mode makes reads and writes fail.
     [[maybe_unused]] const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);

@@ -66,8 +66,8 @@ void TerminalProgress::draw() {
   const int tenth = static_cast<int>(10.0 * *share);
   constexpr double redraw = 0.1;        // seconds between two redraws on a terminal
   constexpr double first_line = 1.5;    // seconds to the first plain line, unless a tenth is done before
-  constexpr double next_line = 4.0;     // least seconds between later plain lines
-  constexpr double part_of_run = 0.05;  // the same as a fraction of the elapsed time, for long runs
+  constexpr double next_line = 4.0;     // minimum seconds between later plain lines
+  constexpr double part_of_run = 0.05;  // minimum fraction of the elapsed time between them, for long runs
   const double wait = next_line_ == 0 && last_draw_ == start_ ? first_line : std::max(next_line, part_of_run * elapsed);
   if (terminal_ ? since < redraw && *share < 1.0 : tenth < next_line_ && since < wait) return;
   last_draw_ = now;

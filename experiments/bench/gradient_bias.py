@@ -6,7 +6,7 @@ Usage: python gradient_bias.py [--journal FILE] [--only TEXT] [--seeds 0.1]; nee
 For every stack of a grid, compares log_grad_sq of the stream at every depth and of every matrix of every layer, and the
 score path's share p in units of p(1 - p), with precise predictions:
 
-  b  the bias, measured - predicted; also of each quantity's mean over depth, which is a contrast of the program,
+  b  the bias, measured - predicted; also for each quantity's mean over depth, which verdicts test as a contrast,
   v  the variance of one reading over seeds,
   U  the tolerated bias for c = 1 (experiments/engine/judge/tolerated_bias.h), and
   c  (|b| - v/2) / U, the constant that would tolerate this bias.

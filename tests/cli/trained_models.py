@@ -88,7 +88,7 @@ class TrainedModels(TrainTest):
         before = contents(models / "pre-seed0")
         done = run(*self.command(*flags))
         self.assertEqual(done.returncode, 2)
-        self.assertIn("pre-seed0 is there already; --force", done.stderr)
+        self.assertIn("pre-seed0 exists; --force", done.stderr)
         self.assertEqual(contents(models / "pre-seed0"), before)
 
 

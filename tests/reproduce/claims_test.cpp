@@ -142,7 +142,7 @@ TEST_CASE("what the source sees within more tokens than a proxy reads can be sho
   const judge::SignClaim& refuted = claim(low, "F9c");
   CHECK(refuted.verdict == judge::ClaimVerdict::not_testable);
   CHECK(refuted.values.front() == doctest::Approx(std::log(40.0 / 65504.0)));
-  CHECK(refuted.reason.find("the source sees it within 5e+08") != std::string::npos);
+  CHECK(refuted.reason.find("the source observes the effect within 5e+08") != std::string::npos);
   CHECK(std::isnan(refuted.p));
   CHECK(std::isnan(refuted.holm));
   CHECK(claim(largest(80000.0), "F9c").verdict == judge::ClaimVerdict::holds);

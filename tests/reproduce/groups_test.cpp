@@ -143,7 +143,7 @@ TEST_CASE("a key that a select_exhibits study sets itself is refused by its name
   };
   CHECK(rejection("19", "model.norm", find("model.norm")) ==
         "model.norm = \"layer\" is given: expected none for figure 19, whose study layer-norm sets it itself; --figure "
-        "chooses other figures");
+        "selects other figures");
   for (const auto& [number, key] : {std::pair<const char*, const char*>{"20", "model.embedding_norm"},
                                     {"8", "train.frozen"},
                                     {"10", "train.weight_decay"},

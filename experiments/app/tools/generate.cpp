@@ -41,7 +41,7 @@ void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= most) return;
   throw ConfigError(fmt::format("--count {}: expected at most {} tokens in all{}, found {}", count, most,
-                                learned ? ", as the model has positions" : "", read));
+                                learned ? ", the model's positions" : "", read));
 }
 
 /// Returns the bytes of converted weights to cache, limited by --memory or, by default, half of the available memory.

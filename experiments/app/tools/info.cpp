@@ -95,7 +95,7 @@ Json names_of(const Checkpoint& c) {
 
 /// Returns the checkpoint's warnings, and one about the first weight that is not finite.
 std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t parameters, stacks::Progress& progress) {
-  constexpr std::uint64_t shown_from = 1 << 26;  // numbers; reading them takes about half a second
+  constexpr std::uint64_t shown_from = 1 << 26;  // numbers; reading fewer takes less than about half a second
   constexpr std::uint64_t million = 1'000'000;
   std::uint64_t read = 0;
   std::function<void(std::uint64_t)> after_block = [](std::uint64_t /*numbers*/) {};

@@ -26,7 +26,7 @@ StackSpec stack_of(const Placement& placement) {
   return spec;
 }
 
-/// Returns the stacks of the table with their names.
+/// Returns the names and stacks of the table's rows.
 std::vector<std::pair<std::string, StackSpec>> blocks() {
   std::vector<std::pair<std::string, StackSpec>> all;
   for (const Placement& placement : placement_table()) all.emplace_back(placement.name, stack_of(placement));
@@ -47,7 +47,6 @@ std::vector<std::pair<std::string, StackSpec>> blocks() {
   return all;
 }
 
-/// Analysis of a stack.
 struct Analysis {
   std::string_view name, title;
   std::string (*unsupported)(const StackSpec&);  ///< reason why the stack is not supported; "" if it is

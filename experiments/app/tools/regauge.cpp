@@ -82,16 +82,16 @@ struct ScaledEps {
 };
 ScaledEps scaled_eps(const Checkpoint& checkpoint, double c) {
   const ModelSpec& m = checkpoint.model();
-  ScaledEps kept{.config = checkpoint.config(), .eps = m.norm_eps};
-  if (m.norm_eps == 0.0 || c == 1.0) return kept;
+  ScaledEps unchanged{.config = checkpoint.config(), .eps = m.norm_eps};
+  if (m.norm_eps == 0.0 || c == 1.0) return unchanged;
   if (!norms_read_only_the_stream(m)) {
-    kept.reason = "other norms, which do not read the stream, use it too";
-    return kept;
+    unchanged.reason = "other norms, which do not read the stream, use it too";
+    return unchanged;
   }
   const double eps = m.norm_eps / (c * c);
   if (std::optional<nlohmann::json> config = config_with_eps(checkpoint, eps)) return {std::move(*config), eps};
-  kept.reason = fmt::format("the family {} has no configuration key for eps", checkpoint.family().name);
-  return kept;
+  unchanged.reason = fmt::format("the family {} has no configuration key for eps", checkpoint.family().name);
+  return unchanged;
 }
 
 ModelSpec with_eps(ModelSpec model, double eps) {

@@ -147,8 +147,8 @@ class Collector {
   void score_share(std::size_t l) {
     std::optional<Test> test = entry(Statistic::score_share, Signal::A_out, l);
     // If the gradient at the module's output is 0, the share is 0/0 and there is no test.
-    const Curve* arrives = measured_.find(Statistic::grad_sq, Signal::f_out);
-    if (!test || (arrives != nullptr && arrives->value.at(l) == 0.0)) return;
+    const Curve* output_gradient = measured_.find(Statistic::grad_sq, Signal::f_out);
+    if (!test || (output_gradient != nullptr && output_gradient->value.at(l) == 0.0)) return;
     if (!std::isnan(test->predicted.value)) {
       const double of_log = bias_.of_log_gradient(before(l), true);
       test->tolerated_bias = share_bias(test->predicted.value, of_log, variance(*test)) + share_floor +

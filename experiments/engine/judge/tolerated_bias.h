@@ -54,7 +54,7 @@ struct GradientFloor {
   double predicted = 0.0;  ///< value that theory can compute for an exact zero, due to rounding
 };
 
-/// Returns the floor of ‖∂loss/∂W‖² of a layer's matrix, from measured sizes of signals.
+/// Returns the rounding error of ‖∂loss/∂W‖² of a layer's matrix, from measured sizes of signals.
 /// Terms cancel only in the gradients of queries and keys: dz_t = A_t∘(dA_t − Σ_s A_ts dA_ts) is zero if all values are
 /// equal, or for one token, but dA_ts = ⟨dmix_t, v_s⟩ is not. Per head, with independent entries of W_o and W_v,
 /// E dA_ts² = e σ_o² g · σ_v² D a, where g is the squared gradient at f_out and a the second moment of A_out. Each of
@@ -69,7 +69,7 @@ struct GradientFloor {
 /// near 1 (Mehler's series): predicted = 1e-7·size.
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
 
-/// Returns the floor of the mean square of the stream's gradient, in which no terms cancel: only underflow counts.
+/// Returns the rounding error of the stream's mean squared gradient: underflow only, because no terms cancel.
 GradientFloor stream_floor(const StackSpec& spec, DType dtype);
 
 /// Returns the tolerated bias of a share p = S/(S+V): p(1−p) times `bias_of_log`, the bias of log(S/V), plus

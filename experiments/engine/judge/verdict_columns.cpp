@@ -28,14 +28,14 @@ dataset::Table<Test> test_columns(const std::string& name, const std::string& on
 dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const std::string& on,
                                              const std::string& question) {
   using V = StackVerdict;
-  const std::string says = "test nearest to rejection: ";
+  const std::string nearest = "test nearest to rejection: ";
   dataset::Table<V> worst;
-  worst.column({prefix + "worst_test", on, "", says + "its name"}, [](const V& v) { return v.worst_test().name(); })
-      .column({prefix + "worst_z", on, "1", says + "measured - predicted in combined standard errors"},
+  worst.column({prefix + "worst_test", on, "", nearest + "its name"}, [](const V& v) { return v.worst_test().name(); })
+      .column({prefix + "worst_z", on, "1", nearest + "measured - predicted in combined standard errors"},
               [](const V& v) { return v.worst_test().z(); })
-      .column({prefix + "worst_excess", on, "1", says + "standard errors beyond the tolerated bias"},
+      .column({prefix + "worst_excess", on, "1", nearest + "standard errors beyond the tolerated bias"},
               [](const V& v) { return v.worst_test().excess(); })
-      .column({prefix + "worst_critical", on, "1", says + "excess above which it is rejected"},
+      .column({prefix + "worst_critical", on, "1", nearest + "excess above which it is rejected"},
               [](const V& v) { return v.worst_test().critical; })
       .column({prefix + "rejected", on, "1", "tests that reject their prediction"}, &V::rejected)
       .column({prefix + "power_worst", on, "1", detectable_words + ": largest over tests"},

@@ -7,7 +7,7 @@
 namespace periscope::stacks {
 namespace {
 
-// In operations of an f32 matrix product.
+// Costs in operations of an f32 matrix product.
 constexpr double per_draw = 90.0;     ///< cost of a normal random number
 constexpr double in_double = 2.0;     ///< cost of an operation in double
 constexpr double gram_schmidt = 6.0;  ///< cost of two row-wise Gram-Schmidt passes, relative to a Gram matrix
@@ -41,7 +41,7 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
     const double draws = backward ? passes + (is_of_layer(id.weight) ? 1.0 : 0.0) : 1.0;
     cost.dense += passes * 2.0 * product * rows * out * in + draws * per_draw * out * in;
     cost.matrix_free += passes * (2.0 * product * rows * rows * out + per_draw * rows * out);
-    // k, v and the attention gate share the input, and so the factors, of q; up shares those of gate.
+    // k, v and the attention gate share the input of q, and therefore its factors; up shares the factors of gate.
     const bool shared = id.weight == Weight::k || id.weight == Weight::v || id.weight == Weight::attention_gate ||
                         (id.weight == Weight::up && is_gated(spec.model.mlp));
     if (!shared) {

@@ -26,7 +26,7 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward);
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 
 /// Returns the cost of measuring one seed in floating-point operations: with dense weights the maximum of the pass and
-/// of sampling and multiplying the weights; with matrix-free weights their cost.
+/// of sampling and multiplying the weights; with matrix-free weights the cost of the weights.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
 /// Returns the default budget of theory::predict in operations: the cost of measuring `seeds` seeds, at least 2e12.

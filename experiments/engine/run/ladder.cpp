@@ -75,8 +75,8 @@ judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const 
 
 /// Returns quantities for entries `first`, `first + step`, … of a predicted curve, and for their mean if there are
 /// several. For moments it is the mean of measured/predicted, so that all depths have equal weight.
-std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
-                                     const std::string& words) {
+std::vector<LadderQuantity> entries_of(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
+                                       const std::string& words) {
   std::vector<LadderQuantity> all;
   LadderQuantity mean{.test = test};
   mean.test.contrast = "mean over " + words;
@@ -97,23 +97,23 @@ std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted,
 /// Returns the quantities to fit: all predicted entries that verdicts compare, except variances, and means over them.
 std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
-  const auto follow = [&](const judge::Test& test, std::size_t first, std::size_t step, const std::string& words) {
-    std::ranges::move(followed(test, predicted, first, step, words), std::back_inserter(all));
+  const auto add_along = [&](const judge::Test& test, std::size_t first, std::size_t step, const std::string& words) {
+    std::ranges::move(entries_of(test, predicted, first, step, words), std::back_inserter(all));
   };
   for (const auto& [statistic, signal] : judge::compared_curves) {
     const judge::Test test{.statistic = statistic, .signal = signal};
     if (statistic == Statistic::variance) continue;
     if (signal == Signal::f_out) {
-      follow(test, 0, 2, "attention");
-      follow(test, 1, 2, "mlp");
+      add_along(test, 0, 2, "attention");
+      add_along(test, 1, 2, "mlp");
     } else {
-      follow(test, 0, 1, signal == Signal::A_out ? "attention" : "stream");
+      add_along(test, 0, 1, signal == Signal::A_out ? "attention" : "stream");
     }
   }
   for (const auto& [key, curve] : predicted.curves) {
     const Weight* const weight = std::get_if<Weight>(&key.second);
     if (weight != nullptr && key.first == Statistic::log_grad_sq) {
-      follow({.statistic = key.first, .weight = *weight}, 0, 1, "layers");
+      add_along({.statistic = key.first, .weight = *weight}, 0, 1, "layers");
     }
   }
   return all;
@@ -156,7 +156,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   if (stack.unsupported.empty()) stack.unsupported = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   stack.quantities = quantities_of(prediction.profile);
   for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
-    std::vector<LadderQuantity> of_stream = followed({.statistic = statistic}, prediction.profile, 1, 1, "stream");
+    std::vector<LadderQuantity> of_stream = entries_of({.statistic = statistic}, prediction.profile, 1, 1, "stream");
     if (of_stream.size() > 1) stack.stream_means.push_back(std::move(of_stream.back()));
   }
   std::vector<LadderQuantity*> all;

@@ -48,7 +48,7 @@ MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
 constexpr double unlimited = std::numeric_limits<double>::infinity();
 
 /// Returns the number after `word` in the first line that starts with it, such as "MemAvailable:   123 kB". Returns
-/// nullopt if there is no number or no such file.
+/// nullopt if the file or the number is missing.
 std::optional<double> number_in(const std::filesystem::path& file, std::string_view word = "") {
   std::ifstream stream(file);
   std::string line;

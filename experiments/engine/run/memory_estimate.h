@@ -22,7 +22,7 @@ struct MemoryEstimate {
   /// Adds an array that exists at the same time as the others and grows with the key `grows_with`.
   void add(double part, std::string_view grows_with);
   [[nodiscard]] MemoryEstimate times(double count) const;
-  /// Adds a later phase, which starts when the memory of this one is freed: keeps the larger of the two estimates.
+  /// Adds a later phase, which starts when the memory of this one is freed: takes the larger of the two estimates.
   void add_phase(const MemoryEstimate& next);
 };
 

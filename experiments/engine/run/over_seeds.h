@@ -52,7 +52,7 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   failure.rethrow();
 }
 
-/// Returns the cache name of a measurement `what` of a stack. It depends on all inputs of the measurement except seeds.
+/// Returns the cache name of the measurement `what`, which depends on all its inputs except seeds.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
 /// Calls over_seeds for the seeds run.seed, run.seed + 1, …, reusing cached values (seeds_task). Consecutive seeds are

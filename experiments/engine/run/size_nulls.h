@@ -22,11 +22,11 @@ struct SizeNull {
 
 /// All null models, from coarsest to finest.
 inline constexpr std::array<SizeNull, 4> size_nulls{
-    {{"matrices", PreservedSizes::matrices, "same root mean square of every matrix"},
-     {"rows", PreservedSizes::rows, "same root mean square of every row"},
+    {{"matrices", PreservedSizes::matrices, "the same root mean square of every matrix"},
+     {"rows", PreservedSizes::rows, "the same root mean square of every row"},
      {"rank_one", PreservedSizes::rows_and_columns,
-      "same root mean square of every row and column: variance profiles of rank one"},
-     {"signs", std::nullopt, "same |W_ij| with random signs"}}};
+      "the same root mean square of every row and column (rank-one profiles)"},
+     {"signs", std::nullopt, "the same |W_ij| and random signs"}}};
 
 /// Indices into size_nulls. The differences between these null models are reported as parts of the growth.
 inline constexpr std::size_t matrices_null = 0;

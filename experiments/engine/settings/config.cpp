@@ -47,11 +47,11 @@ constexpr Key<AgreementOptions> agreement_keys[] = {
 
 constexpr Range limit = between(0, 1e3);
 constexpr Key<PowerLimits> power_limit_keys[] = {
-    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "largest detectable error of the second moment, relative, with which a verdict is not inconclusive (T22)"},
-    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "largest detectable error of the variance, relative, as for second_moment"},
-    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "largest detectable error of the token cosine, absolute, as for second_moment"},
-    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "largest detectable error of the logarithm of a squared gradient, as for second_moment"},
-    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "largest detectable error of the score path's share, absolute, as for second_moment"},
+    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "limit of the detectable error of the second moment, relative; above it, a verdict is inconclusive (T22)"},
+    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "limit of the detectable error of the variance, relative, as for second_moment"},
+    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "limit of the detectable error of the token cosine, absolute, as for second_moment"},
+    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "limit of the detectable error of the logarithm of a squared gradient, as for second_moment"},
+    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "limit of the detectable error of the score path's share, absolute, as for second_moment"},
 };
 // clang-format on
 

@@ -261,7 +261,7 @@ void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vect
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const StackSpec& stack = measured[i];
     StackSpec& assumed = config.overridden[i];
-    // It may depend on init.std and init.truncation; an override of these applies to the matrices only.
+    // input.second_moment may depend on init.std and init.truncation. Overrides of these keys apply to matrices only.
     if (!overrides_input) assumed.input.second_moment = stack.input.second_moment;
     require_same("model.layers", stack.model.layers, assumed.model.layers);
     require_same("input.tokens", stack.input.tokens, assumed.input.tokens);

@@ -19,7 +19,7 @@ string(SHA256 COMPILATION "${all}")
 cmake_policy(SET CMP0009 NEW)  # links are not followed
 file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
   ${SOURCE_DIR}/cmake/*)
-list(APPEND sources CMakeLists.txt)  # only the root's: a recursive glob would also find those of build folders
+list(APPEND sources CMakeLists.txt)  # not by a recursive glob, which would also find files in build folders
 list(FILTER sources INCLUDE REGEX "\\.(h|cpp|cu|cuh|cmake|in)$|CMakeLists\\.txt$")
 list(FILTER sources EXCLUDE REGEX "^experiments/bench/")
 list(SORT sources)

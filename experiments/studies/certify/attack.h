@@ -56,11 +56,11 @@ PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, 
                               bool with_gradient);
 
 struct AttackOptions {
-  int steps = 200;  ///< of every restart: gradient steps, or greedy changes of one token
+  int steps = 200;  ///< gradient steps, or greedy changes of one token, per restart
   int restarts = 4;
   int tokens = 4;  ///< length of the sequences
   std::uint64_t seed = 0;
-  DType dtype = DType::f64;  ///< of weights and inputs
+  DType dtype = DType::f64;  ///< dtype of weights and inputs
 };
 
 struct AttackResult {
@@ -68,7 +68,7 @@ struct AttackResult {
   double bound = 0.0;
   double reached = 0.0;
   std::vector<int> ids = {};  ///< token ids that reached the value
-  Tensor input = {};          ///< or real vectors
+  Tensor input = {};          ///< real vectors that reached the value, instead of token ids
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 
@@ -84,7 +84,7 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
 struct BoundsCheck {
-  std::optional<AttackResult> exceeded = {};   ///< the one with the largest excess over bound and rounding
+  std::optional<AttackResult> exceeded = {};   ///< largest excess over bound and rounding error
   std::optional<SignalPlace> overflowed = {};  ///< first place that overflowed where the certificate allows it
 };
 

@@ -60,7 +60,7 @@ double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double St
 }
 
 /// Fills in the certified factors. Factors that scale `least`, bounds of exact arithmetic, beyond the format cannot be
-/// certified. A run's own bounds are no such limit: in a small stream they are mostly rounding near zero.
+/// certified. Bounds of a run do not limit them: in a small stream they are mostly rounding near zero.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
            const stacks::GrowingBounds& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {

@@ -13,9 +13,9 @@ namespace {
 
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
-    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "rows per matrix inside a module (heads, or hidden channels of an MLP) that a replicate of the prediction (T28) samples; smaller matrices are drawn whole"},
-    {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "independent replicates of the prediction; their spread gives its standard errors. Each uses the batches of one seed: at least run.seeds, to which the default rises, unless first_steps.predict_only"},
-    {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate mistake in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
+    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "rows per matrix inside a module (heads, or hidden channels of an MLP) that a replicate of the prediction (T28) samples; smaller matrices are sampled completely"},
+    {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "number of independent replicates of the prediction, whose spread gives its standard errors; each uses the batches of one seed, so at least run.seeds are needed (the default is raised to this) unless first_steps.predict_only"},
+    {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate error in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "predict only: no training, no verdict"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
     {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the cosine of branch and stream, absolute"},

@@ -14,10 +14,10 @@ struct FirstStepsConfig : training::TrainConfig {
   theory::StepFault fault = theory::StepFault::none;
   bool predict_only = false;   ///< predicts without training
   std::vector<double> rates;   ///< swept learning rates, the outer index of stacks(); empty: train.lr alone
-  double change_limit = 0.2;   ///< of the change of the stream's second moment, relative to change_scale()
-  double cosine_limit = 0.05;  ///< of the cosine of branch and stream, absolute
-  double update_limit = 0.5;   ///< of the mean square of an entry of ΔW·h, relative
-  double loss_limit = 0.2;     ///< of the loss, relative to its change
+  double change_limit = 0.2;   ///< limit for the change of the stream's second moment, relative to change_scale()
+  double cosine_limit = 0.05;  ///< limit for the cosine of branch and stream, absolute
+  double update_limit = 0.5;   ///< limit for the mean square of an entry of ΔW·h, relative
+  double loss_limit = 0.2;     ///< limit for the loss, relative to its change
   /// Returns the section [train] of stacks()[stack].
   [[nodiscard]] TrainSpec train_of(std::size_t stack) const;
 };
@@ -33,7 +33,7 @@ extern const Section<FirstStepsConfig> first_steps_section;
 /// Returns the settings that determine the results, with all swept rates.
 [[nodiscard]] config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus);
 
-/// Returns first_steps.fault as messages about overrides describe it.
+/// Returns first_steps.fault with its meaning for messages.
 [[nodiscard]] config::PlantedFault fault_of(const FirstStepsConfig& config);
 
 }  // namespace periscope::first_steps

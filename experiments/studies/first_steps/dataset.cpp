@@ -56,7 +56,7 @@ Table<Step> step_table() {
   add("branch_second_moment", " sublayer", "1", "second moment of the branch", &R::branch_second_moment);
   add("loss", "", "nat", "cross-entropy on the held-out windows", &R::loss);
   add("loss_change", "", "nat", "cross-entropy on the held-out windows minus that of step 0", &R::loss_change);
-  const std::string coherent = "part of the stream's second moment that follows the gradients: ";
+  const std::string coherent = "part of the stream's second moment along the gradients: ";
   table.curve({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
               {"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},
               [](const Step& s) { return &s.predicted.coherent; });

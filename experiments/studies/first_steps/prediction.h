@@ -27,7 +27,7 @@ void require_effective_override(const FirstStepsConfig& config, const theory::Fi
 /// Returns the memory estimate of the batches and of the predictions, which run one after another.
 [[nodiscard]] stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config);
 
-/// Tolerated bias for terms of order 1/D, which the theory neglects. Measured updates show no such term
+/// Tolerated bias for terms of order 1/D, which the theory neglects. Measured updates show no bias of this order
 /// (docs/lab_notes/first_steps.md).
 struct ToleratedBias {
   double change = 0.0;  ///< relative, of second moments, losses and updates

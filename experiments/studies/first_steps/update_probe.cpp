@@ -51,7 +51,7 @@ class UpdateProbe final : public SignalRecorder {
     const auto found = trained_.parameters().find(matrix_id(layer, weight));
     if (found == trained_.parameters().end()) return;
     const Backend& ops = context_.ops;
-    // Rounded to the pass's format, as the pass before training read it.
+    // Rounded to the pass's format, because the pass before training used rounded weights.
     const Tensor before = ops.cast(ops.cast(initial_.matrix(layer, weight)->dense(), found->second.dtype()), masters_);
     const Tensor change = ops.axpby(1.0, ops.cast(found->second, masters_), -1.0, before);
     const RowMoments rows = ops.row_moments(ops.linear(ops.cast(h, masters_), change));

@@ -87,7 +87,7 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
       .part(averages("massive_stream_cost", on_format, "dB",
                      "SQNR of the stream after the last sublayer: plain minus massive"),
             [](const F& f) { return std::optional(std::vector{f.stream_cost}); })
-      .column({"massive_branch", on_format, "", "hurts, helps or no difference seen"},
+      .column({"massive_branch", on_format, "", "effect: hurts, helps, no difference seen, not finite"},
               [](const F& f) { return massive_words(f.massive); });
   Table<F> table;
   table

@@ -59,7 +59,7 @@ class FormatProduct final : public LinearProduct {
 
   const Backend& ops_;
   RoundedMatrix matrix_;
-  std::optional<Rounding> sums_;  ///< of partial sums; nullopt for those in f32
+  std::optional<Rounding> sums_;  ///< rounding of partial sums; nullopt if sums are in f32
   Tensor x_;
   Tensor w_;
 };

@@ -32,7 +32,7 @@ struct FormatChoice {
   std::array<Quantization, part_names.size()> parts;
   std::optional<NumberFormat> sums;  ///< accumulation format of products with matrices; nullopt means f32
   double loss_scale = 1.0;
-  std::uint64_t seed = 0;  ///< of stochastic rounding
+  std::uint64_t seed = 0;  ///< seed of stochastic rounding
 
   [[nodiscard]] const Quantization& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
 };

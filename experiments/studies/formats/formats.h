@@ -37,7 +37,7 @@ struct FormatsConfig : config::Config {
   bool stochastic = false;
   bool saturates = false;    ///< clamp to the format's largest number
   double loss_scale = 1.0;   ///< factor of the loss's gradient, divided out before gradients are compared
-  double massive = 1.0;      ///< factor of the input's first features in separate runs; 1: no such runs
+  double massive = 1.0;      ///< factor of the input's first features in separate runs; 1: no separate runs
   int massive_features = 1;  ///< number of massive features
   bool certificates = true;
 
@@ -135,7 +135,7 @@ void add(FormatsStack& stack, const SeedReading& reading);
 /// rounding of the stream.
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options);
 
-/// Returns the effect of massive features: "hurts", "helps", "no difference seen", or "" if it was not judged.
+/// Returns the effect of massive features: "hurts", "helps", "no difference seen", "not finite", or "" if not judged.
 std::string massive_words(const judge::Test& judged);
 
 /// Returns whether theory disagrees with the run in f64, or a certified run overflowed. A format that breaks the law is

@@ -65,8 +65,8 @@ std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& 
              "dB: signal-to-quantisation-noise ratios of the stream after the last sublayer, of modules' outputs (mean "
              "over sublayers), and of the input's gradient; massive costs: dB lost in modules' outputs.\n"
              "could overflow: by the certificate of the first seed's weights; empty if every number has a scale.\n"
-             "tensors in the format: {}; in {}: the others. sums in {}, rounding {}, scale over {}.\n",
-             config.covers.empty() ? "all, or for 8 bits or fewer inputs and weights of matrices"
+             "stored in the format: {}; other tensors in {}. sums: {}; rounding: {}; entries that share a scale: {}.\n",
+             config.covers.empty() ? "all tensors (formats of 8 bits or fewer: inputs and weights of matrices)"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
              config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0],
              rounding_names[config.stochastic ? 1 : 0], scale_over_names[static_cast<std::size_t>(config.scale)]);

@@ -25,9 +25,9 @@ namespace periscope::gradients {
 
 /// Section [gradients]: values that the commands of `periscope gradients` sweep.
 struct GradientConfig : config::Config {
-  std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
-  std::vector<double> qk_factors{0.0, 1.0};          ///< attenuation: init.qk_factor
-  std::vector<double> down_factors{0.1, 1.0, 10.0};  ///< crossover: init.down_factor
+  std::vector<int> layers{4, 8, 16, 32};             ///< L in `gradients depth`
+  std::vector<double> qk_factors{0.0, 1.0};          ///< init.qk_factor in `gradients attenuation`
+  std::vector<double> down_factors{0.1, 1.0, 10.0};  ///< init.down_factor in `gradients crossover`
 };
 
 extern const Section<GradientConfig> gradients_section;
@@ -154,7 +154,7 @@ std::vector<double> log_norms(const Profile& profile, Place place) {
   return logs;
 }
 
-/// Returns the tolerated bias (T19) of the mean over seeds of a log norm at `depth`: half of the one of log_grad_sq.
+/// Returns the tolerated bias (T19) of the mean over seeds of a log norm at `depth`: half the bias of log_grad_sq.
 /// Excludes the variance of the log norm over seeds, which the caller adds.
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, bool of_attention = false);
@@ -199,7 +199,7 @@ std::vector<int> theory_layers(const GradientConfig& config);
 /// Claim G10: gradients shrink by a factor (2/3)^(1/2) per layer towards the input.
 inline const double claimed_attenuation_rate = 0.5 * std::log(2.0 / 3.0);
 
-/// Returns the smallest x at which piecewise linear y(x) changes sign; NaN if there is none. Requires ascending x.
+/// Returns the smallest x at which piecewise linear y(x) changes sign; NaN without one. Requires ascending x.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace periscope::gradients

@@ -253,7 +253,7 @@ Experiment crossover_experiment() {
   Columns columns = columns_of("case");
   add_compared(columns, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"});
   add_compared(columns, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"});
-  add_measured(columns, {"log_law", swept, "nat", "T14's log ratio from measured sizes"});
+  add_measured(columns, {"log_law", swept, "nat", "log ratio by the closed form (T14) from measured sizes"});
   add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});
   add_verdict(columns, "verdict", "log_ratio", "case", "verdict on the ratio, over all factors (T19)");
   std::vector<dataset::ColumnSpec> all{{"order_claim", "", "", "verdict on Post > Pre > Peri (G6)", Type::text},

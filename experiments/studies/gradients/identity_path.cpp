@@ -175,7 +175,7 @@ Experiment identity_path_experiment() {
                                     std::move(all)),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
           .decomposes = true,
-          .predictions = 2,  // of all paths and of the skip path
+          .predictions = 2,  // one of all paths, one of the skip path
           .require = require_one_stream,
           .measure = decompose,
           .table = identity_path_table};

@@ -30,8 +30,8 @@ struct WrongTheory {
   std::string name;
   std::vector<std::string> settings;     ///< overrides of the theory, as for --theory-set
   std::string config;                    ///< name of a PowerConfig
-  std::vector<std::string> placements;   ///< of the stacks; empty: all
-  std::vector<std::string> inputs;       ///< of the stacks; empty: all
+  std::vector<std::string> placements;   ///< placements of these stacks; empty: all
+  std::vector<std::string> inputs;       ///< input kinds of these stacks; empty: all
   stacks::LadderConfig overridden = {};  ///< the configuration with this theory
 
   [[nodiscard]] bool applies_to(const StackSpec& spec) const;  ///< by `placements` and `inputs`

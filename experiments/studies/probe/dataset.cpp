@@ -153,11 +153,11 @@ void add_growth(Table<ProbeResult>& table) {
       .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"}, over(&G::cross, &G::sum))
       .column({"growth_cross_over_branch", "sublayer", "1", "relative error of Eq. 4: growth_cross over growth_branch"},
               over(&G::cross, &G::branch))
-      .column(
-          {"growth_residual", "sublayer", "1", "largest violation of T15 over tokens, in units of the rounding bound"},
-          &G::residual);
+      .column({"growth_residual", "sublayer", "1",
+               "largest violation of the identity (T15) over tokens, in units of the rounding bound"},
+              &G::residual);
   table.rows("sublayer", identity, [](const R& r) { return r.measured.growth; })
-      .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer"},
+      .column({"growth_violated", "", "1", "1: the growth identity (T15) is violated beyond rounding in some sublayer"},
               [](const R& r) { return violates_growth_identity(r.measured); })
       .column({"branch_from_gains", "sublayer", "1", "beta^2 E[b^2] from norm B's gains (and biases) alone"},
               [](const R& r) { return r.measured.branch_from_gains; });

@@ -14,9 +14,9 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
        {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
        {"no-theory", &ProbeConfig::no_theory,
-        "Skip the theory at initialisation and at the weights' sizes, and the random models of these sizes"},
+        "Skip the theory at initialisation and at the weights' sizes, and the random models with these sizes"},
        {"draws", &ProbeConfig::draws,
-        "Number of random models per null (law with some of the weights' sizes), for null_left_over_error",
+        "Number of random models per null (random weights that share some sizes), for null_left_over_error",
         from_to(0, 1 << 20)},
        {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
         "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}});

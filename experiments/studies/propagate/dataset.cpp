@@ -128,7 +128,7 @@ using Prediction = theory::Prediction;
 dataset::Table<Prediction> theory_table() {
   dataset::Table<Prediction> table;
   table
-      .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of T19 (the term is c*w)"},
+      .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of the tolerated bias c*w (T19)"},
               &Prediction::finite_width)
       .column({"theory_replicates", on_stack, "1", "number of replicates used for the prediction"},
               &Prediction::replicates)

@@ -46,7 +46,7 @@ void write_dump(const config::Config& config, const std::string& folder, bool fo
   const auto begins = [&] { stacks::store(progress, writing, true); };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  constexpr double copies = 2.0;  // of every signal: forward and backward, or recorded products of matrix-free weights
+  constexpr double copies = 2.0;  // per signal: forward and backward, or recorded products of matrix-free weights
   const stacks::MemoryEstimate memory = stacks::reading_memory(config.base, dumped, 1, omp_get_max_threads(), copies);
   stacks::within_memory(memory, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));

@@ -38,10 +38,11 @@ std::vector<Averaged> averaged() {
   return {
       {"variance", "depth", "1", "variance over features of the stream", true, recorded("variance.x_out")},
       {"second_moment", "depth", "1", "mean square of the stream", true, recorded("second_moment.x_out")},
-      {"eq4", "depth", "1", "mean square of the stream by Eq. 4: T15 without its cosine term", true, without_cosine},
+      {"eq4", "depth", "1", "mean square of the stream by Eq. 4, without the cosine term of T15", true, without_cosine},
       {"layer_gradient", "layer", "nat2", "squared gradient of all matrices of a layer", true, layer_gradients},
       {"growth_branch", "sublayer", "1", "T15: beta^2 s^2", true, recorded("growth_branch")},
-      {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)", false, recorded("growth_cross")},
+      {"growth_cross", "sublayer", "1", "2 alpha beta sqrt(q) s cos(x, branch) of T15", false,
+       recorded("growth_cross")},
       {"gain_b", "sublayer", "1", "mean over features of the output norm's gain", false, recorded("gain_mean.norm_b")},
       {"attention_entropy", "layer", "nat", "entropy of attention", false, recorded("attention_entropy")},
       {"angular_distance", "depth other_depth", "1",
@@ -128,7 +129,7 @@ dataset::Table<TrainingResult> sizes_table() {
                  [name](const TrainingResult& run) { return last_record(run).at(name); });
   };
   along("scaled_second_moment",
-        "mean square of the stream of random weights with the trained ones' scales, at the end");
+        "mean square of the stream of random weights with the scales of the trained weights, at the end");
   along("scaled_second_moment_stderr", "standard error of scaled_second_moment");
   along("profiled_second_moment",
         "mean square of the stream of random weights with the trained scale of every row and column (T29; embedding "
@@ -136,7 +137,7 @@ dataset::Table<TrainingResult> sizes_table() {
   along("profiled_second_moment_stderr", "standard error of profiled_second_moment");
   along("rescaled_second_moment",
         "mean square of the stream of the trained stack with every matrix scaled to its root mean square before "
-        "training, and gains, biases and alphas of before training, at the end");
+        "training, and the gains, biases and alphas from before training, at the end");
   for (const GrowthPart& part : growth_parts()) table.column({part.column, on_run, "nat", part.meaning}, part.read);
   return table.column(
       {"growth_alignment_error", on_run, "nat",

@@ -17,7 +17,7 @@ struct Group {
   std::string study;  ///< "base", "rates", …
   StackSpec spec;
   TrainSpec train;
-  std::vector<std::string> set = {};     ///< keys with fixed values, whatever the shared settings are
+  std::vector<std::string> set = {};     ///< keys with fixed values, independent of the shared settings
   std::vector<std::string> scaled = {};  ///< keys with values derived from the shared settings
 };
 

@@ -121,8 +121,8 @@ const std::vector<GrowthPart>& growth_parts() {
        "directions",
        given_directions},
       {"growth_interaction", "interaction",
-       "growth_from_scales_given_directions - growth_from_scales: what scales explain only together with the "
-       "directions",
+       "growth_from_scales_given_directions - growth_from_scales: growth that scales explain only together "
+       "with the directions",
        [](const TrainingResult& run) { return given_directions(run) - from_scales(run); }}};
   return all;
 }

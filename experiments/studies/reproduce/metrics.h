@@ -34,7 +34,7 @@ using Metric = std::function<double(const TrainingResult&)>;
 [[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
 /// Returns the first step at which the mean loss of the last 16 steps is at most `target`; steps + 1 if there is none.
 [[nodiscard]] double steps_to_loss(const TrainingResult& run, double target);
-/// Returns Eq. 4's second moment by depth: T15 without its cosine term, with norm C's measured factor.
+/// Returns Eq. 4's second moment by depth, without the cosine term of T15 and with norm C's measured factor.
 [[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
 /// Returns ln of the second moment at the top over Eq. 4's.
 [[nodiscard]] double cosine_share(const RecordedValues& record);

@@ -15,7 +15,7 @@ namespace periscope::reproduce {
 struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs
-  std::vector<Group> groups;         ///< of these exhibits
+  std::vector<Group> groups;         ///< groups of these exhibits
 };
 
 struct ReproduceResult {

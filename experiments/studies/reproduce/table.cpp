@@ -54,8 +54,8 @@ std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
   }
   if (tested == 0) return "";
   return fmt::format(
-      "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
-      "side). Decided with Holm's correction for all claims (p of all at most 5 %): {}.\n",
+      "{} claims tested one by one, {} decided; if every number were 0, up to {:.1f} would be decided by chance (5 % "
+      "on each side). Decided with Holm's correction for all claims (p of all at most 5 %): {}.\n",
       tested, decided, 2.0 * judge::sign_claim_level * static_cast<double>(tested),
       together.empty() ? "none" : fmt::format("{}", fmt::join(together, ", ")));
 }

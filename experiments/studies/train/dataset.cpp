@@ -41,11 +41,11 @@ dataset::Table<training::RecordedValues> value_table() {
                         });
   };
   add("validation_loss", "", "nat", "cross-entropy on the held-out windows");
-  add("growth_stream", " sublayer", "1", "T15: alpha^2 q, mean over tokens");
-  add("growth_branch", " sublayer", "1", "T15: beta^2 s^2");
-  add("growth_cross", " sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)");
-  add("growth_sum", " sublayer", "1", "T15: q of the stream after the sublayer, before norm C");
-  add("growth_residual", " sublayer", "1", "T15: largest deviation over tokens, in units of the rounding bound");
+  add("growth_stream", " sublayer", "1", "growth identity (T15): alpha^2 q, mean over tokens");
+  add("growth_branch", " sublayer", "1", "growth identity (T15): beta^2 s^2");
+  add("growth_cross", " sublayer", "1", "growth identity (T15): 2 alpha beta sqrt(q) s cos(x, branch)");
+  add("growth_sum", " sublayer", "1", "growth identity (T15): q of the stream after the sublayer, before norm C");
+  add("growth_residual", " sublayer", "1", "largest violation of T15 over tokens, in units of the rounding bound");
   add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
   add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
   add("top_depths", " rank", "1", "depths of top_magnitudes");

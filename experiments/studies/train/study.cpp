@@ -69,7 +69,7 @@ void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   for (const training::TrainingTask& task : tasks) {
     const std::string model = r.path_of(task);
     if (!r.overwrite && std::filesystem::exists(std::filesystem::symlink_status(model))) {
-      throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+      throw ConfigError(fmt::format("--export: {} exists; --force overwrites its files", printable(model)));
     }
     const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
   }

@@ -32,7 +32,7 @@ struct ParameterKind {
   std::string_view name;
   Dimension rows = Dimension::one, cols = Dimension::one;
   double plain = 0.0;                      ///< simplest value
-  bool optional = false;                   ///< a case without it has no such norm, bias, gate or unembedding
+  bool optional = false;                   ///< without it, the case lacks this norm, bias, gate or unembedding
   std::size_t count = 0;                   ///< allowed values are the integers 0 … count − 1; 0: any real number
   std::string_view needs = {};             ///< parameter that must exist if this one does
   std::optional<ParameterId> weight = {};  ///< weight of the stack that `evaluate` sets

@@ -11,9 +11,9 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-    {"scale", &VerifyConfig::scale, "Multiply every bound that should hold by this; below 1 violations must be found",
+    {"scale", &VerifyConfig::scale, "Factor on every bound that should hold; below 1, violations must be found",
      from_to(0.0, 1.0)},
-    {"replay", &VerifyConfig::replay, "One case alone: a JSON file, as --out writes one for every violation"}};
+    {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
 
 study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);

@@ -106,7 +106,7 @@ struct MassiveCurve {
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< bound for every factor at once, median; NaN: none
   double largest_ratio = 0.0;                                 ///< gradient over bound, all stacks and factors
   double largest_to_ceiling = 0.0;                            ///< gradient over its own stack's ceiling
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< of ‖h‖ in the gradient, over the last decade
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< exponents of ‖h‖, last decade
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
