@@ -60,7 +60,7 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_display_short_literal_types = True
-nitpick_ignore = [("py:class", "Figure")]  # matplotlib's, which is imported by the first figure alone
+nitpick_ignore = [("py:class", "Figure"), ("py:class", "periscope.plots.style.Page")]  # matplotlib
 # Types of other packages have their pages elsewhere; the site links to nothing that needs a network to be built.
 nitpick_ignore_regex = [("py:.*", r"(collections|numpy|os|pandas|pd|typing|xarray|xr)\..*")]
 

@@ -16,7 +16,7 @@ constexpr Key<ModelSpec> model_keys[] = {
     {.name = "head_dim", .field = &ModelSpec::head_dim, .range = wide, .meaning = "width e of a head", .default_text = "width/heads"},
     {.name = "mlp", .field = word_field<&ModelSpec::mlp, mlp_kind_names>()},
     {.name = "mlp_width", .field = &ModelSpec::mlp_width, .range = wide, .meaning = "hidden width h", .default_text = "4*width"},
-    {.name = "norm", .field = word_field<&ModelSpec::norm, norm_kind_names>(), .meaning = "rms, layer, dyt: tanh(alpha x), derf: erf(alpha x), l2: x/|x|; QK-norms are RMSNorms", .default_text = "by placement"},
+    {.name = "norm", .field = word_field<&ModelSpec::norm, norm_kind_names>(), .meaning = "rms, layer, dyt: tanh(alpha x), derf: erf(alpha x), l2: x over its length; QK-norms are RMSNorms", .default_text = "by placement"},
     {.name = "norm_eps", .field = &ModelSpec::norm_eps, .range = at_least(0), .meaning = "epsilon of every norm"},
     {.name = "norm_alpha", .field = &ModelSpec::norm_alpha, .range = above(0), .meaning = "alpha of norms dyt and derf at initialisation"},
     {.name = "gamma", .field = &ModelSpec::gamma, .meaning = "gain of norms A, B, C, embedding norm and final norm; QK-norm gains are 1"},
