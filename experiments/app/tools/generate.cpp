@@ -178,7 +178,7 @@ ExitCode run_generate(const CommonOptions& options) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& code) {
-  add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the most likely token",
+  add_command(app, code, "generate", "Continue a prompt with a checkpoint, always with the most likely token",
               omitted_by_generate, run_generate, flag_texts(generate_flags));
 }
 

@@ -129,8 +129,8 @@ std::vector<Example> examples() {
   std::vector<Example> all;
   for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
   all.push_back({"info", "info DIR", "placement and names of the norms of a checkpoint"});
-  all.push_back(
-      {"generate", "generate DIR --tokens 1", "continue tokens with a checkpoint, always by the most likely token"});
+  all.push_back({"generate", "generate DIR --tokens 1",
+                 "continue a prompt with a checkpoint, always with the most likely token"});
   all.push_back({"toy", "toy", "the toy example of the reviews of Peri-LN, step by step"});
   return all;
 }

@@ -101,9 +101,8 @@ std::string toy_text(const nlohmann::ordered_json& toy) {
 }  // namespace
 
 void add_toy(CLI::App& app, int& code) {
-  add_command(app, code, "toy",
-              "Compute the toy vector [2, 0, -2] through Peri-LN and through the version in the reviews", no_run,
-              [](const CommonOptions& options) {
+  add_command(app, code, "toy", "Pass the toy vector [2, 0, -2] through Peri-LN and through its version in the reviews",
+              no_run, [](const CommonOptions& options) {
                 const nlohmann::ordered_json toy = toy_json();
                 if (!options.quiet) print_message(toy_text(toy));
                 if (options.json) print_json(toy);

@@ -201,10 +201,10 @@ Config read_single(Known known, const Tree& tree) {
   read_section(root, init_section, base.init);
   TomlReader input = root.table("input");
   const bool has_width = base.model.width >= 1 && base.model.width <= 1 << 20;
-  const bool init_says = has_width && derive_second_moment(config, recipe, base);
+  const bool is_derived = has_width && derive_second_moment(config, recipe, base);
   const double derived = base.input.second_moment;
   read_keys(input, input_section, base.input);
-  if (init_says) require_second_moment(base.init, derived, base.input.second_moment);
+  if (is_derived) require_second_moment(base.init, derived, base.input.second_moment);
   read_kinds(input, config.inputs);
   input.resolve_path("path", base.input.path);
   read_section(root, run_section, config.run);

@@ -22,8 +22,8 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
   static const auto all = study::checkpoint_flags<CertifyConfig>(
       {{"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
        {"require", &CertifyConfig::requirement_words,
-        "Exit 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
-       {"measure", &CertifyConfig::measure, "For a random stack: also measure the first seed's input"},
+        "Exit with code 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
+       {"measure", &CertifyConfig::measure, "For a random stack: also measure the signals of the first seed's input"},
        {"input-maximum", &CertifyConfig::input_maximum,
         "For a random stack with Gaussian input: certify real inputs with entries up to this value", above(0.0)},
        {"arithmetic",
@@ -32,9 +32,10 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
         [](CertifyConfig& config, const auto& words) { config.arithmetic = parse_arithmetic(words.back()); }},
        {"length", &CertifyConfig::length, "Longest certified input in tokens, where rounding depends on it",
         from_to(1, 1 << 24)},
-       {"attack", &CertifyConfig::attack, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
+       {"attack", &CertifyConfig::attack, "Search for inputs that exceed a bound; steps per restart",
+        from_to(1, 1'000'000)},
        {"headroom", &CertifyConfig::headroom,
-        "Scale stream and branches into this format, run both stacks, certify the scaled one"}},
+        "Scale stream and branches to fit this format, compare the logits, certify the scaled stack"}},
       false);
   return all;
 }

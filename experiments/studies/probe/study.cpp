@@ -12,7 +12,7 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
       {{"labels", &ProbeConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
        {"backward", &ProbeConfig::backward, "Also compute gradients of the loss"},
        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
-       {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
+       {"top", &ProbeConfig::top, "Number of largest stream entries to report per depth", at_least(1)},
        {"no-theory", &ProbeConfig::no_theory,
         "Skip the theory at initialisation and at the weights' sizes, and the random models with these sizes"},
        {"draws", &ProbeConfig::draws,
@@ -56,7 +56,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "probe",
-           .question = "Run a checkpoint on tokens; compare its signals with theory at initialisation and at its sizes",
+           .question = "Run a checkpoint on tokens; compare it with theory at initialisation and at its weight sizes",
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),

@@ -80,7 +80,7 @@ std::vector<study::Study> studies() {
   return {{.name = "reproduce",
            .question = "Train the runs of the paper's figures at proxy scale and test its claims",
            .example = "reproduce --quick",
-           .example_duration = "8 to 12 minutes on 2 cores, all figures without --quick about 8 hours",
+           .example_duration = "8 to 12 minutes on 2 cores; all figures without --quick: about 8 hours",
            .sections = {config::any_section(train_section)},
            .flags = flag_texts(flags),
            .schema = &schema(),

@@ -56,9 +56,9 @@ std::string table(const training::TrainResult& result) {
       "its median of the last 16 steps, and the step; while the norm falls steeply, a jump need not be a spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
-    const std::string& lack = prediction.unsupported.empty() ? prediction.left_out : prediction.unsupported;
+    const std::string& reason = prediction.unsupported.empty() ? prediction.left_out : prediction.unsupported;
     const StackSpec& spec = result.tasks[p * result.tasks.size() / result.initial.size()].task.spec;
-    if (!lack.empty()) text += fmt::format("theory of {}: {}\n", config::placement_label(spec), lack);
+    if (!reason.empty()) text += fmt::format("theory of {}: {}\n", config::placement_label(spec), reason);
   }
   if (result.loss_floor) text += fmt::format("no predictor has a mean loss below {:.4f} nat.\n", *result.loss_floor);
   return text;
