@@ -13,7 +13,7 @@ namespace {
 
 constexpr int seeds = 32;
 
-/// Wide and shallow, so that finite width matters little beside what windows have in common.
+/// Wide and shallow, so that finite width matters less than the correlation between windows.
 StackSpec wide_stack(std::string_view placement) {
   StackSpec spec;
   spec.model.layers = 2;
@@ -41,7 +41,7 @@ theory::Prediction prediction_of(const StackSpec& spec, const Windows& windows, 
   return theory::predict(spec, ids, options);
 }
 
-/// The sum of a layer's matrices, with the largest error that it can have.
+/// Sum over the matrices of a layer, with the sum of their errors as an upper bound.
 Estimate layer_sum(const theory::Prediction& prediction, std::size_t layer) {
   Estimate sum{0.0, 0.0};
   for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
@@ -53,13 +53,13 @@ Estimate layer_sum(const theory::Prediction& prediction, std::size_t layer) {
   return sum;
 }
 
-/// In standard errors of the difference, beyond what finite width explains (T19).
+/// Difference beyond the finite-width term (T19), in standard errors.
 double excess(const Estimate& measured, const Estimate& predicted, double width_term) {
   const double off = std::abs(measured.mean - predicted.mean) - std::expm1(width_term) * predicted.mean;
   return off / std::hypot(measured.standard_error, predicted.standard_error);
 }
 
-TEST_CASE("theory before training agrees with what is recorded there, of one window and of eight together") {
+TEST_CASE("theory before training agrees with recorded gradients, for one window and for eight together") {
   const Corpus corpus("synthetic", 0.1, 1000, 32);
   for (const char* placement : {"pre", "peri", "post"}) {
     const StackSpec spec = wide_stack(placement);
