@@ -55,7 +55,7 @@ TEST_CASE("the finite-width term is free, and nothing beyond it") {
   CHECK(judge_one(flat_profile(5, 2.0501, 1e-6), wide).verdict == judge::Verdict::disagrees);
 }
 
-TEST_CASE("what cannot be judged is not checked") {
+TEST_CASE("three seeds, or no prediction: not checked") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), one, 3).verdict == judge::Verdict::not_checked);
   theory::Prediction refused;
@@ -63,7 +63,7 @@ TEST_CASE("what cannot be judged is not checked") {
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), refused).reason == "because");
 }
 
-TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the test is named") {
+TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
   const double nan = std::nan("");
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
@@ -88,7 +88,7 @@ TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the
   prediction.profile = with_gradients();
   prediction.gradient_tolerance = 0.1;
   const theory::Prediction right = prediction;
-  // The MLPs' shares are no numbers on either side: there is nothing to compare.
+  // Shares of MLPs are NaN on both sides and not compared.
   CHECK(judge_one(measured, prediction).verdict == judge::Verdict::agrees);
   prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value[2] = nan;
   CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted NaN");
@@ -100,16 +100,16 @@ TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the
   CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted NaN");
 }
 
-TEST_CASE("what was measured and is not predicted at all is inconclusive") {
+TEST_CASE("a measured statistic without prediction is inconclusive and named") {
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   Profile measured = flat_profile(5, 1.0, 0.01);
   measured.curves[{Statistic::variance, Signal::x_out}] = measured.curves[{Statistic::second_moment, Signal::x_out}];
   CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted NaN");
 }
 
-TEST_CASE("a stack with nothing to compare is inconclusive") {
+TEST_CASE("a stack without compared statistics is inconclusive") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
-  Profile elsewhere;  // kurtosis takes no part in verdicts
+  Profile elsewhere;  // verdicts ignore kurtosis
   elsewhere.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
   for (const Profile& measured : {Profile{}, elsewhere}) {
     const judge::StackVerdict a = judge_one(measured, one);

@@ -6,13 +6,13 @@
 #include "sim/numerics/larger.h"
 #include "tests/support/doctest.h"
 
-/// Verdicts and their parts against numbers that were worked out by hand.
+/// Verdicts and their parts against numbers worked out by hand.
 namespace periscope {
 namespace {
 
 using doctest::Approx;
 
-/// One number of one curve, measured by 16 seeds and predicted by 8 replicates, of a stack in f64.
+/// A curve with one value, from 16 seeds in f64 and 8 replicates.
 struct OneNumber {
   Statistic statistic;
   Signal signal;
@@ -36,9 +36,9 @@ struct OneNumber {
 
 }  // namespace
 
-TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
-  // c·w = 1.0·0.05, of 1 and not of the prediction: (0.1 − 0.05)/0.02 = 2.5 beyond it; t with 15 degrees of freedom
-  // rejects at 2.947.
+TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
+  // Tolerated bias c·w = 1.0·0.05, not scaled by the prediction: excess (0.1 − 0.05)/0.02 = 2.5. The critical value of
+  // t with 15 degrees of freedom is 2.947.
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
     const judge::StackVerdict a = edge.judged();
@@ -50,7 +50,7 @@ TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
   const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
   CHECK(zero.judged().tests.at(0).excess() == Approx(3.0).epsilon(1e-6));
   CHECK(zero.judged().verdict == judge::Verdict::disagrees);
-  // Exactly the edge, as of tokens that are all one, and a hundredth beside it: neither has any noise.
+  // No noise: exactly 1, as for equal tokens, and 0.01 below it.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
   CHECK(exact.judged().verdict == judge::Verdict::agrees);
   const OneNumber beside{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
@@ -58,13 +58,13 @@ TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
   CHECK(std::isinf(beside.judged().tests.at(0).excess()));
 }
 
-TEST_CASE("two errors add in squares, and their degrees of freedom by Welch and Satterthwaite") {
+TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom") {
   // √(0.3² + 0.4²) = 0.5; shares 0.36 and 0.64 of the variance: 1/(0.36²/15 + 0.64²/7) = 14.891.
   const judge::Test test = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().tests.at(0);
   CHECK(test.error() == Approx(0.5).epsilon(1e-12));
   CHECK(test.z() == Approx(0.6).epsilon(1e-12));
   CHECK(test.degrees() == Approx(14.891).epsilon(1e-4));
-  // One error alone has the degrees of its own numbers: 16 seeds 15, 8 replicates 7.
+  // One error alone: 16 seeds have 15 degrees of freedom, 8 replicates 7.
   const judge::Test seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().tests.at(0);
   CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
   const judge::StackVerdict replicates =
@@ -73,11 +73,11 @@ TEST_CASE("two errors add in squares, and their degrees of freedom by Welch and 
   CHECK(replicates.worst_test().critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
-  CHECK(beyond.rejected == 1);  // 3.6 of 3.4995: with 8 degrees, 3.355, 3.4 would be rejected, with 6, 3.707, this not
+  CHECK(beyond.rejected == 1);  // critical value 3.4995; 3.355 for 8 degrees, 3.707 for 6
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
-TEST_CASE("the second stream of ResiDual decides too") {
+TEST_CASE("the second stream of ResiDual is compared too") {
   const judge::StackVerdict a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
   CHECK(a.verdict == judge::Verdict::disagrees);
   CHECK(a.worst_test().name() == "second_moment r_out[0]");
@@ -86,7 +86,7 @@ TEST_CASE("the second stream of ResiDual decides too") {
         judge::Verdict::agrees);
 }
 
-TEST_CASE("familywise levels and limits: Sidak and Student, by tables") {
+TEST_CASE("Sidak levels and critical values against tables") {
   CHECK(judge::sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
   CHECK(judge::sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
   CHECK(judge::sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
@@ -124,7 +124,7 @@ TEST_CASE("the larger of two numbers keeps what is no number") {
   CHECK(larger(2.0, 1.0) == 2.0);
 }
 
-TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small or large") {
+TEST_CASE("values outside the range of the dtype, or of double in theory, are inconclusive") {
   const auto reason = [](double value, DType dtype) {
     Profile predicted;
     predicted.curves[{Statistic::second_moment, Signal::x_out}] = {{1.0, value}, {0.0, 0.0}};
@@ -136,8 +136,8 @@ TEST_CASE("what a dtype, or theory in double, cannot hold is inconclusive, small
   CHECK(reason(1e139, DType::f64).empty());
   CHECK(reason(1e-69, DType::f32).empty());
   CHECK(reason(1e-71, DType::f32) == "predicted second_moment x_out[1] = 1e-71: too small for f32");
-  CHECK(reason(0.0, DType::f32).empty());  // exactly zero, and so is what is measured
-  // Squares that theory works with are zero, or not normal, where the scales themselves are not.
+  CHECK(reason(0.0, DType::f32).empty());  // both sides are exactly 0
+  // Squares of scales underflow or overflow earlier than the scales.
   StackSpec spec;
   spec.model.gamma = 1e-200;
   CHECK(judge::out_of_range(spec, {}, DType::f64) == "model.gamma = 1e-200: its square is too small for f64");

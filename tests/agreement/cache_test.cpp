@@ -27,7 +27,7 @@ config::Resolved resolved_with(int value, int seeds = 1) {
   return {.printed = {}, .hashed = Json{{"value", value}, {"run", {{"seed", 0}, {"seeds", seeds}}}}};
 }
 
-/// Counts computed and cached tasks, and lines for people.
+/// Counts computed tasks, cached tasks and printed lines.
 class CountedTasks : public stacks::Progress {
  public:
   explicit CountedTasks(const Cache* tasks) { use_cache(tasks); }
@@ -43,7 +43,7 @@ class CountedTasks : public stacks::Progress {
   }
 };
 
-/// Asks to stop in the second stack, whose steps have another placement's name.
+/// Requests a stop in the second stack, recognised by the placement in the label.
 class Impatient : public stacks::Progress {
  public:
   [[nodiscard]] bool stop_requested() const override { return second_; }
@@ -74,7 +74,7 @@ auto parts(Outer& x) { return std::tie(x.inner, x.flag, x.whole); }
 
 }  // namespace
 
-TEST_CASE("values keep every bit") {
+TEST_CASE("encoding preserves every bit; truncated bytes are rejected") {
   const std::vector<double> values{0.0,
                                    -0.0,
                                    1.0 / 3.0,
@@ -99,7 +99,7 @@ TEST_CASE("values keep every bit") {
   CHECK_THROWS_AS((void)cache::decode<std::vector<double>>(std::string(8, '\x7f')), InputError);
 }
 
-TEST_CASE("a task is found by the same run, whatever its seeds, and by no other") {
+TEST_CASE("a cached task is found for the same settings and any number of seeds only") {
   const testing::TemporaryFolder folder;
   const Cache tasks(folder.path(), "test", resolved_with(1));
   CHECK_FALSE(tasks.get("a"));
@@ -117,7 +117,7 @@ TEST_CASE("a task is found by the same run, whatever its seeds, and by no other"
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("a task's file that is damaged anywhere is an error, never another value") {
+TEST_CASE("a damaged cache file is an error") {
   const testing::TemporaryFolder folder;
   const Cache tasks(folder.path(), "test", resolved_with(1));
   tasks.put("a", "some value");
@@ -132,11 +132,11 @@ TEST_CASE("a task's file that is damaged anywhere is an error, never another val
       CHECK_THROWS_AS((void)tasks.get("a"), InputError);
     }
   }
-  write_file(tasks.folder() + "/b", good);  // another task's file under this name
+  write_file(tasks.folder() + "/b", good);  // file of another task
   CHECK_THROWS_AS((void)tasks.get("b"), InputError);
 }
 
-TEST_CASE("seeds come from any cover of files; the others are computed once, in order") {
+TEST_CASE("seeds are restored from overlapping cache files; the others are computed once, in order") {
   const testing::TemporaryFolder folder;
   const Cache tasks(folder.path(), "test", resolved_with(1));
   const StackSpec spec = testing::tiny_stack();
@@ -165,7 +165,7 @@ TEST_CASE("seeds come from any cover of files; the others are computed once, in 
   run_of(39, 7, 7);
 }
 
-TEST_CASE("readings of every placement are the same when they come from the cache") {
+TEST_CASE("cached readings equal computed ones, for every placement") {
   for (const char* placement : {"pre", "peri", "post", "residual", "mix", "none"}) {
     for (const bool backward : {false, true}) {
       CAPTURE(std::string(placement));
@@ -196,7 +196,7 @@ TEST_CASE("readings of every placement are the same when they come from the cach
   }
 }
 
-TEST_CASE("the tasks of seeds differ in all that a result depends on") {
+TEST_CASE("the cache key of seeds covers everything that a result depends on") {
   StackSpec spec;
   config::RunOptions run;
   const std::string task = stacks::seeds_task("reading", spec, run);
@@ -215,7 +215,7 @@ TEST_CASE("the tasks of seeds differ in all that a result depends on") {
   CHECK_FALSE(differs([](StackSpec&, config::RunOptions& r) { r.threads = 7; }));
 }
 
-TEST_CASE("a function that is asked to stop throws Stopped") {
+TEST_CASE("a stop request ends a run with Stopped") {
   stacks::LadderConfig config;
   config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
   config.base.init.scheme = InitScheme::lecun;

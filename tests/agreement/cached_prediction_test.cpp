@@ -25,7 +25,7 @@ config::Config small_config() {
   return config;
 }
 
-/// Counts predictions that are computed, and those that are cached.
+/// Counts computed and cached predictions.
 class Counting : public stacks::Progress {
  public:
   explicit Counting(const cache::Cache* tasks) { use_cache(tasks); }
@@ -42,7 +42,7 @@ class Counting : public stacks::Progress {
 
 }  // namespace
 
-TEST_CASE("predictions are cached: a resumed run computes none again, and has the same bits") {
+TEST_CASE("a resumed run restores all predictions, bit for bit") {
   const testing::TemporaryFolder folder;
   const config::Config config = small_config();
   const cache::Cache tasks(folder.path(), "test", config::resolved(config));
@@ -66,7 +66,7 @@ TEST_CASE("predictions are cached: a resumed run computes none again, and has th
   CHECK(other_progress.restored == 0);
 }
 
-TEST_CASE("the task of a prediction depends on all that it follows from") {
+TEST_CASE("the cache key of a prediction covers everything that it depends on") {
   const config::Config config = small_config();
   const StackSpec spec = config.stacks().front();
   StackSpec wider = spec;
@@ -85,7 +85,7 @@ TEST_CASE("the task of a prediction depends on all that it follows from") {
   CHECK(keys.contains(stacks::prediction_task("limit", spec, spec, config)));
 }
 
-TEST_CASE("predictions of first steps are cached, for the seeds that they are of") {
+TEST_CASE("predictions of first steps are cached per seed") {
   const testing::TemporaryFolder folder;
   first_steps::FirstStepsConfig config;
   config.base = theory::small_stack("peri");
@@ -114,7 +114,7 @@ TEST_CASE("predictions of first steps are cached, for the seeds that they are of
   (void)predicted(0);
 }
 
-TEST_CASE("a precision that was asked for is another configuration than the same one by default") {
+TEST_CASE("a precision given explicitly changes the configuration hash") {
   config::Config by_default = small_config();
   by_default.theory = {};
   config::Config asked = by_default;

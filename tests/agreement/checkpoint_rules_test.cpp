@@ -6,11 +6,11 @@
 #include "tests/support/recorded_stack.h"
 #include "theory/predict/predict.h"
 
-/// T3–T11 for what only checkpoints' specs have: theory and simulation of random weights, forward and backward.
+/// Theory (T3–T11) and simulation of options that only checkpoints use, forward and backward.
 namespace periscope::testing {
 namespace {
 
-/// Two kinds of layers, as in Gemma 2, with rules strong enough to matter.
+/// Two kinds of layers, as in Gemma 2, with strong score rules.
 StackSpec with_rules() {
   StackSpec spec = placed(tiny_stack(), "pre");
   ModelSpec& m = spec.model;
@@ -58,7 +58,7 @@ judge::StackVerdict agreement_of(const StackSpec& spec) {
       .front();
 }
 
-TEST_CASE("score rules, RoPE frequencies and all parts of the embedding and the head: theory agrees with simulation") {
+TEST_CASE("score rules, RoPE frequencies, embedding and head options of checkpoints: theory agrees with simulation") {
   const StackSpec spec = with_rules();
   const judge::StackVerdict agreement = agreement_of(spec);
   const judge::Test& worst = agreement.worst_test();

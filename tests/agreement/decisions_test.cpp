@@ -15,7 +15,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
-/// What a program exits with is a function of its result: planted results, right and wrong, and their decisions.
+/// Decisions (verdicts and exit codes) on planted results.
 namespace periscope {
 namespace {
 
@@ -24,12 +24,12 @@ using Values = std::vector<double>;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Student's t, two-sided at `level`.
+/// Two-sided critical value of Student's t.
 double critical_by_hand(double degrees, double level) {
   return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
 }
 
-/// A stack's bias c·D^exponent with a relative error, and noise 0.1·n^slope.
+/// A bias c·D^exponent with relative error `error`, and noise 0.1·n^slope.
 ladder::Convergence planted_fit(double exponent, double slope, double error = 0.02, double noise_error = 0.05) {
   ladder::Convergence c{.spec = {}, .bias = {}, .from_theory = 0.01, .noise = {}};
   c.spec.model.placement = *find_placement("pre");
@@ -53,7 +53,7 @@ ladder::Convergence judged_fit(const ladder::Convergence& c, bool disagrees) {
   return fits.front();
 }
 
-/// A quantity m∞ + b/D at four widths, each with the same error, against a prediction.
+/// A quantity `limit` + 3/D at four widths with equal errors, compared with `predicted`.
 stacks::LadderQuantity followed(double limit, double error, double predicted) {
   stacks::LadderQuantity q{.test = {.predicted = {predicted, 0.0}, .tolerated_bias = 1e-6, .replicates = 8}};
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
@@ -70,7 +70,7 @@ stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantitie
 
 }  // namespace
 
-TEST_CASE("convergence: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
+TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond the critical value") {
   const ladder::Convergence right = judged_fit(planted_fit(-1.0, -0.5), false);
   CHECK(right.bias.test.verdict == judge::Verdict::agrees);
   CHECK(right.noise.test.verdict == judge::Verdict::agrees);
@@ -84,8 +84,8 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others do not, up to the li
   const ladder::Convergence correlated = judged_fit(planted_fit(-1.0, 0.0), true);
   CHECK(correlated.bias.test.verdict == judge::Verdict::agrees);
   CHECK(correlated.noise.test.verdict == judge::Verdict::disagrees);
-  // Relative errors r at four widths, each twice the one before, give the slope of a line in logarithms the error
-  // r/(√5 ln 2): D^−0.8 is 0.2 from D^−1, just beyond the limit and just within.
+  // With relative errors r at four widths in steps of 2, the slope in logarithms has the error r/(√5 ln 2). D^−0.8 is
+  // 0.2 away from D^−1, just beyond and just within the critical value.
   const double at = 0.2 * std::sqrt(5.0) * std::log(2.0) / of_two;
   for (const double aside : {0.98, 1.02}) {
     const ladder::Convergence c = judged_fit(planted_fit(-0.8, -0.5, at * aside), aside < 1.0);
@@ -93,9 +93,9 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others do not, up to the li
   }
 }
 
-TEST_CASE("convergence: an agreement that could not have told the next orders is inconclusive, and says what could") {
-  // Relative errors of 0.38 are seen (√4/0.38 > 5) and give the exponent an error of about 0.25, by which as many as
-  // the (2.7 + 1.7) of a test of 95 % power are more than the 1 between two orders.
+TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy") {
+  // With relative errors of 0.38 the bias is significant (√4/0.38 > 5), but the error of the exponent is about 0.25:
+  // (2.7 + 1.7) · 0.25 exceeds the distance 1 between two orders.
   const ladder::Convergence weak = judged_fit(planted_fit(-1.0, -0.5, 0.38), false);
   CHECK(weak.bias.test.verdict == judge::Verdict::inconclusive);
   int seeds = 0;
@@ -104,13 +104,13 @@ TEST_CASE("convergence: an agreement that could not have told the next orders is
   CHECK(seeds > 64);
   const ladder::Convergence noisy = judged_fit(planted_fit(-1.0, -0.5, 0.02, 0.5), false);
   CHECK(noisy.noise.test.verdict == judge::Verdict::inconclusive);
-  // No number of seeds mends a prediction's error.
+  // More seeds do not reduce the error of the prediction.
   ladder::Convergence vague = planted_fit(-1.0, -0.5, 0.38);
   vague.from_theory = 0.9;
   CHECK(judged_fit(vague, false).bias.test.reason.find("times as precise (theory.tolerance)") != std::string::npos);
 }
 
-TEST_CASE("convergence: what says nothing of an exponent is not checked, and says why") {
+TEST_CASE("convergence: fits without information on the exponent are not checked") {
   const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias.test.verdict == judge::Verdict::not_checked);
   CHECK(unseen.bias.test.reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
@@ -141,7 +141,7 @@ TEST_CASE("ladder: degrees of freedom of a limit and its prediction, by Welch an
   CHECK(test.degrees() == Approx(1.0 / (0.25 / 20.0 + 0.25 / 7.0)));
 }
 
-TEST_CASE("ladder: the limit of infinite width decides") {
+TEST_CASE("ladder: the extrapolated limit of infinite width decides") {
   const auto first = [](const stacks::LadderResult& r) { return r.stacks[0].quantities[0]; };
   const stacks::LadderResult right = judged_ladder({followed(1.0, 1e-3, 1.0)});
   CHECK(right.stacks[0].verdict == judge::Verdict::agrees);
@@ -153,7 +153,7 @@ TEST_CASE("ladder: the limit of infinite width decides") {
   CHECK(first(wrong).test.verdict == judge::Verdict::disagrees);
   CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);
   CHECK(stacks::any_disagrees(wrong));
-  // The excess is (|m∞ − theory| − tolerated bias)/error, its limit Student's: just inside and just outside.
+  // Excess (|m∞ − theory| − tolerated bias)/error just below and just above the critical value.
   const double error = first(right).fit.limit.error;
   const double critical = judge::critical_excess(first(right).test.degrees(), 0.01);
   for (const double aside : {0.999, 1.001}) {
@@ -162,7 +162,7 @@ TEST_CASE("ladder: the limit of infinite width decides") {
   }
 }
 
-TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, and says why") {
+TEST_CASE("ladder: inconclusive and unchecked quantities do not reject; verdicts are ranked") {
   const auto reason = [](const stacks::LadderResult& r) {
     CHECK_FALSE(stacks::any_disagrees(r));
     return r.stacks[0].quantities[0].test.reason;
@@ -185,7 +185,7 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
   }
   CHECK(reason(judged_ladder({followed(1.0, 1e-3, 1.5)}, "because")) == "because");
   CHECK(judged_ladder({}).stacks[0].verdict == judge::Verdict::not_checked);
-  // A rejection outranks what is inconclusive, and that agreement.
+  // Ranks: disagrees, inconclusive, agrees.
   const stacks::LadderQuantity good = followed(1.0, 1e-3, 1.0);
   CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
   CHECK(judged_ladder({followed(1.0, 1e-3, 2.0), followed(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
@@ -211,7 +211,7 @@ TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity w
   CHECK_MESSAGE(text.find("          second_moment x_out[2] too weak") != std::string::npos, text);
 }
 
-TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such") {
+TEST_CASE("gradients: a rejected test of any kind rejects; NaN is printed as NaN") {
   gradients::Case c;
   c.spec.model.placement = *find_placement("none");
   std::vector<judge::Test>& ratios = c.tests["log_ratio"];
@@ -235,7 +235,7 @@ TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such"
   CHECK(outcome().code == ExitCode::check_failed);
 }
 
-TEST_CASE("probe: any signal, gradient or loss that is not finite counts as divergence") {
+TEST_CASE("probe: a non-finite signal, gradient or loss counts as divergence") {
   using testing::truth;
   const auto seen = [](std::initializer_list<std::pair<Emission, Values>> signals) {
     probe::FiniteRecorder recorder(truth());
@@ -252,7 +252,7 @@ TEST_CASE("probe: any signal, gradient or loss that is not finite counts as dive
   constexpr Emission output{4, Signal::output, Pass::forward};
   constexpr Emission gradient{3, Signal::up, Pass::backward};
   CHECK(seen({{x_out, {1.0, -2.0}}, {output, {1e150, 0.0}}}).empty());
-  CHECK(seen({{x_out, {1.0, -2.0}}, {output, {1e200, 0.0}}}) == "output");  // a number, but its square is none
+  CHECK(seen({{x_out, {1.0, -2.0}}, {output, {1e200, 0.0}}}) == "output");  // finite, but its square overflows
   CHECK(seen({{x_out, {1.0, nan}}, {output, {nan, nan}}}) == "x_out of sublayer 1");
   CHECK(seen({{x_out, {1.0, 2.0}}, {output, {0.0, -INFINITY}}}) == "output");
   CHECK(seen({{x_out, {1.0, 2.0}}, {gradient, {nan, 0.0}}}) == "gradient of up of sublayer 3");
@@ -265,7 +265,7 @@ TEST_CASE("probe: any signal, gradient or loss that is not finite counts as dive
   CHECK(not_finite(r) == "loss");
 }
 
-TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
+TEST_CASE("propagate, power and false alarms: one disagreement decides") {
   std::vector<stacks::StackResult> stacks(3);
   for (const judge::Verdict v : {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::not_checked}) {
     stacks[1].judged.verdict = v;
@@ -298,7 +298,7 @@ TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
   CHECK(alarms(4));
 }
 
-TEST_CASE("verify passes if every statement, attack and curve of massive activations does") {
+TEST_CASE("verify passes if every statement, attack and massive-activation curve does") {
   using verify::VerifyResult;
   const auto clean = [] {
     VerifyResult r;

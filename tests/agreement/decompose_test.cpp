@@ -21,7 +21,7 @@ gradients::GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed)
 
 }  // namespace
 
-TEST_CASE("G11: the paths add up to the gradient for every placement with one stream, and no term may be missing") {
+TEST_CASE("gradient paths add up to the gradient for every placement with one stream, and none is negligible (G11)") {
   for (const Placement& placement : placement_table()) {
     if (placement.wiring == Wiring::dual || !is_plain(placement)) continue;
     CAPTURE(placement.name);
@@ -30,14 +30,14 @@ TEST_CASE("G11: the paths add up to the gradient for every placement with one st
       REQUIRE(p.total.size() == 5);
       // Each of 4 sublayers rounds a few sums over at most 24 terms.
       CHECK(p.error < 4 * 6 * 24 * 2.3e-16);
-      for (const double b : p.branch) CHECK(b > 1e-8 * p.total.back());  // leaving one out would show
+      for (const double b : p.branch) CHECK(b > 1e-8 * p.total.back());  // each term is visible in the sum
       CHECK(p.skip.back() == p.total.back());
       CHECK(p.rest.back() == 0.0);
     }
   }
 }
 
-TEST_CASE("G11: without a norm behind the sum the skip path is the identity, with one it is not") {
+TEST_CASE("the skip path is the identity without a norm after the sum, and only then (G11)") {
   for (const char* name : {"none", "pre", "peri", "b-only", "lns", "depth-scaled"}) {
     const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
     for (const double s : p.skip) CHECK(s == p.skip.back());
@@ -48,7 +48,7 @@ TEST_CASE("G11: without a norm behind the sum the skip path is the identity, wit
   }
 }
 
-TEST_CASE("a branch's term is the derivative of the loss when the branch alone sees a moved stream") {
+TEST_CASE("a branch gradient is the derivative of the loss with respect to that branch's input") {
   for (const char* name : {"pre", "peri", "post"}) {
     StackSpec spec = placed(tiny_stack(), name);
     spec.model.mlp = MlpKind::swiglu;
@@ -68,7 +68,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
       Tensor stream = x;
       for (int i = 0; i < l; ++i) stream = signal_of(i, stream, Signal::x_out);
       const SublayerRule rule = spec.model.rule(l);
-      // From norm C's input on: the loss, and its gradient there by the model's own backward pass of an empty branch.
+      // The loss as a function of the input of norm C.
       const auto after = [&](const Tensor& sum) {
         Tensor y = rule.norm_c ? truth().norm(spec.model.norm, sum, weights.fetch(l).norm(Weight::norm_c).gain, {},
                                               spec.model.norm_eps)
@@ -84,7 +84,7 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
         return truth().axpby(rule.alpha, stream, rule.beta, signal_of(l, moved, Signal::B_out));
       };
       const double numeric = derivative([&](double step) { return after(branch_at(step)); }, 1e-3);
-      // The same derivative from b = Jᵀ dsum; dsum by finite differences of every entry.
+      // The same derivative as b = Jᵀ dsum, with dsum from finite differences of every entry.
       const Tensor sum = branch_at(0.0);
       std::vector<double> dsum = truth().to_host(sum);
       const std::vector<double> at = dsum;

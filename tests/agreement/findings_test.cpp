@@ -12,7 +12,7 @@ namespace {
 
 using doctest::Approx;
 
-/// A test of 16 seeds: measured 1 ± 0.1 against `predicted`.
+/// A test with measured value 1 ± 0.1 from 16 seeds.
 judge::Test planted(double predicted, double tolerated_bias = 0.0) {
   return {.measured = {1.0, 0.1},
           .predicted = {predicted, 0.0},
@@ -39,7 +39,7 @@ judge::ClaimVerdict verdict_on_claim(const judge::Estimate& measured, int seeds,
 
 }  // namespace
 
-TEST_CASE("slope weights find the slope of a line exactly, of its late points alone too") {
+TEST_CASE("slope weights give the slope of a line, also of its last points only") {
   const std::vector<double> x{1.0, 2.0, 4.0, 7.0};
   const auto slope = [&](const std::vector<double>& y, std::size_t from) {
     const std::vector<double> a = judge::slope_weights(x, from);
@@ -63,10 +63,10 @@ TEST_CASE("what the numbers of a seed have in common does not count as noise of 
   CHECK(rows.curve().standard_error[0] > 1.0);
 }
 
-TEST_CASE("a test agrees within noise and tolerated bias, and a wrong constant is rejected") {
+TEST_CASE("a test agrees within noise and tolerated bias; a wrong constant is rejected") {
   CHECK(verdict_of(planted(1.2)) == judge::Verdict::agrees);
   CHECK(verdict_of(planted(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
-  CHECK(verdict_of(planted(1.5, 0.3)) == judge::Verdict::agrees);  // 2 beyond what is tolerated
+  CHECK(verdict_of(planted(1.5, 0.3)) == judge::Verdict::agrees);  // 2 standard errors beyond the tolerated bias
   CHECK(verdict_of(planted(-0.5, 0.3)) == judge::Verdict::disagrees);
   judge::Test few = planted(9.0);
   few.seeds = 3;
@@ -91,7 +91,7 @@ TEST_CASE("a test says why it is inconclusive: NaN, too little power, an impreci
   CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
 }
 
-TEST_CASE("the test that decides the verdict of them all: rejected, NaN, little power, imprecise, agreeing") {
+TEST_CASE("order of deciding tests: rejected, NaN, underpowered, imprecise, agreeing") {
   std::vector<judge::Test> all(5, planted(1.2));
   all[1].precise = false;
   all[2].limit = 0.1;
@@ -118,14 +118,14 @@ TEST_CASE("more tests, a wider limit") {
   CHECK(many[0].critical > judged(planted(1.0)).critical + 1.0);
 }
 
-TEST_CASE("a sum's tolerated bias is that of a bias of one sign, its prediction's error that of errors of one sign") {
+TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {
   judge::SeedRows rows;
   for (const double v : {0.9, 1.0, 1.1, 1.0}) rows.add({v, 2.0 * v, 7.0});
   std::vector<judge::Test> points{{.predicted = {1.0, 0.1}, .tolerated_bias = 0.5},
                                   {.predicted = {2.0, 0.2}, .tolerated_bias = 0.6},
                                   {.predicted = {9.0, 5.0}, .tolerated_bias = 100.0, .precise = false}};
   const judge::Test f = gradients::sum_of_logs(rows, points, {-1.0, 1.0, 0.0}, 1.0);
-  CHECK(f.precise);  // what takes no part need not be
+  CHECK(f.precise);  // weight 0
   points[1].precise = false;
   CHECK_FALSE(gradients::sum_of_logs(rows, points, {-1.0, 1.0, 0.0}, 1.0).precise);
   CHECK(f.measured.value == Approx(1.0));
@@ -134,22 +134,22 @@ TEST_CASE("a sum's tolerated bias is that of a bias of one sign, its prediction'
   CHECK(f.tolerated_bias == Approx(0.1 + 0.02));  // variances over seeds of 0.02/3 and four times that
 }
 
-TEST_CASE("a claim holds, holds in its limit only, or fails") {
+TEST_CASE("a claim holds, holds with a condition, or fails") {
   const judge::Estimate measured{-0.56, 0.01};
   CHECK(verdict_on_claim({-0.51, 0.01}, 24, -0.5, 0.0) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim(measured, 24, -0.5, -0.055) == judge::ClaimVerdict::holds_with_condition);
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0) == judge::ClaimVerdict::fails);
   CHECK(verdict_on_claim(measured, 24, -0.5, -0.2) == judge::ClaimVerdict::fails);
-  // The noise alone hides a finite-depth part that theory is sure of.
+  // Noise hides the known finite-depth correction.
   CHECK(verdict_on_claim({-0.52, 0.02}, 24, -0.5, -0.07) == judge::ClaimVerdict::holds_with_condition);
   CHECK(verdict_on_claim({-0.5, 0.01}, 3, -0.5, 0.0) == judge::ClaimVerdict::not_testable);
-  // Four seeds: Student's t with three degrees of freedom has its two-sided 1 % at 5.841, with four at 4.604.
+  // Critical t at 1 %, two-sided: 5.841 for three degrees of freedom, 4.604 for four.
   CHECK(verdict_on_claim({-0.442, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim({-0.441, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("a claim that the test is too weak to refute is not shown, and one that it refutes fails") {
-  // 24 seeds: errors of (2.807 + 1.714) · 0.05 = 0.226 are detected.
+TEST_CASE("an underpowered claim is not shown; a refuted one fails") {
+  // Detectable error of 24 seeds: (2.807 + 1.714) · 0.05 = 0.226.
   const judge::Estimate measured{-0.51, 0.05};
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.25) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.2) == judge::ClaimVerdict::not_shown);
@@ -158,7 +158,7 @@ TEST_CASE("a claim that the test is too weak to refute is not shown, and one tha
   CHECK(verdict_on_claim(measured, 24, 0.0, 0.0, 0.2) == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("the first change of sign of a piecewise linear curve") {
+TEST_CASE("the first sign change of a piecewise linear curve") {
   CHECK(gradients::first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == Approx(1.5));
   CHECK(gradients::first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
   CHECK(gradients::first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));

@@ -5,7 +5,7 @@
 #include "experiments/studies/first_steps/first_steps.h"
 #include "tests/support/doctest.h"
 
-/// The verdict on first steps is a function of measured rows and predicted curves: planted ones, right and wrong.
+/// Verdicts on first steps for planted measurements and predictions.
 namespace periscope::testing {
 namespace {
 
@@ -18,12 +18,12 @@ constexpr int planted_seeds = 8;
 constexpr int steps = 3;
 constexpr std::size_t depths = 3;
 
-/// Numbers whose standard errors are 0.1 % of `unit`.
+/// Values with standard errors of 0.1 % of `unit`.
 Curve within(const Values& values, double unit) { return {values, Values(values.size(), 0.001 * unit)}; }
 
 Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
 
-/// One layer whose stream, cosine and loss change with the steps; the theory is right and has no tolerated error.
+/// One layer with a changing stream, cosine and loss, and a correct prediction without tolerated error.
 StackSteps right() {
   StackSteps stack;
   stack.spec.model.layers = 1;
@@ -61,7 +61,7 @@ StackSteps judged(StackSteps stack, const FirstStepsConfig& config = {}) {
   return stacks.front();
 }
 
-TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer") {
+TEST_CASE("first steps: a right theory agrees at every step, depth and sublayer") {
   const StackSteps stack = judged(right());
   CHECK(stack.verdict.verdict == Verdict::agrees);
   CHECK(stack.verdict.rejected == 0);
@@ -72,7 +72,7 @@ TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer
   CHECK(power.worst < power.limit);
 }
 
-TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at its step and place") {
+TEST_CASE("first steps: each quantity rejects a theory that is wrong in it, at its step and place") {
   const auto wrong = [](const auto& change) {
     StackSteps stack = right();
     change(stack.prediction.steps[2]);
@@ -94,7 +94,7 @@ TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at i
   rejects(wrong([](auto& step) { step.loss_change.value[0] += 0.2; }), "change of the loss at step 2");
 }
 
-TEST_CASE("first steps: what the theory states as its error is no rejection, and hides as much") {
+TEST_CASE("first steps: a tolerated error does not reject, and limits power") {
   StackSteps stack = right();
   stack.prediction.steps[3].change.value[2] += 0.15;  // of a change of 3: 5 %
   CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
@@ -110,7 +110,7 @@ TEST_CASE("first steps: what the theory states as its error is no rejection, and
   CHECK(cosine.verdict.reason.find("branch_cosine") != std::string::npos);
 }
 
-TEST_CASE("first steps: limits decide whether an agreement says anything") {
+TEST_CASE("first steps: the configured limit decides whether an agreement is conclusive") {
   FirstStepsConfig config;
   config.change_limit = 1e-4;
   const StackSteps stack = judged(right(), config);
@@ -118,7 +118,7 @@ TEST_CASE("first steps: limits decide whether an agreement says anything") {
   CHECK(stack.verdict.reason.find("detectable error ") != std::string::npos);
 }
 
-TEST_CASE("first steps: what makes a prediction more precise is the number of chains") {
+TEST_CASE("first steps: the remedy of an imprecise prediction is the number of replicates") {
   StackSteps stack = right();
   for (auto& step : stack.prediction.steps) step.loss_change.standard_error = {0.3};
   FirstStepsConfig config;
@@ -128,12 +128,12 @@ TEST_CASE("first steps: what makes a prediction more precise is the number of ch
   CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.replicates)") != std::string::npos, vague.verdict.reason);
 }
 
-/// As where nothing measured is a cosine.
+/// Sets the measured cosines to NaN.
 void without_cosines(StackSteps& stack) {
   for (auto& step : stack.measured) step.branch_cosine.value = Values(2, std::numeric_limits<double>::quiet_NaN());
 }
 
-TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
+TEST_CASE("first steps: parallel branches have no branch cosine") {
   StackSteps stack = right();
   stack.spec.model.placement = *find_placement("parallel");
   without_cosines(stack);
@@ -142,7 +142,7 @@ TEST_CASE("first steps: branches beside each other have no cosine of their own s
   CHECK(parallel.verdict.verdict == Verdict::agrees);
 }
 
-TEST_CASE("first steps: T15's terms have no cosine where the stream or the branch counts for nothing") {
+TEST_CASE("first steps: no branch cosine if alpha or beta is 0") {
   for (const bool stream : {true, false}) {
     CAPTURE(stream);
     StackSteps stack = right();
@@ -155,7 +155,7 @@ TEST_CASE("first steps: T15's terms have no cosine where the stream or the branc
   }
 }
 
-TEST_CASE("first steps: behind the step at which the theory stops nothing is compared") {
+TEST_CASE("first steps: nothing is compared after the step at which the theory stops") {
   StackSteps stack = right();
   stack.prediction.holds_until = 1;
   stack.prediction.stopped_by = "sign stability";
@@ -169,7 +169,7 @@ TEST_CASE("first steps: behind the step at which the theory stops nothing is com
   CHECK(none.verdict.reason == "theory stops before the first step: sign stability");
 }
 
-TEST_CASE("first steps: no verdict without a prediction, with few seeds, or where a run did not end") {
+TEST_CASE("first steps: no verdict without a prediction, with few seeds, or after a diverged run") {
   StackSteps refused = right();
   refused.prediction = {.unsupported = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
   CHECK(judged(refused).verdict.reason == "because");
@@ -188,7 +188,7 @@ TEST_CASE("first steps: a stream that its norm holds fixed is compared on the sc
   CHECK(first_steps::change_scale(right().prediction, 3) == doctest::Approx(3.0));
 }
 
-TEST_CASE("first steps: means over seeds come from records, with changes since step 0 and T15's cosine") {
+TEST_CASE("first steps: means over seeds of records, changes since step 0, and branch cosines") {
   StackSpec spec;
   spec.model.layers = 1;
   spec.model.placement = *find_placement("pre");

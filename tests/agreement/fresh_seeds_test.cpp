@@ -8,11 +8,11 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/set_placements.h"
 
-/// Every seed is a draw of its own. All experiments that average over seeds draw through these two functions.
+/// Draws of seeds, shared by all experiments that average over seeds.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and so on") {
+TEST_CASE("run.seeds = n draws the stacks of run.seed, run.seed + 1, …, all different") {
   StackSpec spec = tiny_stack();
   spec.input.kind = InputKind::tokens;
   config::RunOptions run;
@@ -37,7 +37,7 @@ TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and s
   for (std::size_t i = 0; i < four.size(); ++i) CHECK(readings(7 + i, 1) == std::vector{four[i]});
 }
 
-TEST_CASE("theory's gradients are those of the labels of every seed") {
+TEST_CASE("predicted gradients use the labels of every seed") {
   config::Config config;
   config.base = tiny_stack();
   config.base.input.kind = InputKind::tokens;
@@ -60,7 +60,7 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   CHECK(gradient_of(result.prediction) != gradient_of(theory::predict(result.spec, ids, options)));
 }
 
-TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a stack's follow from its own name") {
+TEST_CASE("stacks share draws unless run.paired is false; then draws depend on the stack only") {
   config::Config config;
   config.base = tiny_stack();
   config.base.init.scheme = InitScheme::lecun;
@@ -84,7 +84,7 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
     return run[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();
   };
   const auto twins = run_with(true), own = run_with(false);
-  for (const std::size_t pre : {0U, 2U}) {  // of each kind of input
+  for (const std::size_t pre : {0U, 2U}) {  // index of the "pre" stack for each kind of input
     CHECK(input_of(twins, pre) == input_of(twins, pre + 1));
     CHECK(input_of(own, pre) != input_of(own, pre + 1));
   }

@@ -6,7 +6,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
 
-/// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.
+/// Verdicts of the gradient experiments on small stacks: theory agrees, a planted wrong constant is rejected.
 namespace periscope {
 namespace {
 
@@ -39,7 +39,7 @@ gradients::Result run(const gradients::Experiment& experiment, const gradients::
 
 }  // namespace
 
-TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
+TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent is rejected") {
   const gradients::GradientConfig config = small({"pre"});
   const gradients::Experiment depth = gradients::depth_experiment();
   gradients::Result result = run(depth, config);
@@ -51,11 +51,11 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
   CHECK(outcome_of(depth, config, result).code == ExitCode::check_failed);
 }
 
-TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and the measured exponents are judged") {
+TEST_CASE("depth: without predictions at large depths the limit is NaN and measured exponents are judged") {
   gradients::GradientConfig config = small({"none"});
   config.base.init.scheme = InitScheme::scaled;
-  config.base.init.factor = 1e3;     // about 1e5 a layer: 1e40 after eight layers, beyond all numbers after sixty-four
-  config.base.init.qk_factor = 0.0;  // the MLPs do that, and patterns as sharp as these scales make them take a minute
+  config.base.init.factor = 1e3;     // about 1e5 per layer: 1e40 after 8 layers, overflow after 64
+  config.base.init.qk_factor = 0.0;  // sharp patterns would take a minute
   config.base.model.mlp = MlpKind::relu;
   config.run.seeds = 4;
   config.layers = {2, 4, 8};
@@ -71,7 +71,7 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   CHECK(outcome.data.value().length("theory_layers") == theory_layers(config).size());
 }
 
-TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
+TEST_CASE("gradients of W_o with gates: theory agrees with simulation") {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     gradients::GradientConfig config = small({"pre"});
     config.base.model.layers = 2;
@@ -81,19 +81,19 @@ TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
       const double found = measured.find(Statistic::log_grad_sq, Weight::o)->value[layer];
-      // Half-open gates let a quarter of the square through, 1.4 in logarithms.
+      // Gates at 1/2 pass a quarter of the square, 1.4 in logarithms.
       CHECK(std::abs(found - stack.prediction.profile.find(Statistic::log_grad_sq, Weight::o)->value[layer]) < 0.3);
     }
   }
 }
 
-TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {
+TEST_CASE("attenuation: one layer is rejected before measuring") {
   gradients::GradientConfig config = small({"post"});
   config.base.model.layers = 1;
   CHECK_THROWS_AS(gradients::attenuation_experiment().require(config), ConfigError);
 }
 
-TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
+TEST_CASE("gradient experiments do not judge values outside the range of the dtype") {
   gradients::GradientConfig config = small({"pre"});
   config.base.input.second_moment = 1e-80;
   config.run.dtype = DType::f32;
@@ -104,7 +104,7 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   CHECK(outcome_of(score_path, config, paths).code == ExitCode::ok);
 }
 
-TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
+TEST_CASE("attenuation: the predicted rate agrees; the published rate (G10) and its claim fail") {
   const gradients::GradientConfig config = small({"post"});
   const gradients::Experiment attenuation = gradients::attenuation_experiment();
   gradients::Result results = run(attenuation, config);
@@ -129,7 +129,7 @@ TEST_CASE("attenuation: every kind of input is measured and predicted once") {
   }
 }
 
-TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
+TEST_CASE("identity path: the skip share agrees, its square root is rejected; a broken identity fails") {
   const gradients::GradientConfig config = small({"peri", "post"});
   const gradients::Experiment identity_path = gradients::identity_path_experiment();
   gradients::Result results = run(identity_path, config);
@@ -146,7 +146,7 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
   }
 }
 
-TEST_CASE("identity path: of a gradient that is zero or not finite nothing is claimed") {
+TEST_CASE("identity path: no claim about a gradient that is zero or not finite") {
   for (const double stddev : {0.0, 1e25}) {
     gradients::GradientConfig config = small({"pre", "post"});
     config.base.init = {.scheme = InitScheme::normal, .std = stddev};
@@ -169,7 +169,7 @@ TEST_CASE("score path: theory with it agrees, theory without it does not") {
   CHECK(results.cases[0].tests.at(gradients::control_tests).front().verdict == judge::Verdict::disagrees);
 }
 
-TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
+TEST_CASE("crossover: the predicted crossing agrees, twice the value is rejected") {
   const gradients::GradientConfig config = small({"post", "pre", "peri"});
   const gradients::Experiment crossover = gradients::crossover_experiment();
   gradients::Result result = run(crossover, config);
@@ -183,13 +183,13 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
   CHECK(outcome_of(crossover, config, result).code == ExitCode::check_failed);
 }
 
-TEST_CASE("no gradient experiment agrees with a prediction that is less precisely than asked for, and each says so") {
+TEST_CASE("no gradient experiment agrees with an imprecise prediction, and the table names the tolerance") {
   gradients::GradientConfig config = small({"pre"});
   config.base.model.layers = 2;
   config.base.model.vocab = 16;
   config.base.input.tokens = 3;
-  config.theory.gradient_tolerance = 1e-9;  // no sampled pattern gives that
-  // Too little power would outrank it.
+  config.theory.gradient_tolerance = 1e-9;  // unreachable by sampling
+  // Low power would outrank the imprecise prediction.
   config.agreement.power_limits.log_grad_sq = 10.0;
   config.agreement.power_limits.score_share = 1.0;
   config.agreement.finite_width_gradient = 0.1;

@@ -9,7 +9,7 @@
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"
 
-/// Whatever is configured, gradients that are exactly zero included, ends with a verdict and its numbers.
+/// Verdicts of degenerate configurations.
 namespace periscope {
 namespace {
 
@@ -44,7 +44,7 @@ const std::vector<std::vector<std::string>> odd{
     {"init.down_factor=0.0"},
     {"init.down_factor=0.0", "model.mlp=relu"},
     {"init.o_factor=0.0"},
-    {"init.residual=l", "run.dtype=f64"},  // 0 in the first sublayer alone
+    {"init.residual=l", "run.dtype=f64"},  // 0 in the first sublayer only
     {"init.scheme=normal", "init.std=0.0"},
     {"init.scheme=normal", "init.std=1e-30"},
     {"init.scheme=normal", "init.std=30.0"},
@@ -65,12 +65,12 @@ const std::vector<std::vector<std::string>> odd{
     {"model.final_norm=false", "model.placement=pre"},
     {"input.kind=tokens", "input.tokens=1"},
     {"input.kind=tokens", "model.vocab=1"},
-    // Theory's squares of such a scale are zero, those of gradients behind it are not; and squares that overflow.
+    // Squares of scales that underflow in theory, and squares that overflow.
     {"model.gamma=1e-200", "run.dtype=f64", "model.placement=residual-dual", "init.scheme=scaled", "init.factor=1e30"},
     {"init.down_factor=1e150", "run.dtype=f64", "model.mlp=geglu", "input.kind=tokens"},
     {"run.seeds=1"},
     {"run.seeds=2"},
-    // All tokens are one: nothing comes back through the scores.
+    // Equal tokens: no gradient through the scores.
     {"input.correlation=1.0"},
     {"input.correlation=1.0", "run.dtype=f64"},
     {"input.correlation=1.0", "model.rope=false", "model.norm=layer"},
@@ -85,7 +85,7 @@ const std::vector<std::vector<std::string>> odd{
     {"model.placement=none", "model.inner_norm=both", "model.layers=6", "init.factor=30", "init.scheme=scaled"},
 };
 
-TEST_CASE("every odd configuration gets a proper verdict, and theory is not rejected on rounding noise") {
+TEST_CASE("every degenerate configuration has a verdict, and rounding noise does not reject theory") {
   for (const std::vector<std::string>& settings : odd) {
     std::vector<std::string> all = base();
     all.insert(all.end(), settings.begin(), settings.end());
@@ -115,7 +115,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
   }
 }
 
-TEST_CASE("an absolute floor still refuses: a gradient that is not zero where theory says so") {
+TEST_CASE("a nonzero gradient where theory predicts zero is rejected") {
   std::vector<std::string> all = base();
   all.insert(all.end(), {"input.tokens=1", "run.dtype=f64", "model.placement=pre"});
   const config::Config config = config::load_config(sections(), "", all);

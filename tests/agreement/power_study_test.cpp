@@ -6,11 +6,11 @@
 #include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 
-/// The study of power: what a row of it is made of, and runs with several master seeds.
+/// The power study: its rows, and runs with several master seeds.
 namespace periscope::testing::power_study {
 namespace {
 
-/// A small configuration whose verdict is quick: `limit` alone has no term for its width.
+/// Two small configurations, without the finite-width chain, which is slow.
 power::PowerList tiny_list(const TemporaryFolder& folder) {
   power::PowerList list;
   list.file = "list.toml";
@@ -33,7 +33,7 @@ power::PowerList tiny_list(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("power: a compared stack has its test nearest to rejection") {
+TEST_CASE("power: a compared stack reports its test nearest to rejection") {
   judge::StackVerdict a;
   a.verdict = judge::Verdict::inconclusive;
   a.reason = "weak";
@@ -54,7 +54,7 @@ TEST_CASE("power: a compared stack has its test nearest to rejection") {
   CHECK(c.margin() == doctest::Approx(2.6 / 3.25));
 }
 
-TEST_CASE("power: the hash covers all that the list says of configurations and theories") {
+TEST_CASE("power: the hash covers all configurations and theories of the list") {
   const TemporaryFolder folder;
   power::PowerList list = tiny_list(folder);
   list.theories.push_back({.name = "strong",
@@ -80,14 +80,14 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   CHECK(changes([](power::PowerList& r) { r.theories[0].overridden.variants[0].init.down_factor = 2.0; }));
 }
 
-TEST_CASE("power: rows that come from the cache are those of their own configuration") {
+TEST_CASE("power: cached rows belong to their own configuration") {
   const TemporaryFolder folder;
   const power::PowerList list = tiny_list(folder);
   stacks::Progress alone;
   const power::PowerResult expected = power::run(list, alone);
   REQUIRE(expected.rows.size() == 2);
   REQUIRE(expected.rows[0].stacks[0].excess != expected.rows[1].stacks[0].excess);
-  for (int time = 0; time < 2; ++time) {  // all rows are cached, then found
+  for (int time = 0; time < 2; ++time) {  // computed, then restored
     CAPTURE(time);
     const cache::Cache tasks(folder.path(), "power", power::resolved(list));
     stacks::Progress progress;
@@ -106,10 +106,9 @@ TEST_CASE("power: rows that come from the cache are those of their own configura
   }
 }
 
-TEST_CASE("power: how many rejections a familywise error allows") {
-  // Binomial: of 64 runs at 1 % four or more come with 0.39 %, three or more with 2.6 %; of 10 at 5 % four or more with
-  // 0.10 %, three or more with 1.2 %; of 20 at
-  // 1 % three or more with 0.10 %, two or more with 1.7 %.
+TEST_CASE("power: number of rejections that a familywise error allows") {
+  // Binomial tails: 64 runs at 1 %: P(≥ 4) = 0.39 %, P(≥ 3) = 2.6 %; 10 at 5 %: P(≥ 4) = 0.10 %, P(≥ 3) = 1.2 %; 20 at
+  // 1 %: P(≥ 3) = 0.10 %, P(≥ 2) = 1.7 %.
   CHECK(judge::allowed_rejections(64, 0.01) == 3);
   CHECK(judge::allowed_rejections(10, 0.05) == 3);
   CHECK(judge::allowed_rejections(20, 0.01) == 2);

@@ -7,7 +7,7 @@
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
 
-/// A gradient that rounding does not resolve is compared as a square, with the finite-width term of its logarithm.
+/// A gradient near its rounding floor is compared as a square, with the finite-width term of its logarithm.
 namespace periscope {
 namespace {
 
@@ -15,8 +15,8 @@ using doctest::Approx;
 
 constexpr int seeds = 25;
 
-/// One layer without a mask whose W_q has a predicted squared gradient of five times what rounding makes of zero, so
-/// that its logarithm is not known to a tenth, and a measured one of `ratio` times that.
+/// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding floor, so its logarithm is
+/// not known to 0.1. The measured one is `ratio` times the prediction.
 struct Unresolved {
   explicit Unresolved(double ratio, double log_error = 0.1) {
     spec.model.layers = 1;
@@ -53,7 +53,7 @@ struct Unresolved {
 
 }  // namespace
 
-TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a factor") {
+TEST_CASE("tolerated bias of an unresolved gradient: the bias of its logarithm, as a factor") {
   for (const double log_error : {0.0, 0.1, 0.2}) {
     CAPTURE(log_error);
     const Unresolved one(1.2, log_error);
@@ -67,7 +67,7 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
   }
 }
 
-TEST_CASE("what rounding makes of a zero gradient of W_q follows what attention divides by") {
+TEST_CASE("the rounding floor of the gradient of W_q scales with the norms and width of attention") {
   Unresolved one(1.0);
   ModelSpec& m = one.spec.model;
   m.norm_eps = 1e-3;
@@ -86,7 +86,7 @@ TEST_CASE("what rounding makes of a zero gradient of W_q follows what attention 
   CHECK(size() == Approx(plain / square * one.spec.input.tokens));
 }
 
-TEST_CASE("it agrees where finite width explains it, and disagrees where it does not") {
+TEST_CASE("an unresolved gradient agrees within the finite-width term and is rejected beyond it") {
   // 64 features and 16 keys: the term comes to about 0.4.
   const double width_term =
       judge::WidthBias(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, {}).of_log_gradient(0, true);
@@ -94,7 +94,7 @@ TEST_CASE("it agrees where finite width explains it, and disagrees where it does
   CHECK(Unresolved(std::exp(width_term) + 1.0, 0.0).judged().rejected == 1);
 }
 
-TEST_CASE("without a finite logarithm, as of seeds without any gradient, the term is that of the width alone") {
+TEST_CASE("without a finite logarithm only the finite-width term is tolerated") {
   Unresolved one(0.5);
   one.measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
   const judge::StackVerdict a = one.judged();
@@ -102,7 +102,7 @@ TEST_CASE("without a finite logarithm, as of seeds without any gradient, the ter
   CHECK(a.tests.at(0).tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
 }
 
-TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
+TEST_CASE("a gradient that is exactly zero on both sides has no tolerated bias") {
   Unresolved one(1.0);
   one.measured.curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
   one.measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
@@ -113,7 +113,7 @@ TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
   CHECK(a.verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("every gradient of the stream and every share has the term of its own depth") {
+TEST_CASE("every gradient of the stream and every share has the finite-width term of its depth") {
   StackSpec spec;
   spec.model.layers = 2;
   const std::vector<double> w{0.0, 0.011, 0.013, 0.027, 0.05};

@@ -5,7 +5,7 @@ namespace {
 
 using namespace std::string_literals;
 
-/// An index that maps one tensor to the file, given as it stands between JSON's quotes.
+/// An index that maps one tensor to `file`, in JSON escapes.
 std::string mapping(const std::string& file) { return R"({"weight_map":{"t":")" + file + R"("}})"; }
 
 const std::string no_folder = "expected a plain name without a folder";

@@ -9,15 +9,15 @@ std::string file(const std::string& header, std::size_t data = 0) {
   return safetensors_bytes(header, std::string(data, '\x01'));
 }
 
-/// One tensor "t" with these fields.
+/// A file with one tensor "t" with these fields.
 std::string one(const std::string& fields, std::size_t data) { return file(R"({"t":{)" + fields + "}}", data); }
 
-/// One F32 tensor "t" of the shape, with the offsets.
+/// A file with one F32 tensor "t".
 std::string f32(const std::string& shape, const std::string& offsets, std::size_t data) {
   return one(R"("dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets, data);
 }
 
-/// U8 tensors a, b, c … as vectors, with these offsets.
+/// A file with U8 vectors a, b, c, … at these offsets.
 std::string several(const std::vector<std::pair<int, int>>& offsets, std::size_t data) {
   std::string header;
   for (std::size_t i = 0; i < offsets.size(); ++i) {

@@ -16,16 +16,16 @@ double loss_of(EditedCheckpoint& edited) {
   return run_checkpoint(Checkpoint(edited.write()), some_ids, next_tokens(some_ids), truth_target()).at("loss").front();
 }
 
-TEST_CASE("gradients of stored tensors against finite differences of the files' numbers") {
-  // Fused and transposed and tied; gains 1 + w and two kinds of RoPE; a narrow embedding; a head with a transform.
+TEST_CASE("gradients of stored tensors against finite differences of their values") {
+  // Fused, transposed and tied tensors; gains 1 + w and two kinds of RoPE; a projected embedding; a head transform.
   for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
     EditedCheckpoint edited(name);
-    edited.tensors.erase("cls.predictions.decoder.weight");  // a copy, which would no longer be one
+    edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy
     const Checkpoint checkpoint(edited.write());
     const NamedTensors pass = run_checkpoint(checkpoint, some_ids, next_tokens(some_ids), truth_target());
     const ModelSpec& m = checkpoint.model();
     for (const auto& [tensor, uses] : checkpoint.uses()) {
-      // Softmax does not see what is the same for all keys: the derivative is 0.
+      // Softmax ignores a key bias: the derivative is 0.
       if (uses.size() == 1 && uses.front().parameter.weight == Weight::k &&
           uses.front().parameter.part == ParameterId::Part::bias)
         continue;
@@ -48,7 +48,7 @@ TEST_CASE("gradients of stored tensors against finite differences of the files' 
   }
 }
 
-TEST_CASE("a tensor is handed over once, when its last use has come") {
+TEST_CASE("a tensor gradient is reported once, after its last use") {
   const Checkpoint checkpoint(fixture("gpt2-bare"));
   const Backend& ops = truth();
   std::vector<std::string> done;

@@ -20,7 +20,7 @@ std::vector<double> logits_of(const Backend& ops, const ModelSpec& model, const 
   return ops.to_host(logits_forward(context, stack_forward(context, embedding_forward(context, input_ids)).output));
 }
 
-/// A stack that the family has, without what it adds by itself.
+/// A stack that the family can express, without layer-dependent options.
 ModelSpec plain_model(std::string_view family) {
   ModelSpec m;
   m.layers = 2;
@@ -58,7 +58,7 @@ ModelSpec plain_model(std::string_view family) {
   return m;
 }
 
-TEST_CASE("a random stack written in every family's layout comes back to the bit") {
+TEST_CASE("a random stack written in the layout of every family is read back bit for bit") {
   for (const Family& family : family_table()) {
     for (const bool head : {true, false}) {
       CAPTURE(family.name);
@@ -85,7 +85,7 @@ TEST_CASE("a random stack written in every family's layout comes back to the bit
   }
 }
 
-TEST_CASE("a checkpoint written again in its own layout computes the same") {
+TEST_CASE("a checkpoint written again in its own layout gives the same logits") {
   for (const std::string& name : fixture_names()) {
     CAPTURE(name);
     const Checkpoint checkpoint(fixture(name));
@@ -109,7 +109,7 @@ std::string rejection(std::string_view family, const ModelSpec& wanted) {
   }
 }
 
-TEST_CASE("what a family cannot express is refused, and the message names the key") {
+TEST_CASE("options that a family cannot express are rejected by key") {
   const auto check = [](std::string_view family, const std::string& message, const auto& edit) {
     ModelSpec wanted = plain_model(family);
     REQUIRE(rejection(family, wanted) == "accepted");
@@ -148,7 +148,7 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
   check("llama", "embedding scale = 2", [](ModelSpec& m) { m.embedding.scale = 2.0; });
 }
 
-TEST_CASE("two matrices do not fit one tied tensor") {
+TEST_CASE("two different matrices cannot be written to one tied tensor") {
   const Checkpoint checkpoint(fixture("llama-tied"));
   const GeneratedWeights weights(truth(), token_stack(checkpoint.model()), DType::f64, 1);
   const TemporaryFolder folder;

@@ -9,12 +9,12 @@
 
 namespace periscope::testing {
 
-/// The folder of one of the project's tiny checkpoints (fixtures/make_fixtures.py).
+/// Returns the folder of a small checkpoint (fixtures/make_fixtures.py).
 std::string fixture(const std::string& name);
-/// All their names.
+/// Returns the names of all fixtures.
 std::vector<std::string> fixture_names();
 
-/// A copy of a fixture to change: its config.json and its tensors, in F64.
+/// An editable copy of a fixture: config.json and tensors in F64.
 class EditedCheckpoint {
  public:
   struct Contents {
@@ -26,12 +26,12 @@ class EditedCheckpoint {
 
   nlohmann::json config;
   std::map<std::string, Contents> tensors;
-  std::string integer_tensor;  ///< one to be stored as I64 all the same
+  std::string integer_tensor;  ///< a tensor to store as I64
 
-  /// A tensor of ones.
+  /// Adds a tensor of ones.
   void add(const std::string& tensor, std::vector<std::int64_t> shape);
   void rename(const std::string& from, const std::string& to);
-  /// Replaces the beginning of every tensor's name.
+  /// Replaces the prefix `from` of tensor names by `to`.
   void rename_prefix(const std::string& from, const std::string& to);
 
   /// Writes both files and returns the folder, which lives as long as this does.

@@ -27,7 +27,7 @@ std::vector<double> logits_of(const std::string& folder, const std::vector<int>&
       logits_forward(context, stack_forward(context, embedding_forward(context, ids)).output));
 }
 
-TEST_CASE("every fixture agrees with the public implementation, forward and back, on every backend") {
+TEST_CASE("every fixture agrees with transformers, forward and backward, on every backend") {
   std::set<std::string_view> families;
   std::vector<Target> all{truth_target()};
   all.insert(all.end(), targets().begin(), targets().end());
@@ -38,22 +38,21 @@ TEST_CASE("every fixture agrees with the public implementation, forward and back
       CAPTURE(name);
       CAPTURE(target.name());
       CAPTURE(worst.name);
-      // Here, too, f64 reaches 2e-14. The bound of f32 is twice that of reference_parity: keys of two features leave
-      // one direction for the gradient behind their norm, and rounding olmo2's weights to f32, with the rest in f64,
-      // changes its k_norm gradient by up to 270 units of 2⁻²⁴, 1.6e-5.
+      // f64 reaches 2e-14. The bound of f32 is twice that of reference_parity: with two features per key, rounding the
+      // weights of olmo2 to f32 changes the gradient of k_norm by up to 270 · 2⁻²⁴ = 1.6e-5.
       CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 2e-5));
     }
   }
   CHECK(families.size() == family_table().size());
 }
 
-/// A fixture written in another way that means the same.
+/// An edit of a fixture that does not change its function.
 struct Respelling {
   std::string fixture;
   std::function<void(EditedCheckpoint&)> edit;
 };
 
-TEST_CASE("spellings that mean the same give the same logits to the bit") {
+TEST_CASE("equivalent spellings give the same logits, bit for bit") {
   const std::vector<Respelling> all{
       {"llama-tied", [](EditedCheckpoint&) {}},
       {"llama-tied", [](EditedCheckpoint& c) { c.config["nothing"] = nullptr; }},
@@ -129,7 +128,7 @@ TEST_CASE("spellings that mean the same give the same logits to the bit") {
   }
 }
 
-TEST_CASE("names of tensors that shared memory are read from the metadata, also without a tie in config.json") {
+TEST_CASE("names of tied tensors are read from the metadata, also without a tie in config.json") {
   const Checkpoint tied(fixture("gpt2-bare"));
   TemporaryFolder folder;
   nlohmann::json config = tied.config();
@@ -150,7 +149,7 @@ TEST_CASE("names of tensors that shared memory are read from the metadata, also 
   check_same_bits("gpt2", logits_of(folder.path(), {3, 9, 4}), logits_of(fixture("gpt2-bare"), {3, 9, 4}));
 }
 
-TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is read or matters is not") {
+TEST_CASE("--ignore-key ignores an unknown key with a warning, but no key that is read or changes the function") {
   const std::string nested = "rope_parameters.strange";
   EditedCheckpoint edited("llama-tied");
   edited.config["strange"] = 1;
@@ -213,7 +212,7 @@ TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is re
   }
 }
 
-TEST_CASE("an entry is named by its tensor and its place in the file") {
+TEST_CASE("messages name an entry by its tensor and its place in the file") {
   for (const std::string& name : fixture_names()) {
     CAPTURE(name);
     const Checkpoint checkpoint(fixture(name));
@@ -269,7 +268,7 @@ TEST_CASE("what the families say of their stacks") {
   CHECK(Checkpoint(fixture("bert-old")).unused().size() == 5);
 }
 
-TEST_CASE("a model without its head, by its architecture, has no logits") {
+TEST_CASE("a headless architecture has no logits") {
   EditedCheckpoint edited("qwen3");
   edited.tensors.erase("lm_head.weight");
   edited.config["architectures"] = {"Qwen3Model"};
@@ -278,7 +277,7 @@ TEST_CASE("a model without its head, by its architecture, has no logits") {
   CHECK(checkpoint.warnings().size() == 1);
 }
 
-TEST_CASE("an untied masked-token head has a bias of its own, beside one that is not used") {
+TEST_CASE("an untied masked-token head uses its own bias") {
   EditedCheckpoint edited("bert-old");
   edited.config["tie_word_embeddings"] = false;
   edited.add("cls.predictions.decoder.bias", {11});
@@ -288,7 +287,7 @@ TEST_CASE("an untied masked-token head has a bias of its own, beside one that is
   CHECK(std::ranges::count(checkpoint.unused(), "cls.predictions.bias") == 1);
 }
 
-TEST_CASE("a file that does not say whether it is tied, and has no head, is") {
+TEST_CASE("a file without tie_word_embeddings and without a head is tied") {
   EditedCheckpoint edited("qwen3");
   edited.tensors.erase("lm_head.weight");
   edited.config.erase("tie_word_embeddings");
@@ -297,14 +296,14 @@ TEST_CASE("a file that does not say whether it is tied, and has no head, is") {
   CHECK(checkpoint.warnings().size() == 1);
 }
 
-TEST_CASE("real checkpoints load and run, if they are beside the project") {
+TEST_CASE("published checkpoints of the shared folder load and run") {
   const std::string shared = std::string(SHARED_FOLDER) + "/checkpoints/";
   if (!std::filesystem::exists(shared)) {
     MESSAGE("skipped: no folder " << shared);
     return;
   }
   CHECK(logits_of(shared + "gpt_by_hand", {1, 2, 3}).size() == 3 * 32);
-  // The greedy continuation that golden.json lists: every token is the largest logit of the one before it.
+  // golden.json lists a greedy continuation: every token has the largest logit at the previous one.
   const nlohmann::json golden = nlohmann::json::parse(bytes_of_file(shared + "stories260K/golden.json"));
   const auto ids = golden["ids"].get<std::vector<int>>();
   const std::vector<double> logits = logits_of(shared + "stories260K", ids);

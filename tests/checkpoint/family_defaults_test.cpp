@@ -11,8 +11,7 @@
 #include "sim/checkpoint/family.h"
 #include "tests/checkpoint/edited_checkpoint.h"
 
-/// What a family takes for a key that config.json leaves out: the defaults of the public implementation's classes
-/// (LlamaConfig, Gemma2Config …), typed once more here.
+/// Defaults of missing keys of config.json, copied from the classes of transformers (LlamaConfig, Gemma2Config, …).
 namespace periscope::testing {
 namespace {
 
@@ -26,11 +25,11 @@ struct Reading {
   std::map<std::string, std::string> defaults;
 };
 
-/// What a family reads from a fixture's config.json after a change; shapes of tensors are not looked at.
+/// Reads the edited config.json of a fixture, without tensor shapes.
 Reading read_changed(const std::string& name, const Edit& edit) {
   EditedCheckpoint files(name);
   edit(files.config);
-  // A file without a head of its own would be taken as tied whatever the default is.
+  // A file without a head would be tied whatever the default is.
   std::set<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
   for (const auto& [tensor, contents] : files.tensors) tensors.insert(tensor);
   const Family& family = *find_family(files.config["model_type"].get<std::string>());
@@ -42,7 +41,7 @@ Reading read_changed(const std::string& name, const Edit& edit) {
   return r;
 }
 
-/// A key, or one of an object in the file: "text_config.rms_norm_eps".
+/// Returns the object that contains a key such as "text_config.rms_norm_eps", and the last part of the key.
 Json& owner_of(Json& config, const std::string& key, std::string& last) {
   Json* at = &config;
   std::size_t begin = 0;
@@ -64,7 +63,7 @@ void erase_key(Json& config, const std::string& key) {
   owner_of(config, key, last).erase(last);
 }
 
-// -- what a stack says -----------------------------------------------------------------------------
+// -- properties of a stack -----------------------------------------------------------------------------
 using Value = std::function<double(const FamilyStack&)>;
 
 double eps(const FamilyStack& s) { return s.model.norm_eps; }
@@ -118,7 +117,7 @@ struct Default {
   Value value;
   double with_other;
   double by_default;
-  Edit first = nothing;  ///< makes the rest of the file fit
+  Edit first = nothing;  ///< makes the rest of the file consistent
 };
 
 Edit setting(const std::string& key, const Json& value) {
@@ -131,7 +130,7 @@ Edit both(const Edit& a, const Edit& b) {
   return [=](Json& c) { a(c), b(c); };
 }
 
-/// RoPE of type llama3 whose original length no key states.
+/// RoPE of type llama3 without the original length.
 Json stretched() {
   return {{"rope_type", "llama3"},
           {"rope_theta", 1e4},
@@ -148,7 +147,7 @@ double stretched_turn(double context) {
   return (1.0 - smooth) * 0.01 / 4.0 + smooth * 0.01;
 }
 
-/// The rows that Llama's descendants share; `kv` and `dim`: of the class, for files that do not say.
+/// Rows shared by Llama-like families; `kv` and `dim` are the class defaults.
 void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, double dim, double norm_eps,
                     double context, const Edit& fits = nothing) {
   all.push_back({f, "rms_norm_eps", 3e-4, eps, 3e-4, norm_eps});
@@ -213,7 +212,7 @@ std::vector<Default> every_default() {
   all.push_back({"gemma3-nested", "tie_word_embeddings", false, tied, 0, 1, flat});
   all.push_back({"gemma3-nested", text + "sliding_window_pattern", 3, windows, 0b11011011, 0b11011111,
                  setting(text + "num_hidden_layers", 8)});
-  // Of the fixture's two layers the second has no window, the first has.
+  // The first of two layers has a window.
   const Edit plain = erasing(text + "rope_scaling");
   all.push_back({"gemma3-nested", text + "rope_theta", 100.0, turn(1), turn_of(100.0, 4), turn_of(1e6, 4), plain});
   all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
@@ -256,7 +255,7 @@ std::vector<Default> every_default() {
   return all;
 }
 
-TEST_CASE("a key that config.json leaves out has the value that the public implementation gives it") {
+TEST_CASE("a missing key of config.json has the default of transformers") {
   for (const Default& row : every_default()) {
     const std::string name = row.fixture + ": " + row.key;
     REQUIRE_MESSAGE(row.with_other != row.by_default, name, ": the row would notice nothing");
@@ -269,7 +268,7 @@ TEST_CASE("a key that config.json leaves out has the value that the public imple
   }
 }
 
-/// Erases every key without which the file can still be read.
+/// Erases every key that is not required.
 Edit erase_all_but_needed(const std::string& name) {
   return [name](Json& config) {
     const Json whole = config;
@@ -286,7 +285,7 @@ Edit erase_all_but_needed(const std::string& name) {
   };
 }
 
-TEST_CASE("every key that a family has a default for stands in the table of this test") {
+TEST_CASE("every key with a default is in the table of this test") {
   std::set<std::string_view> families;
   std::map<std::string, std::set<std::string>> known;
   for (const Default& row : every_default()) {
@@ -295,14 +294,14 @@ TEST_CASE("every key that a family has a default for stands in the table of this
   }
   for (const auto& fixture : known) {
     const std::string& name = fixture.first;
-    // Some keys are asked for only when another one is there: hence the whole file too, key by key.
+    // Some keys are read only if another one exists, so each key of the whole file is erased too.
     std::map<std::string, std::string> defaults = read_changed(name, erase_all_but_needed(name)).defaults;
     const Json whole = EditedCheckpoint(name).config;
     for (const auto& [key, value] : whole.items()) {
       try {
         const std::string one = key;
         if (one != "model_type") defaults.merge(read_changed(name, erasing(one)).defaults);
-      } catch (const InputError&) {  // a key that is needed has no default
+      } catch (const InputError&) {  // a required key has no default
       }
     }
     REQUIRE(!defaults.empty());
@@ -319,7 +318,7 @@ TEST_CASE("every key that a family has a default for stands in the table of this
   CHECK(families.size() == family_table().size());
 }
 
-/// What null means where the public implementation (transformers 5.24) reads it. It fails at null of every other key.
+/// Meaning of null in transformers 5.24, which rejects null for all other keys.
 const std::map<std::string, double> null_values{
     {"llama: head_dim", 4},
     {"llama: num_key_value_heads", 2},
@@ -338,7 +337,7 @@ const std::map<std::string, double> null_values{
     {"opt-post: word_embed_proj_dim", 6},
 };
 
-TEST_CASE("null in config.json means what the public implementation makes of it, or is rejected by its key") {
+TEST_CASE("null in config.json has the meaning of transformers, or is rejected by key") {
   std::set<std::string> meaningful;
   for (const Default& row : every_default()) {
     const std::string name = row.fixture + ": " + row.key;
@@ -361,8 +360,7 @@ TEST_CASE("null in config.json means what the public implementation makes of it,
   }
 }
 
-/// Verbatim or as a library rewrites them; long lists of ids are left out.
-TEST_CASE("config.json of published models is read verbatim") {
+TEST_CASE("config.json of published models is accepted unchanged") {
   const Json published = Json::parse(bytes_of_file(FIXTURES "/../published_configs.json"));
   for (const auto& model : published.items()) {
     CAPTURE(model.key());
@@ -386,7 +384,7 @@ struct Vendor {
   std::string expected;
 };
 
-TEST_CASE("keys that vendors add are judged by their values") {
+TEST_CASE("vendor keys are accepted or rejected by value") {
   const std::vector<Vendor> all{
       {"llama", "is_llama_config", {true}, false, "true"},
       {"llama", "rope_interleaved", {false}, true, "false"},
@@ -412,7 +410,7 @@ TEST_CASE("keys that vendors add are judged by their values") {
         "unsupported: config.json: key \"" + row.key + "\" = " + row.other.dump() + ": expected " + row.expected;
     CHECK_THROWS_WITH_AS((void)read_changed(row.fixture, setting(row.key, row.other)), rejection.c_str(), InputError);
   }
-  CHECK_NOTHROW((void)read_changed("bert-old", setting("is_causal", false)));  // which no version reads
+  CHECK_NOTHROW((void)read_changed("bert-old", setting("is_causal", false)));  // read by no version
   CHECK_NOTHROW((void)read_changed("gemma2", both(erasing("sliding_window"), setting("sliding_window_size", 4096))));
 }
 

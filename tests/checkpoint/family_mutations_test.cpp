@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-/// One to four places of a text changed: a byte, a number, a word of JSON, a piece repeated or taken out.
+/// Applies one to four random changes: bytes, JSON tokens, repeated or deleted pieces.
 std::string mutated_text(std::string text, std::mt19937_64& random) {
   const std::vector<std::string> words{"0",       "-1",  "1e999", "null", "true", "[]", "{}", "\"x\"",   "4294967296",
                                        "1048576", "0.5", "7",     "",     ",",    "\"", "}",  "\\u0000", "16777216"};
@@ -34,7 +34,7 @@ std::string mutated_text(std::string text, std::mt19937_64& random) {
   return text;
 }
 
-/// Whether the folder is a checkpoint, all of whose weights can be read. Whatever is no InputError gets out.
+/// Whether the folder is a checkpoint whose weights can all be read. Exceptions other than InputError propagate.
 bool is_accepted(const std::string& folder) {
   try {
     const Checkpoint checkpoint(folder);
@@ -51,7 +51,7 @@ bool is_accepted(const std::string& folder) {
   }
 }
 
-TEST_CASE("mutated config.json and tensor files are refused or read, and nothing else happens") {
+TEST_CASE("mutated config.json and tensor files are read or rejected with an InputError") {
   std::mt19937_64 random(20);
   int accepted = 0;
   int refused = 0;

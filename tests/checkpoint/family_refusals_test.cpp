@@ -227,7 +227,7 @@ TEST_CASE("activations that are not there are refused by name") {
   check_refused(all);
 }
 
-TEST_CASE("tensors that are missing, unknown or of another shape or type") {
+TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name") {
   check_refused({
       {"qwen3",
        "no tensor \"" + q0 +
@@ -300,14 +300,14 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
   });
 }
 
-TEST_CASE("a copy of a large table is compared piece by piece, each with its own place in the original") {
-  constexpr std::int64_t vocab = 20'000;  // of width 8: two whole pieces of 65 536 entries and a part of a third
+TEST_CASE("a copy of a large tied table is compared in pieces at the right offsets") {
+  constexpr std::int64_t vocab = 20'000;  // width 8: two pieces of 65 536 entries and part of a third
   const auto message = [&](std::size_t changed) {
     EditedCheckpoint edited("llama-tied");
     edited.config["vocab_size"] = vocab;
     edited.add("model.embed_tokens.weight", {vocab, 8});
     std::vector<double>& table = edited.tensors["model.embed_tokens.weight"].values;
-    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // no piece is like another
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // all pieces differ
     edited.tensors["lm_head.weight"] = edited.tensors["model.embed_tokens.weight"];
     if (changed < table.size()) edited.tensors["lm_head.weight"].values[changed] += 0.5;
     return rejection(edited);

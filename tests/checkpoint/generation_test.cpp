@@ -40,10 +40,9 @@ Tensor whole_logits(const StackContext& c, std::span<const int> ids) {
   return logits_forward(c, stack_forward(c, embedding_forward(c, ids)).output);
 }
 
-/// The logits after every token of `ids` by itself, behind a pass over the first `prompt`, against those of one pass
-/// over all. The reference treats every row by itself: the same bits. Elsewhere an element's place in a tensor says
-/// whether it is computed in a vector instruction or as one of those left over, which round an exponential otherwise:
-/// there it is the bound with which models agree with public implementations.
+/// Compares logits of generation token by token after a prompt with logits of one pass over all tokens. The reference
+/// backend gives the same bits. On others, vector and remainder loops round exponentials differently, so the bound is
+/// that of the comparison with transformers.
 void check_generation(const std::string& name, const Target& target, std::size_t prompt) {
   CAPTURE(name);
   CAPTURE(target.name());
@@ -70,7 +69,7 @@ void check_generation(const std::string& name, const Target& target, std::size_t
   }
 }
 
-TEST_CASE("generation with kept keys and values gives the logits of a pass over all tokens, in every family") {
+TEST_CASE("generation with cached keys and values gives the logits of one pass over all tokens, in every family") {
   std::vector<Target> all{truth_target()};
   all.insert(all.end(), targets().begin(), targets().end());
   std::set<std::string_view> families;
@@ -80,11 +79,11 @@ TEST_CASE("generation with kept keys and values gives the logits of a pass over 
       for (const std::size_t prompt : {1U, 4U}) check_generation(name, target, prompt);
     }
   }
-  CHECK(families.size() == family_table().size() - 1);  // BERT sees later tokens
+  CHECK(families.size() == family_table().size() - 1);  // BERT is not causal
   CHECK(!families.contains("bert"));
 }
 
-TEST_CASE("a pass that did not come to its end leaves nothing in the cache") {
+TEST_CASE("an unfinished pass leaves nothing in the cache") {
   const Checkpoint checkpoint(fixture("gemma2"));
   const Target& target = targets().front();
   const Backend& ops = *target.backend;
@@ -97,14 +96,14 @@ TEST_CASE("a pass that did not come to its end leaves nothing in the cache") {
     if (interrupted) {
       StackContext cached = c;
       cached.cache = &cache;
-      (void)stack_forward(cached, embedding_forward(cached, other));  // and no advance
+      (void)stack_forward(cached, embedding_forward(cached, other));  // without advance()
     }
     return ops.to_host(next_logits(c, cache, next));
   };
   check_same_bits("after another pass", logits_after(true), logits_after(false));
 }
 
-TEST_CASE("a cache holds what norms and gates inside modules need") {
+TEST_CASE("caches work with norms and gates inside modules") {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     StackSpec spec = placed(tiny_stack(), "pre");
     spec.input.kind = InputKind::tokens;
@@ -124,7 +123,7 @@ TEST_CASE("a cache holds what norms and gates inside modules need") {
   }
 }
 
-TEST_CASE("the cache refuses what it cannot do") {
+TEST_CASE("unsupported uses of the cache throw") {
   const Target& target = targets().front();
   const auto attempt = [&](const std::string& name, int sequences, Tensor::Index capacity) {
     const Checkpoint checkpoint(fixture(name));
@@ -146,12 +145,12 @@ TEST_CASE("the cache refuses what it cannot do") {
   CHECK_THROWS_WITH_AS(attempt("llama", 1, 9), "a pass with a key/value cache has no backward pass", std::logic_error);
 }
 
-TEST_CASE("weights that are kept are not read again, the first ones as far as there is room") {
+TEST_CASE("cached weights are not read again, as far as the memory limit allows") {
   const Target& target = targets().front();
   const Checkpoint model(fixture("llama"));
   const auto size = static_cast<std::size_t>(model.model().width) * size_of(target.dtype);
   const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width());
-  // Whether W_q and W_o can be had after the file has been changed, which every reading of it notices.
+  // Whether W_q and W_o are available after the file changed, which every read detects.
   const auto had = [&](std::size_t keep) {
     EditedCheckpoint edited("llama");
     const std::string folder = edited.write();
@@ -160,7 +159,7 @@ TEST_CASE("weights that are kept are not read again, the first ones as far as th
     const auto values = [&](Weight weight) {
       return target.backend->to_host(weights.fetch(0).matrix(weight).map->dense());
     };
-    const SublayerWeights there = weights.fetch(0);  // its vectors are read now
+    const SublayerWeights there = weights.fetch(0);  // reads the vectors
     const auto matrix = [&](Weight weight) { return target.backend->to_host(there.matrix(weight).map->dense()); };
     const std::vector<double> q = matrix(Weight::q);
     const std::vector<double> o = matrix(Weight::o);
@@ -177,7 +176,7 @@ TEST_CASE("weights that are kept are not read again, the first ones as far as th
   };
   CHECK(had(everything) == std::pair(true, true));
   CHECK(had(0) == std::pair(false, false));
-  const std::size_t vectors = 5 * size;  // a gain and four biases at most, and less than a second matrix
+  const std::size_t vectors = 5 * size;  // at most a gain and four biases, less than a second matrix
   CHECK(had(one_matrix + vectors) == std::pair(true, false));
 }
 

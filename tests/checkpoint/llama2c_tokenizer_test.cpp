@@ -52,12 +52,12 @@ std::string rejection(const std::string& bytes, int vocab) {
   return "accepted";
 }
 
-/// 0 <unk>, 1 begin, 2 end, then characters and joins; é has two bytes, the fallback of one of its bytes is there.
+/// 0 <unk>, 1 begin, 2 end, then characters and merges. é has two bytes; some bytes have fallback tokens.
 const Pieces small{{"<unk>", 0.0F}, {"\n<s>\n", 0.0F}, {"\n</s>\n", 0.0F}, {" ", -1.0F},    {"a", -1.0F},
                    {"b", -1.0F},    {"ab", -2.0F},     {" a", -3.0F},      {"bb", -1.5F},   {"abb", -0.5F},
                    {"é", -1.0F},    {"<0xC3>", 0.0F},  {"<0xA8>", 0.0F},   {"<0x0A>", 0.0F}};
 
-TEST_CASE("llama2.c tokeniser: the best join first, then its neighbours'") {
+TEST_CASE("llama2.c tokenizer: the best merge comes first") {
   const Llama2cTokenizer t = tokenizer_of(small);
   CHECK(t.size() == 14);
   CHECK(t.encode("") == Ids{1});
@@ -68,7 +68,7 @@ TEST_CASE("llama2.c tokeniser: the best join first, then its neighbours'") {
   CHECK(t.encode("bbbb") == Ids{1, 3, 8, 8});
 }
 
-TEST_CASE("llama2.c tokeniser: characters of several bytes, and bytes without a piece") {
+TEST_CASE("llama2.c tokenizer: characters of several bytes, and bytes without a piece") {
   const Llama2cTokenizer t = tokenizer_of(small);
   CHECK(t.encode("é") == Ids{1, 3, 10});
   CHECK(t.encode("è\n") == Ids{1, 3, 11, 12, 13});
@@ -80,12 +80,12 @@ TEST_CASE("llama2.c tokeniser: characters of several bytes, and bytes without a 
   CHECK(t.piece(7) == " a");
 }
 
-TEST_CASE("llama2.c tokeniser: text goes through encode and decode unchanged") {
+TEST_CASE("llama2.c tokenizer: text goes through encode and decode unchanged") {
   const Llama2cTokenizer t = tokenizer_of(small);
   for (const char* text : {"a", "abba bab", "é b è\n", "  a"}) CHECK(t.decode(t.encode(text)) == text);
 }
 
-/// llama2.c's own way: look through all neighbours for the best join, join, begin again.
+/// The algorithm of llama2.c: search all neighbours for the best merge, merge, repeat.
 Ids merged_plainly(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -112,12 +112,12 @@ Ids merged_plainly(const Pieces& pieces, Ids ids) {
   }
 }
 
-TEST_CASE("llama2.c tokeniser: the queue of joins does what looking through all neighbours does") {
+TEST_CASE("llama2.c tokenizer: the merge queue against a full search") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     Pieces pieces{{"<unk>", 0.0F}, {"<s>", 0.0F}, {"</s>", 0.0F}, {" ", 0.0F}, {"x", 0.0F}, {"y", 0.0F}};
     while (pieces.size() < 18) {
-      // joins of what is there, so that many can happen; few scores, so that many are equal
+      // merges of existing pieces, with many equal scores
       const std::string text =
           pieces[3 + random() % (pieces.size() - 3)].first + pieces[3 + random() % (pieces.size() - 3)].first;
       if (text.size() <= 8) pieces.emplace_back(text, -static_cast<float>(random() % 4));
@@ -135,7 +135,7 @@ TEST_CASE("llama2.c tokeniser: the queue of joins does what looking through all 
   }
 }
 
-TEST_CASE("llama2.c tokeniser: broken files are refused with the token and what was found") {
+TEST_CASE("llama2.c tokenizer: malformed files are rejected with the token") {
   const std::string good = file_of(small);
   CHECK(rejection(good, 14) == "accepted");
   CHECK(rejection("", 14).find("malformed: tok.bin: the length of the longest piece: 0 bytes are left, expected 4") ==
@@ -153,7 +153,7 @@ TEST_CASE("llama2.c tokeniser: broken files are refused with the token and what 
   CHECK(rejection(good + '\0', 14).find("1 bytes are left") != std::string::npos);
 }
 
-TEST_CASE("bytes as tokens") {
+TEST_CASE("byte tokenizer: round trip") {
   const ByteTokenizer t;
   const std::string text("a\0\xff", 3);
   CHECK(t.encode(text) == Ids{97, 0, 255});

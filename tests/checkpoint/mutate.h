@@ -5,15 +5,14 @@
 
 namespace periscope::testing {
 
-/// A copy of a safetensors file with one to four random changes: bits flipped, bytes set, put in, taken out, moved or
-/// repeated, the end cut off, digits and numbers of the header replaced by hostile ones, the header's length changed.
-/// Two thirds of the changes are within the length and the header, where they matter.
+/// Returns a copy of a safetensors file with one to four random changes of bits, bytes, digits, numbers or lengths. Two
+/// thirds of them are in the length field and the header.
 [[nodiscard]] std::string mutated(const std::string& bytes, std::mt19937_64& random);
 
-/// How a file ended that was parsed and, if it was accepted, read in every way.
+/// Outcome of parsing a file and reading its tensors.
 enum class Ending { refused, refused_when_read, read };
 
-/// Parses and reads the bytes. Whatever is no InputError gets out.
+/// Parses and reads the bytes. Exceptions other than InputError propagate.
 [[nodiscard]] Ending read_everything(const std::string& bytes);
 
 }  // namespace periscope::testing

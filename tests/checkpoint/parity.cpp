@@ -44,7 +44,7 @@ double largest(const std::vector<double>& values) {
 
 bool is_key_bias(const ParameterId& id) { return id.weight == Weight::k && id.part == ParameterId::Part::bias; }
 
-/// The weights' tensor for a tensor that holds nothing but a key's bias.
+/// Returns the weight tensor that belongs to a tensor with only a key bias, else "".
 std::string weights_of_key_bias(const Checkpoint& checkpoint, const std::string& tensor) {
   const auto found = checkpoint.uses().find(tensor);
   if (found == checkpoint.uses().end() || found->second.size() != 1) return {};

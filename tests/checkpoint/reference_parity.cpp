@@ -11,7 +11,7 @@ namespace {
 
 using namespace periscope::testing;
 
-/// The bounds. f64 reaches 1e-13: the rest is for larger models.
+/// Bounds; f64 reaches 1e-13, with a margin for larger models.
 double allowed(periscope::DType dtype) { return dtype == periscope::DType::f64 ? 1e-10 : 1e-5; }
 
 bool agrees(const std::string& folder, const Target& target) {

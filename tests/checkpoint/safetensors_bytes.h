@@ -9,31 +9,31 @@
 
 namespace periscope::testing {
 
-/// A number as 8 bytes, little-endian.
+/// Returns a number as 8 bytes, little-endian.
 [[nodiscard]] std::string length_bytes(std::uint64_t length);
 
-/// A safetensors file from a header's text and the data.
+/// Returns a safetensors file with this header and data.
 [[nodiscard]] std::string safetensors_bytes(std::string_view header, std::string_view data = {});
 
 [[nodiscard]] std::span<const std::byte> bytes_of(std::string_view text);
 
-/// A file made by hand, what is (or might be thought to be) wrong with it, and words that the rejection must have.
+/// A file made by hand, its defect or oddity, and a part of the expected message.
 struct MadeFile {
   std::string name;
   std::string bytes;
   std::string expected;  ///< part of the message; empty for files that must be accepted
 };
 
-/// Files that parse_safetensors must refuse, each wrong in one way.
+/// Files that parse_safetensors must reject, with one defect each.
 [[nodiscard]] std::vector<MadeFile> bad_safetensors();
 
-/// Files that look odd and are valid.
+/// Unusual but valid files.
 [[nodiscard]] std::vector<MadeFile> odd_safetensors();
 
-/// Texts that parse_tensor_index must refuse.
+/// Index files that parse_tensor_index must reject.
 [[nodiscard]] std::vector<MadeFile> bad_indices();
 
-/// Texts that it must accept.
+/// Unusual but valid index files.
 [[nodiscard]] std::vector<MadeFile> odd_indices();
 
 }  // namespace periscope::testing

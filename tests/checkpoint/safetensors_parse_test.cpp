@@ -31,19 +31,19 @@ void check_refused(Parse parse, const std::vector<MadeFile>& files, const char* 
   }
 }
 
-TEST_CASE("bad files are refused, and the message says why") {
+TEST_CASE("bad files are rejected with the reason") {
   CHECK(bad_safetensors().size() >= 40);
   check_refused(parse_safetensors, bad_safetensors(), "bad");
 }
 
-TEST_CASE("odd but valid files are accepted") {
+TEST_CASE("unusual but valid files are accepted") {
   for (const MadeFile& file : odd_safetensors()) {
     CAPTURE(file.name);
     CHECK(rejection(parse_safetensors, file.bytes, "odd") == "accepted");
   }
 }
 
-TEST_CASE("every part of a valid file that is cut off makes it malformed") {
+TEST_CASE("every truncation of a valid file is malformed") {
   for (const MadeFile& file : odd_safetensors()) {
     for (std::size_t length = 0; length < file.bytes.size(); ++length) {
       CAPTURE(file.name);
@@ -53,7 +53,7 @@ TEST_CASE("every part of a valid file that is cut off makes it malformed") {
   }
 }
 
-TEST_CASE("bad indices are refused, odd ones accepted") {
+TEST_CASE("bad index files are rejected, unusual ones accepted") {
   check_refused(parse_tensor_index, bad_indices(), "index");
   for (const MadeFile& file : odd_indices()) {
     CAPTURE(file.name);
@@ -61,7 +61,7 @@ TEST_CASE("bad indices are refused, odd ones accepted") {
   }
 }
 
-TEST_CASE("what a file says is what is read") {
+TEST_CASE("types, shapes, offsets and metadata are parsed") {
   const std::string bytes = safetensors_bytes(
       R"({"__metadata__":{"format":"pt","":"\n"},"b":{"dtype":"I16","shape":[2,1],"data_offsets":[1,5]},)"
       R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
@@ -79,7 +79,7 @@ TEST_CASE("what a file says is what is read") {
   CHECK(count_of(contents.tensors.at("a")) == 1);
 }
 
-TEST_CASE("an index says which file holds a tensor, and how many bytes there are") {
+TEST_CASE("an index maps tensors to files and states the total size") {
   const TensorIndex index = parse_tensor_index(
       bytes_of(R"({"metadata":{"total_size":12},"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})"), "index");
   CHECK(index.weight_map == std::map<std::string, std::string>{{"a", "1.safetensors"}, {"b", "2.safetensors"}});

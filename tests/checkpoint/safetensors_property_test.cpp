@@ -17,7 +17,7 @@
 namespace periscope::testing {
 namespace {
 
-/// A tensor as a header states it, be it true or not.
+/// A tensor as described by a header, valid or not.
 struct Stated {
   SafetensorsType type;
   std::vector<std::int64_t> shape;
@@ -29,7 +29,7 @@ std::int64_t count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// A few tensors of random types and shapes, one behind the other, in whole bytes.
+/// A few contiguous tensors of random types and shapes, in whole bytes.
 std::vector<Stated> random_layout() {
   std::vector<Stated> all;
   std::int64_t end = 0;
@@ -58,8 +58,7 @@ std::string header_of(const std::vector<Stated>& tensors, const std::vector<std:
   return fmt::format("{{{}}}", fmt::join(all, ","));
 }
 
-/// The rules, said in another way: every size is right, and the tensors can be laid one behind the other, beginning at
-/// 0, until all are used and the data ends.
+/// Independent formulation of the rules: sizes are right, and the tensors tile the data from 0 to its end.
 bool is_valid(std::vector<Stated> tensors, std::int64_t data) {
   for (const Stated& t : tensors) {
     if (t.begin < 0 || t.end < t.begin || std::ranges::any_of(t.shape, [](std::int64_t n) { return n < 0; }))
@@ -77,7 +76,7 @@ bool is_valid(std::vector<Stated> tensors, std::int64_t data) {
   return at == data;
 }
 
-/// Moves a random number of the layout by a little, or a type or the data's length.
+/// Changes one random number, type or the length of the data slightly.
 void disturb(std::vector<Stated>& tensors, std::int64_t& data) {
   const auto step = *rc::gen::element<std::int64_t>(-8, -4, -2, -1, 1, 2, 4, 8);
   const int what = *rc::gen::inRange(0, 6);
@@ -109,7 +108,7 @@ std::vector<std::size_t> random_order(std::size_t size) {
   return order;
 }
 
-TEST_CASE("what the writer wrote, the reader reads: random tensors, written in random order") {
+TEST_CASE("random tensors survive a round trip through writer and reader") {
   const TemporaryFolder folder;
   CHECK(rc::check([&] {
     const std::vector<Stated> tensors = random_layout();
@@ -138,7 +137,7 @@ TEST_CASE("what the writer wrote, the reader reads: random tensors, written in r
   }));
 }
 
-/// Whether the bytes were accepted. What was accepted must be what is stated, what was refused must be malformed.
+/// Whether the bytes are accepted. Accepted tensors must match the header; rejected files must be malformed.
 bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::int64_t data) {
   SafetensorsContents contents;
   try {
@@ -159,7 +158,7 @@ bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::
   return true;
 }
 
-TEST_CASE("the reader accepts what the rules accept, and nothing else") {
+TEST_CASE("the reader accepts a random layout if and only if it is valid") {
   constexpr int layouts = 50;  // for each of RapidCheck's cases
   int accepted = 0;
   int refused = 0;
@@ -180,7 +179,7 @@ TEST_CASE("the reader accepts what the rules accept, and nothing else") {
   CHECK(refused > 1000);
 }
 
-TEST_CASE("mutated files end in numbers or in an InputError") {
+TEST_CASE("mutated files are read or rejected with an InputError") {
   std::vector<std::string> valid;
   for (const MadeFile& file : odd_safetensors()) valid.push_back(file.bytes);
   valid.push_back(safetensors_bytes(

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("numbers, whole and in parts, as double and float; the reader can be moved") {
+TEST_CASE("values are read whole and in parts, as double and float; the reader is movable") {
   constexpr std::size_t many = 300'000;  // more than one piece
   std::vector<double> numbers(many);
   for (std::size_t i = 0; i < many; ++i) numbers[i] = 0.1 * static_cast<double>(i) - 7.0;
@@ -46,7 +46,7 @@ TEST_CASE("numbers, whole and in parts, as double and float; the reader can be m
   file.read("x", 50'000, std::span(part));
   CHECK(std::equal(part.begin(), part.end(), floats.begin() + 50'000));
   CHECK_THROWS_AS(file.read("x", 200'000, std::span(part)), std::out_of_range);
-  CHECK(file.values("x") == numbers);  // again, after the pages were given back
+  CHECK(file.values("x") == numbers);  // again, after pages were released
 }
 
 /// Bytes of this process that are in memory, mapped files included.
@@ -58,7 +58,7 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-TEST_CASE("reading a large file from one end to the other leaves little of it in memory") {
+TEST_CASE("reading a large file leaves little of it in memory") {
   constexpr std::size_t many = 8'000'000;
   const std::string header = R"({"x":{"dtype":"F32","shape":[8000000],"data_offsets":[0,32000000]}})";
   const TemporaryFolder folder;
@@ -66,11 +66,11 @@ TEST_CASE("reading a large file from one end to the other leaves little of it in
   std::vector<float> part(many / 10);
   const std::size_t before = resident_bytes();
   for (std::size_t i = 0; i < 10; ++i) file.read("x", i * part.size(), std::span(part));
-  constexpr std::size_t little = 8'000'000;  // of 32 000 000: a few pieces, and what other threads may allocate
+  constexpr std::size_t little = 8'000'000;  // of 32 000 000: a few pieces and other allocations
   CHECK(resident_bytes() < before + little);
 }
 
-TEST_CASE("a name that is not there: the message has the nearest one") {
+TEST_CASE("an unknown tensor name is rejected with the nearest name") {
   const TemporaryFolder folder;
   const std::string path =
       folder.write("a.safetensors", safetensors_bytes(R"({"layer.10":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
@@ -82,7 +82,7 @@ TEST_CASE("a name that is not there: the message has the nearest one") {
                        doctest::Contains("no tensor \"x\" among 0"), InputError);
 }
 
-TEST_CASE("what is no file that can be read is refused at once") {
+TEST_CASE("unreadable files are rejected at once") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& path, const std::string& why) {
     CAPTURE(path);
@@ -92,7 +92,7 @@ TEST_CASE("what is no file that can be read is refused at once") {
   refused(folder.path(), "expected a regular file, found a folder");
   const std::string pipe = folder.path("pipe");
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  refused(pipe, "expected a regular file, found a FIFO");  // without waiting for somebody to write to it
+  refused(pipe, "expected a regular file, found a FIFO");  // without blocking
   refused("/dev/null", "expected a regular file, found a character device");
   const std::string loop = folder.path("loop");
   fs::create_symlink(loop, loop);
@@ -111,7 +111,7 @@ TEST_CASE("what is no file that can be read is refused at once") {
   }
 }
 
-TEST_CASE("a file that changes while it is being read is refused, and nobody dies of it") {
+TEST_CASE("a file that changes during reading is rejected without a crash") {
   const std::string header = R"({"x":{"dtype":"F32","shape":[4000000],"data_offsets":[0,16000000]}})";
   const std::string bytes = safetensors_bytes(header, std::string(16'000'000, '\0'));
   const TemporaryFolder folder;

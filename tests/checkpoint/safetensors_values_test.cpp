@@ -20,7 +20,7 @@ struct Definition {
   SafetensorsType type;
   int exponent_bits;
   int mantissa_bits;
-  bool has_infinity;  ///< else the highest exponent is an ordinary one, and only all ones are NaN
+  bool has_infinity;  ///< else only all ones are NaN
 };
 
 double by_definition(const Definition& format, unsigned bits) {
@@ -37,7 +37,7 @@ double by_definition(const Definition& format, unsigned bits) {
   return sign * std::ldexp(whole + mantissa, power);
 }
 
-/// The same number, its sign included even if it is 0, or both NaN.
+/// True for equal numbers with equal signs, or two NaN.
 template <typename A, typename B>
 bool same(A a, B b) {
   return (std::isnan(a) && std::isnan(b)) ||
@@ -60,7 +60,7 @@ std::vector<T> read(const SafetensorsView& view) {
   return out;
 }
 
-TEST_CASE("every bit pattern of the small formats is the number that their definition says") {
+TEST_CASE("every bit pattern of small formats has the value of its definition") {
   const std::vector<Definition> formats{{SafetensorsType::f16, 5, 10, true},
                                         {SafetensorsType::bf16, 8, 7, true},
                                         {SafetensorsType::f8_e5m2, 5, 2, true},
@@ -86,7 +86,7 @@ TEST_CASE("every bit pattern of the small formats is the number that their defin
   }
 }
 
-TEST_CASE("the definition itself, at numbers that are published") {
+TEST_CASE("the definition against published values") {
   const auto at = [](SafetensorsType type, std::string bytes) { return read<double>(view_of(type, bytes)).at(0); };
   CHECK(at(SafetensorsType::f16, "\xff\x7b") == 65504.0);
   CHECK(at(SafetensorsType::f16, std::string("\x01\x00", 2)) == std::ldexp(1.0, -24));
@@ -100,7 +100,7 @@ TEST_CASE("the definition itself, at numbers that are published") {
   CHECK(at(SafetensorsType::f8_e5m2, "\xfc") == -infinity);
 }
 
-TEST_CASE("f64 and f32 pass unchanged, NaN and infinity too") {
+TEST_CASE("f64 and f32 are unchanged, also NaN and inf") {
   const std::vector<double> f64{0.1, -0.0, 1e300, 5e-324, infinity, -infinity, nan};
   const std::vector<double> wide = read<double>(view_of(SafetensorsType::f64, raw(f64)));
   const std::vector<float> f32{0.1F, -0.0F, 3.4e38F, 1e-45F, HUGE_VALF, std::numeric_limits<float>::quiet_NaN()};
@@ -110,7 +110,7 @@ TEST_CASE("f64 and f32 pass unchanged, NaN and infinity too") {
   for (std::size_t i = 0; i < f32.size(); ++i) CHECK((same(from_f32[i], f32[i]) && same(same_f32[i], f32[i])));
 }
 
-TEST_CASE("f64 in float is rounded to nearest, and refused beyond its range") {
+TEST_CASE("f64 is rounded to the nearest float, and rejected beyond its range") {
   const std::string good = raw<double>({0.1, 1e-60, infinity, -3.4e38, nan});
   const std::vector<float> values = read<float>(view_of(SafetensorsType::f64, good));
   CHECK(values[0] == 0.1F);
@@ -129,7 +129,7 @@ void check_integers(SafetensorsType type) {
   CAPTURE(name_of(type));
   using Limits = std::numeric_limits<T>;
   std::vector<T> values{0, 1, 2, 100, Limits::min(), Limits::max()};
-  if constexpr (sizeof(T) == 8) values.back() = T{1} << 53;  // the largest below which every integer is a double
+  if constexpr (sizeof(T) == 8) values.back() = T{1} << 53;  // all integers up to 2^53 are doubles
   const std::string bytes = raw(values);
   const SafetensorsView view = view_of(type, bytes);
   const auto wide = read<double>(view);
@@ -151,7 +151,7 @@ TEST_CASE("integers, at the ends of their ranges") {
   check_integers<std::uint8_t>(SafetensorsType::u8);
 }
 
-TEST_CASE("an integer that no double is exactly is refused") {
+TEST_CASE("integers without an exact double are rejected") {
   const std::int64_t limit = std::int64_t{1} << 53;
   const std::string good = raw<std::int64_t>({limit + 2, -limit - 2, std::int64_t{3} << 60});
   CHECK(read<double>(view_of(SafetensorsType::i64, good)) == std::vector<double>{0x1p53 + 2, -0x1p53 - 2, 3 * 0x1p60});
@@ -172,7 +172,7 @@ TEST_CASE("a boolean is 0 or 1") {
                        "malformed: file: tensor \"t\": element 1 is the boolean 2, expected 0 or 1", InputError);
 }
 
-TEST_CASE("types that are valid and cannot be read are named") {
+TEST_CASE("unsupported types are named") {
   const std::string bytes(24, '\x01');
   for (const auto type :
        {SafetensorsType::c64, SafetensorsType::f8_e8m0, SafetensorsType::f8_e4m3fnuz, SafetensorsType::f8_e5m2fnuz,
@@ -183,7 +183,7 @@ TEST_CASE("types that are valid and cannot be read are named") {
   }
 }
 
-TEST_CASE("a part of a tensor, at any alignment") {
+TEST_CASE("parts of tensors at any alignment") {
   for (std::size_t shift = 0; shift < 8; ++shift) {
     const std::vector<double> numbers{1.5, -2.5, 3.5, 4.5};
     const std::string bytes = std::string(shift, 'x') + raw(numbers);

@@ -15,7 +15,7 @@ namespace {
 using Values = std::vector<double>;
 using Integers = std::vector<std::int64_t>;
 
-/// A file name that is free for one test.
+/// A temporary file name.
 struct TemporaryFile {
   TemporaryFolder folder;
   [[nodiscard]] std::string name() const { return folder.path("a.safetensors"); }
@@ -29,7 +29,7 @@ const std::vector<SafetensorsEntry> entries{{"matrix", SafetensorsType::f64, {2,
 const Values matrix{0.1, -2.0, 3.0, 4.0, 1e300, -0.0};
 const Integers ids{-1, 1LL << 40};
 
-TEST_CASE("a file, byte by byte, written in another order than its header's") {
+TEST_CASE("bytes of a file whose tensors are written out of order") {
   const TemporaryFile file;
   SafetensorsWriter writer(file.name(), entries);
   writer.put("scalar", Values{7.0});
@@ -63,7 +63,7 @@ TEST_CASE("the header is padded to a multiple of 8 whatever its length") {
   }
 }
 
-TEST_CASE("what does not fit the header is refused") {
+TEST_CASE("tensors that contradict the header throw") {
   const TemporaryFile file;
   SafetensorsWriter writer(file.name(), entries);
   CHECK_THROWS_AS(writer.put("other", Values{1.0}), std::logic_error);
@@ -80,7 +80,7 @@ TEST_CASE("what does not fit the header is refused") {
   CHECK_THROWS_AS(SafetensorsWriter(file.name(), {{"half", SafetensorsType::f4, {1}}}), std::logic_error);
 }
 
-TEST_CASE("a file that cannot be written is a run-time failure that names it") {
+TEST_CASE("an unwritable file is an Error that names it") {
   CHECK_THROWS_WITH_AS(SafetensorsWriter("/proc/at/all", {}), doctest::Contains("/proc/at/all"), Error);
 }
 

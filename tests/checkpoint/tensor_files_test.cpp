@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 using Names = std::vector<std::string>;
 
-/// A file with one-element U8 tensors of the names; the first has the value `first`, the next one more …
+/// A file with U8 tensors of one element, with values `first`, `first` + 1, …
 std::string tensors(const Names& names, char first) {
   std::string header = "{";
   std::string data;
@@ -74,7 +74,7 @@ TEST_CASE("a folder with an index") {
   CHECK(files.warnings().empty());
 }
 
-TEST_CASE("the single file goes before the index, with a warning") {
+TEST_CASE("model.safetensors takes precedence over an index, with a warning") {
   const TemporaryFolder folder;
   write_shards(folder);
   folder.write("model.safetensors", tensors({"x"}, 1));
@@ -84,7 +84,7 @@ TEST_CASE("the single file goes before the index, with a warning") {
   CHECK(files.warnings()[0].find("ignored, because model.safetensors exists") != std::string::npos);
 }
 
-TEST_CASE("oddities are warnings: a tensor that the index does not map, a wrong sum of bytes") {
+TEST_CASE("an unmapped tensor and a wrong total_size give warnings") {
   const TemporaryFolder folder;
   write_shards(folder);
   folder.write("2.safetensors", tensors({"c", "d"}, 3));
@@ -95,7 +95,7 @@ TEST_CASE("oddities are warnings: a tensor that the index does not map, a wrong 
   CHECK(files.warnings()[1] == folder.path(index_name) + ": total_size is 3, but the tensors have 4 bytes");
 }
 
-TEST_CASE("a sum of bytes that is too large is a warning as well") {
+TEST_CASE("a total_size that is too large gives a warning") {
   const TemporaryFolder folder;
   write_shards(folder);
   std::string index = bytes_of_file(folder.path(index_name));
@@ -106,7 +106,7 @@ TEST_CASE("a sum of bytes that is too large is a warning as well") {
   CHECK(files.warnings()[0] == folder.path(index_name) + ": total_size is 5, but the tensors have 3 bytes");
 }
 
-TEST_CASE("a folder without tensors is refused, and what it has is named") {
+TEST_CASE("a folder without tensors is rejected, and other files are named") {
   const TemporaryFolder folder;
   check_refused(folder.path("missing"), "no such folder, expected a folder with model.safetensors");
   check_refused(folder.write("file", ""), "not a folder, expected a folder");
@@ -117,7 +117,7 @@ TEST_CASE("a folder without tensors is refused, and what it has is named") {
   check_refused(folder.path(), "found an adapter, \"adapter_model.safetensors\": merge it with merge_and_unload()");
 }
 
-TEST_CASE("shards that do not hold what the index says") {
+TEST_CASE("shards that contradict the index are rejected") {
   const TemporaryFolder folder;
   write_shards(folder);
   SUBCASE("a file is missing") {
@@ -156,7 +156,7 @@ TEST_CASE("shards that do not hold what the index says") {
   }
 }
 
-TEST_CASE("links: within the folder and into the download cache, but nowhere else") {
+TEST_CASE("links within the folder and into the download cache are followed, others rejected") {
   const TemporaryFolder folder;
   write_shards(folder, "model/");
   const std::string shard = folder.path("model/2.safetensors");
@@ -171,7 +171,7 @@ TEST_CASE("links: within the folder and into the download cache, but nowhere els
     fs::create_symlink("../there", shard);
     check_refused(folder.path("model"), "malformed: " + shard + ": link out of the folder");
   }
-  SUBCASE("into a folder whose name begins alike") {
+  SUBCASE("into a folder whose name starts with that of the folder") {
     folder.write("model2/there", tensors({"c"}, 3));
     fs::create_symlink("../model2/there", shard);
     check_refused(folder.path("model"), "link out of the folder");
@@ -180,7 +180,7 @@ TEST_CASE("links: within the folder and into the download cache, but nowhere els
     fs::create_symlink("nothing", shard);
     check_refused(folder.path("model"), shard + ": cannot follow the link: No such file or directory");
   }
-  SUBCASE("as the download cache of Hugging Face has them") {
+  SUBCASE("in the download cache of Hugging Face") {
     fs::create_directories(folder.path("hub/snapshots"));
     fs::rename(folder.path("model"), folder.path("hub/snapshots/0123"));
     folder.write("hub/blobs/4567", tensors({"c"}, 3));

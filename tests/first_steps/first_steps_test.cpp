@@ -17,7 +17,7 @@
 namespace periscope::theory {
 namespace {
 
-TEST_CASE("activations: slopes are the differences of values") {
+TEST_CASE("activation slopes are the differences of values") {
   Eigen::MatrixXf x(1, 5);
   x << -2.0F, -0.5F, 0.25F, 1.0F, 3.0F;
   constexpr float step = 1.0F / 256.0F;
@@ -31,7 +31,7 @@ TEST_CASE("activations: slopes are the differences of values") {
   }
 }
 
-TEST_CASE("sequence attention: the gradient of the scores is that of differences") {
+TEST_CASE("sequence attention: the gradient of the scores against finite differences") {
   StackSpec spec = small_stack("pre");
   const SequenceAttention attention(spec.model, 0, 4);
   NormalStream numbers({.seed = 2, .replicate = 0, .place = 0});
@@ -58,10 +58,10 @@ TEST_CASE("sequence attention: the gradient of the scores is that of differences
     const double difference = (loss(up) - loss(down)) / (2.0 * step);
     CHECK(std::abs(difference - dq(t, 5)) < 2e-3);
   }
-  CHECK(dq.row(0).norm() == 0.0F);  // a token that sees itself alone has nothing to choose
+  CHECK(dq.row(0).norm() == 0.0F);  // the first token attends only to itself
 }
 
-TEST_CASE("attention before training: sequences do not see each other, and each begins at position 0") {
+TEST_CASE("attention at initialisation: sequences are independent, and each starts at position 0") {
   const StackSpec spec = small_stack("pre");
   constexpr Eigen::Index length = 4;
   NormalStream inputs({.seed = 5, .replicate = 0, .place = 0});
@@ -82,7 +82,7 @@ TEST_CASE("attention before training: sequences do not see each other, and each 
   CHECK((mixed.topRightCorner(length, length) - swapped.bottomLeftCorner(length, length)).norm() < rounding);
 }
 
-TEST_CASE("before training: what a module has written is that in front of the norm behind it") {
+TEST_CASE("at initialisation a norm after a module does not change the output of the module") {
   const TrainingTokens tokens = tokens_of(small_stack("pre"), small_input({0.1}), 0);
   const InitialStack pre = initial_stack(small_stack("pre"), tokens, ReplicateDraws());
   const InitialStack peri = initial_stack(small_stack("peri"), tokens, ReplicateDraws());
@@ -90,8 +90,8 @@ TEST_CASE("before training: what a module has written is that in front of the no
   CHECK((pre.branches.front().output - peri.branches.front().output).norm() == 0.0F);
 }
 
-TEST_CASE("first steps: keys and values that heads share have the gradients of all of them") {
-  // Those of heads with flat patterns are of equal size and independent.
+TEST_CASE("first steps: keys and values shared by heads have the sum of the gradients of these heads") {
+  // With flat patterns the gradients of heads are independent and of equal size.
   StackSpec spec = flat_stack("pre", 1);
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
@@ -115,13 +115,13 @@ TEST_CASE("first steps: keys and values that heads share have the gradients of a
   }
 }
 
-TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
+TEST_CASE("first steps: decay alone gives the stack of smaller weights") {
   for (const char* placement : {"pre", "peri", "post"}) {
     INFO(placement);
     StackSpec spec = small_stack(placement);
     spec.model.embedding_norm = std::string_view(placement) == "post";
     FirstStepsInput input = small_input({1e-9, 1e-9});
-    input.optimizer.adam = false;  // whose updates are as small as these rates
+    input.optimizer.adam = false;  // SGD updates are negligible at these rates
     input.optimizer.weight_decay = 1e8;
     FirstStepsOptions options = few();
     options.replicates = 128;
@@ -138,7 +138,7 @@ TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
   }
 }
 
-TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing follows the gradients") {
+TEST_CASE("first steps: a rate of 0 changes nothing") {
   FirstStepsOptions options = few();
   options.replicates = 256;
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), options);
@@ -147,7 +147,7 @@ TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing fol
     CHECK(step.coherent.value.back() == 0.0);
     for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
     CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
-    // Peri-LN adds 1 for every sublayer, whatever the weights; five standard errors.
+    // Peri-LN adds 1 per sublayer for any weights; five standard errors.
     const double added = step.second_moment.value.back() - step.second_moment.value.front();
     const double error =
         std::hypot(step.second_moment.standard_error.back(), step.second_moment.standard_error.front());
@@ -157,8 +157,8 @@ TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing fol
   CHECK(p.holds_until == 2);
 }
 
-TEST_CASE("first steps: without norms too, tokens of different sizes are compared with what they were themselves") {
-  // What a token has averaged is larger where the others of its sequence are the same.
+TEST_CASE("first steps: input correlation compares every token with itself, also without norms") {
+  // The average over equal tokens of a sequence is larger than over different tokens.
   FirstStepsInput input = small_input({0.0});
   input.runs.front().inputs.front() = {1, 1, 1, 1, 2, 2, 2, 2};
   input.ids = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -168,7 +168,7 @@ TEST_CASE("first steps: without norms too, tokens of different sizes are compare
   for (const StepReading& step : p.steps) CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
 }
 
-TEST_CASE("first steps: every step teaches the labels of its own batch, and the loss is that of the held-out ones") {
+TEST_CASE("first steps: every step uses the labels of its own batch, the loss the held-out labels") {
   FirstStepsInput input = seen_input(adam({1e-3, 1e-3}));
   const auto all = [&](int label) { return std::vector<int>(input.ids.size(), label); };
   input.runs.front().labels = {all(5), all(9)};
@@ -186,7 +186,7 @@ TEST_CASE("first steps: the loss falls, the coherent part grows with the square 
   CHECK(ratio == doctest::Approx(4.0).epsilon(0.05));  // what is of third order in the rate is some percent
 }
 
-TEST_CASE("first steps: what is left out follows from the kept share, and the gains from all rates before") {
+TEST_CASE("first steps: the neglected share follows from the input correlation, gain drift from the sum of rates") {
   const std::vector<double> rates{1e-3, 3e-3, 2e-3};
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input(rates), few());
   REQUIRE(p.steps.size() == 4);
@@ -208,7 +208,7 @@ TEST_CASE("first steps: what is left out follows from the kept share, and the ga
   CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gain_drift == doctest::Approx(2.0 * rates[0]));
 }
 
-TEST_CASE("first steps: one large step ends the theory, and says that it is an estimate") {
+TEST_CASE("first steps: one large step ends the theory, with an estimated reason") {
   for (const char* placement : {"pre", "peri"}) {
     const FirstSteps p = predict_first_steps(small_stack(placement), small_input({0.1}), few());
     REQUIRE(p.steps[1].input_correlation < 0.7);
@@ -217,10 +217,10 @@ TEST_CASE("first steps: one large step ends the theory, and says that it is an e
   }
 }
 
-TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm of that head") {
-  // Patterns are flat, so queries are independent of the scores' gradients and only their mean square counts. It is 1
-  // with a norm per head, and 5 % less with a norm over all heads, whose divisor contains the head's own square. With
-  // four features per head, a quarter of a gradient's square is along the key, and the norm removes it.
+TEST_CASE("first steps: QK-norm over all heads of a single key head equals the norm of that head") {
+  // With flat patterns queries are independent of the gradients of scores, and only their mean square matters. It is 1
+  // with a norm per head, and 5 % less with a norm over all heads, whose divisor contains the square of the head. With
+  // four features per head a quarter of the squared gradient is parallel to the key, and the norm removes it.
   StackSpec spec = flat_stack("pre", 1);
   spec.model.heads = 8;
   spec.model.kv_heads = 1;
@@ -234,7 +234,7 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm 
     return predict_first_steps(spec, input, options).steps[1].update.at(Weight::k).value.front();
   };
   RunningMoments by_head;
-  RunningMoments difference;  // seed by seed, as both norms have the same random numbers
+  RunningMoments difference;  // paired: both norms use the same random numbers
   for (options.seed = 0; options.seed < 48; ++options.seed) {
     const double one = update(QkNorm::head);
     by_head.add(one);
@@ -247,7 +247,7 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm 
   CHECK(std::abs(relative + 0.05) < 4.0 * error);
 }
 
-TEST_CASE("first steps: every planted mistake changes the prediction, a sign of 1 by π/2") {
+TEST_CASE("first steps: every planted fault changes the prediction; the sign constant by π/2") {
   const FirstSteps right = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
   for (int f = 1; f < static_cast<int>(step_fault_names.size()); ++f) {
     CAPTURE(step_fault_names[static_cast<std::size_t>(f)]);
@@ -263,7 +263,7 @@ TEST_CASE("first steps: every planted mistake changes the prediction, a sign of 
   }
 }
 
-TEST_CASE("first steps: the result does not depend on the number of threads") {
+TEST_CASE("first steps: the same bits for 1 and 2 threads") {
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   const FirstSteps one = predict_first_steps(small_stack("post"), small_input({1e-3, 1e-3}), few());
@@ -277,7 +277,7 @@ TEST_CASE("first steps: the result does not depend on the number of threads") {
   }
 }
 
-TEST_CASE("first steps: a vocabulary of an odd number of tokens, and of a single one, whose loss is 0") {
+TEST_CASE("first steps: a vocabulary of odd size, and of size 1 with loss 0") {
   for (const int vocab : {1, 15}) {
     CAPTURE(vocab);
     StackSpec spec = small_stack("pre");
@@ -297,14 +297,14 @@ TEST_CASE("first steps: a vocabulary of an odd number of tokens, and of a single
   }
 }
 
-TEST_CASE("first steps: where a predicted number is none, the theory stops and says so") {
+TEST_CASE("first steps: the theory stops at a non-finite prediction") {
   const FirstSteps p = predict_first_steps(small_stack("pre"), small_input({1e-4, 1e300}), few());
   REQUIRE_FALSE(std::isfinite(p.steps[2].second_moment.value.back()));
   CHECK(p.holds_until == 1);
   CHECK(p.stopped_by.find("not finite at step 2") != std::string::npos);
 }
 
-TEST_CASE("first steps: no mean square is negative, however few samples there are") {
+TEST_CASE("first steps: mean squares are not negative with few samples") {
   FirstStepsOptions options = few();
   options.neurons = 2;
   bool is_cut = false;
@@ -321,7 +321,7 @@ TEST_CASE("first steps: no mean square is negative, however few samples there ar
   CHECK(is_cut);
 }
 
-TEST_CASE("first steps: blocks with several branches and streams are predicted, and what is not says why") {
+TEST_CASE("first steps: placements with several branches and streams are predicted; unsupported options are named") {
   for (const char* name : {"parallel", "parallel-two", "residual-dual", "deepnorm", "span", "x0", "hyper"}) {
     CAPTURE(name);
     const FirstSteps p = predict_first_steps(small_stack(name), small_input({1e-3}), few());

@@ -7,16 +7,15 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/trained_stack.h"
 
-/// What is exact to first order in the rates. SGD's step −η∇L changes the loss on its own batch by −η‖∇L‖², whatever
-/// the stack: the sum over all that has moved, features, matrices and table, of what the prediction makes of it. The
-/// norm comes from the gradients of all entries. The scores are made nearly constant, as the response of a pattern to
-/// W_q and W_k is what the theory leaves out.
+/// Identities that are exact to first order in the rate. An SGD step −η∇L changes the loss on its batch by −η‖∇L‖² in
+/// any stack. The change is predicted from all updates, the norm from the gradients of all entries. Scores are nearly
+/// constant, because the theory neglects the response of patterns to W_q and W_k.
 namespace periscope::theory {
 namespace {
 
 constexpr std::size_t chains = 64;
 
-/// Means over chains, and their standard errors.
+/// Mean over replicates and its standard error.
 struct Mean {
   double value = 0.0;
   double error = 0.0;
@@ -42,7 +41,7 @@ double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const Rep
   return std::pow(readings.front().gradient_norm, 2);
 }
 
-/// −∂loss/∂η behind the last step, from rates of both signs, which leaves terms of third order.
+/// −∂loss/∂η after the last step, as a central difference in the rate.
 double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws) {
   const auto loss = [&](double sign) {
     OptimizerLaw signed_law = law;
@@ -54,8 +53,8 @@ double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws
   return (loss(-1.0) - loss(1.0)) / (2.0 * law.rates.front());
 }
 
-/// Five standard errors: false in one of 2e6 cases. Besides 1 %, for what a finite sample leaves of expected products
-/// of channels and for terms of third order.
+/// True within five standard errors (false alarms: 1 in 2e6) plus 1 %, for finite samples of channels and third-order
+/// terms.
 bool agree(const Mean& mean, double expected) { return std::abs(mean.value - expected) < 5.0 * mean.error + 0.01; }
 
 void check_fall(const char* placement, double second_moment) {
@@ -69,13 +68,13 @@ void check_fall(const char* placement, double second_moment) {
   CHECK(agree(ratio, 1.0));
 }
 
-TEST_CASE("first steps: SGD's first step lowers the loss on its batch by the square of the gradient's norm") {
+TEST_CASE("first steps: the first step of SGD lowers the loss on its batch by the squared gradient norm") {
   for (const char* placement : {"pre", "peri", "post", "beam", "parallel", "hyper"}) check_fall(placement, 1.0);
-  // Behind a small table norms make the embedding's own gradient most of it.
+  // With a small table, the gradient of the embedding dominates.
   check_fall("pre", 4e-4);
 }
 
-TEST_CASE("first steps: every clipped step of SGD lowers the loss by the product of its norm and the clip") {
+TEST_CASE("first steps: every clipped step of SGD lowers the loss by gradient norm times clip") {
   const StackSpec spec = flat_stack("pre");
   for (const int steps : {1, 2}) {
     OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), 1e-3));
@@ -89,11 +88,10 @@ TEST_CASE("first steps: every clipped step of SGD lowers the loss by the product
   }
 }
 
-TEST_CASE("first steps: decay between norms leaves what a step of SGD does to the loss as it is") {
-  // Entries so small that scores, logits and gates are linear in them: W and cW are then the same to the norms, and the
-  // gradient of cW of inner matrices and of the table is that of W over c. Only W_U, which has no norm behind it,
-  // passes a gradient c times as large back. So a step with the gradient of W₀ or of cW lowers the loss of c'W by
-  // η‖g‖².
+TEST_CASE("first steps: decay between norms does not change the effect of an SGD step on the loss") {
+  // With small entries scores, logits and gates are linear. Norms cancel the factor of cW, so its gradient is that of W
+  // over c; only W_U, without a norm after it, passes back a gradient c times as large. A step with the gradient of W₀
+  // or of cW therefore lowers the loss of c'W by η‖g‖².
   StackSpec spec = flat_stack("peri");
   spec.model.embedding_norm = true;
   spec.model.norm_eps = 1e-30;
@@ -107,12 +105,12 @@ TEST_CASE("first steps: decay between norms leaves what a step of SGD does to th
           [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
       INFO(steps << " steps that leave " << left << ": " << ratio.value << " +- " << ratio.error);
       CHECK(ratio.error < 0.05);
-      CHECK(agree(ratio, steps == 1 ? 1.0 : left + 1.0));  // the second step's decay takes from the first one's update
+      CHECK(agree(ratio, steps == 1 ? 1.0 : left + 1.0));  // the second decay also shrinks the first update
     }
   }
 }
 
-TEST_CASE("first steps: AdamW's first step moves the rows of ids that its batch has by the rate, and no others") {
+TEST_CASE("first steps: AdamW's first step moves the embedding rows of the batch by the rate, and no others") {
   constexpr double rate = 1e-3;
   const FirstStepsInput input = small_input({rate});
   const std::vector<int>& batch = input.runs.front().inputs.front();
@@ -124,7 +122,7 @@ TEST_CASE("first steps: AdamW's first step moves the rows of ids that its batch 
   CHECK(p.steps[1].coherent.value.front() == doctest::Approx(expected).epsilon(1e-4));  // rounding of float
 }
 
-TEST_CASE("first steps: SGD moves a stream of smaller rows, times a scale, by the square of that scale") {
+TEST_CASE("first steps: an SGD step moves the stream by the square of the embedding scale") {
   const FirstStepsInput input = seen_input(sgd({1e-3}));
   StackSpec spec = small_stack("pre");
   const Curve whole = predict_first_steps(spec, input, few()).steps[1].coherent;
@@ -135,7 +133,7 @@ TEST_CASE("first steps: SGD moves a stream of smaller rows, times a scale, by th
   CHECK(scaled.steps[1].coherent.value.front() == doctest::Approx(16.0 * whole.value.front()).epsilon(1e-4));
 }
 
-TEST_CASE("first steps: the stream's change does not depend on how many channels are sampled") {
+TEST_CASE("first steps: the change of the stream does not depend on the number of sampled channels") {
   StackSpec spec = flat_stack("pre");
   const FirstStepsInput input = seen_input(sgd({0.05}));
   const auto change = [&](int neurons, int count) {
@@ -148,8 +146,8 @@ TEST_CASE("first steps: the stream's change does not depend on how many channels
   const Mean sparse = change(16, 512);
   const Mean dense = change(128, 256);
   INFO(sparse.value << " +- " << sparse.error << ", " << dense.value << " +- " << dense.error);
-  // Five standard errors of the difference; a chain of 16 rows alone would have an update of W_down with 8 times the
-  // noise.
+  // Five standard errors of the difference. Without the correction the update of W_down from 16 rows would have 8 times
+  // the noise.
   CHECK(std::hypot(sparse.error, dense.error) < 0.1 * dense.value);
   CHECK(std::abs(sparse.value - dense.value) < 5.0 * std::hypot(sparse.error, dense.error));
 }

@@ -8,7 +8,7 @@
 #include "theory/first_steps/trained_matrices.h"
 #include "theory/first_steps/trained_norm.h"
 
-/// The parts of the prediction that AdamW's updates go through, each by itself.
+/// Parts of the prediction of optimizer steps: matrices, norms and streams.
 namespace periscope::theory {
 namespace {
 
@@ -32,7 +32,7 @@ TrainedSignal signal_of(const Sampled& x, const CurrentTokens& now, Sampled resp
   return signal;
 }
 
-TEST_CASE("first matrix: the response of its fields to a gradient is the difference that the gradient makes") {
+TEST_CASE("input matrix: the response to a gradient against finite differences") {
   const TrainingTokens tokens = three_and_two();
   const StackSpec spec = small_stack("pre");
   const int width = spec.model.width;
@@ -78,14 +78,14 @@ TEST_CASE("first matrix: the response of its fields to a gradient is the differe
       down(t, 1) -= step;
       const Sampled difference = (moved(up).fields.values - moved(down).fields.values) / (2.0F * step);
       for (Index s = 0; s < held_out; ++s) {
-        // Values of about 5 are rounded by 3e-7, over 1/32; 1/C's third derivative times step²/6 is below 1e-3 of it.
+        // Rounding: 3e-7 of values of about 5, over 1/32; the third-order term of 1/C is below 1e-3.
         CHECK(difference(s, 1) == doctest::Approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
   }
 }
 
-TEST_CASE("first matrix: every step of SGD takes off its own batch's gradients, of the tokens as they were then") {
+TEST_CASE("input matrix: SGD subtracts the gradients of each batch, for its tokens at that step") {
   TrainingTokens tokens{.ids = {0, 1, 2, 3, 4, 5, 6, 7}, .labels = {1, 2, 3, 4, 5, 6, 7, 0}};
   tokens.batch = batch;
   tokens.steps = 2;
@@ -103,10 +103,10 @@ TEST_CASE("first matrix: every step of SGD takes off its own batch's gradients, 
   InputMatrix matrix(context, history,
                      {.sublayer = 0, .number = 0, .rows = rows, .drawn = rows, .stddev = stddev, .transposed = true});
   NormalStream numbers({.seed = 5, .replicate = 0, .place = 0});
-  Sampled left = matrix.initial_output(Sampled::Identity(width, width));  // what decay has left of W₀ᵀ
+  Sampled left = matrix.initial_output(Sampled::Identity(width, width));  // W₀ᵀ after decay
   Sampled taken = Sampled::Zero(width, rows);
   Sampled memory = taken;
-  Sampled trained(0, width);  // tokens of all batches, each at its step
+  Sampled trained(0, width);  // tokens of all batches, at their steps
   const auto differ = [](const Sampled& a, const Sampled& b) { return (a - b).norm() / b.norm(); };
   for (Index done = 0; done <= tokens.steps; ++done) {
     CAPTURE(done);
@@ -137,10 +137,10 @@ TEST_CASE("first matrix: every step of SGD takes off its own batch's gradients, 
   }
 }
 
-/// What one sign step makes of a held-out token, ΔW x, mean square over its rows, by sampling gradients of 64 rows.
+/// Mean square of ΔW x for a held-out token after one sign step, from sampled gradients of 64 rows.
 TEST_CASE(
-    "first matrix: signs of its entries' gradients do to a token what the prediction says, Gram matrix included") {
-  // Tokens of independent channels: their Gram matrix's own fluctuation is most of what an update does to others.
+    "input matrix: the predicted effect of a sign step on a held-out token against sampling, with the Gram matrix") {
+  // Tokens with independent channels: fluctuations of their Gram matrix dominate the effect on other tokens.
   const TrainingTokens tokens = three_and_two();
   const StackSpec spec = small_stack("pre");
   constexpr double rate = 0.01;
@@ -177,11 +177,11 @@ TEST_CASE(
   const double error = std::sqrt(spread / (repetitions * (repetitions - 1.0)));
   INFO("relative difference ", mean / exact_mean, " +- ", error / exact_mean);
   CHECK(error < 0.01 * exact_mean);
-  // U's remainder counts as independent of the sizes of gradients: an error of the order of 1/D.
+  // The theory treats the remainder of U as independent of gradient sizes, with an error of order 1/D.
   CHECK(std::abs(mean) < 4.0 * error + exact_mean / spec.model.width);
 }
 
-/// A OutputMatrix of a stack of 64 channels, and its context.
+/// Context of an OutputMatrix of a stack of 64 channels.
 struct LastCase {
   StackSpec spec = small_stack("pre");
   TrainingTokens tokens;
@@ -196,9 +196,9 @@ struct LastCase {
   }
 };
 
-TEST_CASE("last matrix: on what is independent of its batch an update of signs is noise, at the stack's width") {
-  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² where h(s) knows nothing of h(t). Of 8
-  // drawn channels the sum has n/8 times as much.
+TEST_CASE("output matrix: a sign update of independent tokens is noise of the size of the full width") {
+  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² if h(s) and h(t) are independent. Scaling
+  // up 8 drawn channels gives n/8 times as much without the correction.
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   constexpr double rate = 0.01;
@@ -232,13 +232,13 @@ TEST_CASE("last matrix: on what is independent of its batch an update of signs i
   // Without the correction the mean is 16 times as much.
   CHECK(error < 0.5 * expected);
   CHECK(std::abs(mean - expected) < 5.0 * error);
-  // Its ΔW has besides what decay took, of variance (ηλσ)².
+  // ΔW also contains the decay, of variance (ηλσ)².
   const double decayed = std::pow(rate * optimizer.weight_decay * stddev_of(one.spec, 0, Weight::down), 2) * fan_in;
   const double of_decayed = decayed * std::sqrt(2.0 / (drawn * repetitions));  // of drawn h²
   CHECK(std::abs(update - expected - decayed) < 5.0 * std::hypot(error, of_decayed));
 }
 
-TEST_CASE("last matrix: what its update adds to cotangents is the transpose of what it adds to outputs") {
+TEST_CASE("output matrix: the update of the backward pass is the transpose of the forward update") {
   TrainingTokens tokens{.ids = {0, 1, 2}, .labels = {1, 0, 2}};
   tokens.batch = 1;
   tokens.steps = 2;
@@ -261,7 +261,7 @@ TEST_CASE("last matrix: what its update adds to cotangents is the transpose of w
   const double forward = gradient.cwiseProduct(module.output.x.coherent.topRows(1)).sum();
   const double back = hidden.topRows(1).cwiseProduct(last.backward(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
-  CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // drawn are half of the channels; rounding of float
+  CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
 }
 
 TEST_CASE("moved embedding: a row has the gradients of all tokens that look it up, in every stream") {
@@ -292,7 +292,7 @@ TEST_CASE("moved embedding: a row has the gradients of all tokens that look it u
   }
 }
 
-TEST_CASE("moved norm: gradients are those of differences, for every kind that divides") {
+TEST_CASE("trained norm: gradients against finite differences, for every kind that divides") {
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   const CurrentTokens now{tokens, 0};
@@ -326,12 +326,12 @@ TEST_CASE("moved norm: gradients are those of differences, for every kind that d
       TrainedNorm other(spec, tokens, true, 2.0);
       const Sampled difference = (passed(up, other) - passed(down, other)) / (2.0F * step);
       const double expected = difference.row(0).cwiseProduct(gradient).sum();
-      CHECK(std::abs(dx(0, k) - expected) < 1e-3);  // rounding of float over 1/32; the slope's curvature is below
+      CHECK(std::abs(dx(0, k) - expected) < 1e-3);  // float rounding over 1/32; the curvature is smaller
     }
   }
 }
 
-TEST_CASE("moved norm: what the channels lack of a square counts in it, and comes out scaled as they do") {
+TEST_CASE("trained norm: the correction counts in the divisor and is scaled with the signal") {
   const TrainingTokens tokens = three_and_two();
   const CurrentTokens now{tokens, 0};
   StackSpec spec = small_stack("pre");
@@ -347,7 +347,7 @@ TEST_CASE("moved norm: what the channels lack of a square counts in it, and come
   }
 }
 
-TEST_CASE("moved streams: sums after a factor of one stream, and after a step, are sums before it") {
+TEST_CASE("trained streams: sums commute with scaling one stream and with a step") {
   NormalStream numbers({.seed = 15, .replicate = 0, .place = 0});
   constexpr Index now = 3;
   constexpr Index trained = 2;
@@ -398,12 +398,12 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
   check_same(streams.sum({1.0, 1.0}), expected);
 }
 
-TEST_CASE("moved norm: its response is the trace of its derivatives' product, for every kind that divides") {
+TEST_CASE("trained norm: the response is the trace of the product of derivatives, for every kind that divides") {
   TrainingTokens tokens{.ids = {0, 1, 2}, .labels = {1, 2, 0}};
   tokens.batch = 1;
   tokens.steps = 2;
   StackSpec spec = small_stack("pre");
-  const int width = spec.model.width = 8;  // so that the directions that a norm removes count
+  const int width = spec.model.width = 8;  // narrow, so that the directions that a norm removes matter
   spec.model.norm_eps = 1e-12;
   NormalStream numbers({.seed = 12, .replicate = 0, .place = 0});
   const Sampled x = numbers.normals_float(tokens.all(), width);

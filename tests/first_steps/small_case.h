@@ -4,22 +4,22 @@
 
 namespace periscope::theory {
 
-/// AdamW without ε, one step for every rate.
+/// AdamW without ε, one step per rate.
 OptimizerLaw adam(std::vector<double> rates);
 /// SGD without momentum.
 OptimizerLaw sgd(std::vector<double> rates);
 
 /// Two layers of width 64 with 16 token ids and sequences of 4 tokens.
 StackSpec small_stack(const char* placement);
-/// The same stack with scores so small that attention patterns are constant.
+/// `small_stack` with scores so small that attention patterns are uniform.
 StackSpec flat_stack(const char* placement, int layers = 2);
 
-/// Batches of two sequences for every rate, for AdamW, and two other sequences to look at.
+/// One batch of two sequences per rate, for AdamW, and two held-out sequences.
 FirstStepsInput small_input(std::vector<double> rates);
-/// The first of these batches at every step, and as what is looked at, its two sequences in the other order.
+/// The first batch of `small_input` at every step. The same two sequences, swapped, are the held-out ones.
 FirstStepsInput seen_input(OptimizerLaw optimizer);
 
-/// Two chains of 64 neurons.
+/// Options with two replicates of 64 neurons.
 FirstStepsOptions few();
 
 }  // namespace periscope::theory

@@ -24,7 +24,7 @@ UpdateLaw adam_of(int steps, double eps = 0.0, double decay = 0.0) {
   return {optimizer, std::vector<double>(static_cast<std::size_t>(steps), 1.0), 1.0};
 }
 
-/// One step's m̂/(√v̂ + ε) of given gradients, and its derivatives.
+/// m̂/(√v̂ + ε) of one step and its derivatives by the gradients.
 struct OneStep {
   double value = 0.0;
   Vector slope;
@@ -65,7 +65,7 @@ UpdateLaw::Moments by_angle(const Matrix& c) {
   return m;
 }
 
-/// Approx, which takes an absolute difference of epsilon too, says nothing of small numbers.
+/// Relative comparison; doctest::Approx also accepts absolute differences of epsilon.
 bool is_near(double a, double b, double relative) { return std::abs(a - b) <= relative * std::abs(b); }
 
 Matrix covariance(const Vector& sizes, double correlation) {
@@ -74,8 +74,8 @@ Matrix covariance(const Vector& sizes, double correlation) {
   return c;
 }
 
-/// Checks moments against a simulation of so many gradients: slopes to 0.2 %, beside five standard errors of the
-/// simulation, and returns the relative error of the square.
+/// Compares moments with a simulation of `pairs` draws: slopes within 0.2 % plus five standard errors. Returns the
+/// relative error of the square.
 double check_by_simulation(int steps, const Matrix& c, double eps, int pairs) {
   const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
   const Matrix lower = c.llt().matrixL();
@@ -109,7 +109,7 @@ double check_by_simulation(int steps, const Matrix& c, double eps, int pairs) {
   return m.square / square.mean() - 1.0;
 }
 
-TEST_CASE("update law: the moments of two steps are those of an integral over the angle") {
+TEST_CASE("update law: moments of two steps against an integral over the angle") {
   for (const double ratio : {1.0, 0.3, 0.1, 0.03, 1e-3}) {
     for (const double correlation : {-0.99, -0.5, 0.0, 0.8, 0.99}) {
       for (const bool falls : {true, false}) {
@@ -129,12 +129,12 @@ TEST_CASE("update law: the moments of two steps are those of an integral over th
   }
 }
 
-TEST_CASE("update law: the moments of more steps are those of a simulation, squares to a percent") {
+TEST_CASE("update law: moments of more steps against a simulation") {
   RunningMoments error;
   for (const int steps : {3, 5}) {
     for (const double correlation : {0.0, 0.9}) {
       for (const double ratio : {1.0, 0.2, 0.03}) {
-        for (const int large : {0, 1}) {  // which of the gradients is not small
+        for (const int large : {0, 1}) {  // index of the large gradient
           CAPTURE(steps);
           CAPTURE(correlation);
           CAPTURE(ratio);
@@ -152,7 +152,7 @@ TEST_CASE("update law: the moments of more steps are those of a simulation, squa
   CHECK(std::sqrt(error.mean()) < 0.01);
 }
 
-TEST_CASE("update law: an ε as large as gradients counts") {
+TEST_CASE("update law: ε of the size of gradients against a simulation") {
   for (const int steps : {1, 2, 3}) {
     for (const double eps : {1e-3, 0.1, 2.0, 30.0}) {
       CAPTURE(steps);
@@ -164,7 +164,7 @@ TEST_CASE("update law: an ε as large as gradients counts") {
   }
 }
 
-TEST_CASE("update law: far below ε a step is m̂/ε") {
+TEST_CASE("update law: a step is m̂/ε if gradients are far below ε") {
   for (const int steps : {1, 2, 3}) {
     for (const double eps : {1e5, 1e12}) {
       CAPTURE(steps);
@@ -181,10 +181,10 @@ TEST_CASE("update law: far below ε a step is m̂/ε") {
   }
 }
 
-TEST_CASE("update law: a batch without any gradient has no slope, and leaves the others theirs") {
+TEST_CASE("update law: a batch without gradients has slope 0 and does not change the others") {
   const double root = std::sqrt(2.0 / std::numbers::pi);
   const OptimizerLaw o = adam({});
-  // Of gradients of which one alone is not 0 every step is a sign, times what is left in the memories.
+  // With one nonzero gradient every step is its sign times the remaining weight of the running averages.
   const double second = o.beta1 / (1.0 + o.beta1) / std::sqrt(o.beta2 / (1.0 + o.beta2));
   const UpdateLaw::Moments early = adam_of(2).moments(covariance(Eigen::Vector2d(3.0, 0.0), 0.0));
   CHECK(early.slope(0) == doctest::Approx(root / 3.0 * (rates[0] + rates[1] * second)).epsilon(1e-4));
@@ -195,7 +195,7 @@ TEST_CASE("update law: a batch without any gradient has no slope, and leaves the
   CHECK(late.slope(0) == 0.0);
   CHECK(late.slope(1) == doctest::Approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
   CHECK(late.square == doctest::Approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
-  // One of three that is nearly nothing, and one that is nothing but rounding.
+  // One of three gradients nearly zero, and zero up to rounding.
   for (const int none : {0, 1, 2}) {
     CAPTURE(none);
     Vector sizes = Eigen::Vector3d(1.0, 0.7, 0.8);
@@ -213,7 +213,7 @@ TEST_CASE("update law: a batch without any gradient has no slope, and leaves the
   }
 }
 
-TEST_CASE("update law: gradients that rounding leaves more alike than they can be have finite moments") {
+TEST_CASE("update law: a covariance that rounding makes indefinite has finite moments") {
   for (const int steps : {2, 3, 5}) {
     Matrix c = Matrix::Ones(steps, steps);
     c(steps - 1, 0) = c(0, steps - 1) = 1.0 + 1e-6;
@@ -225,7 +225,7 @@ TEST_CASE("update law: gradients that rounding leaves more alike than they can b
   }
 }
 
-TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s, and without ε its square is the rate's") {
+TEST_CASE("update law: one step of AdamW is the sign, with mean slope √(2/π)/s") {
   const UpdateLaw law(adam({0.5}), {1.0}, 1.0);
   const UpdateLaw::Moments m = law.moments(Matrix::Constant(1, 1, 9.0));
   CHECK(std::abs(m.slope(0) - 0.5 * std::sqrt(2.0 / std::numbers::pi) / 3.0) < 1e-5);
@@ -237,7 +237,7 @@ TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s,
   CHECK(std::abs(taken(0, 1) - 0.5F) < 1e-6F);
 }
 
-TEST_CASE("update law: no gradient moves nothing, and before the first step there is nothing to move") {
+TEST_CASE("update law: zero gradients and zero steps give zero moments") {
   const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
   CHECK(law.moments(Matrix::Zero(2, 2)).square == 0.0);
   CHECK(law.moments(Matrix(0, 0)).slope.size() == 0);
@@ -249,16 +249,16 @@ TEST_CASE("update law: equal gradients at every step go as far as the rates") {
   CHECK(std::abs(law.update_of({g, g, g})(0, 0) + 0.875F) < 1e-5F);
 }
 
-TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
+TEST_CASE("update law: bias correction with decay rates near 1") {
   OptimizerLaw slow = adam({0.5});
   slow.beta1 = 0.999999;
-  slow.beta2 = 0.999999999;  // which is 1 in float
+  slow.beta2 = 0.999999999;  // rounds to 1 in float
   const UpdateLaw law(slow, {1.0}, 1.0);
   const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
   CHECK(std::abs(law.update_of({g})(0, 0) + 0.5F) < 1e-6F);
 }
 
-TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
+TEST_CASE("update law: SGD with momentum is a weighted sum") {
   OptimizerLaw heavy = sgd({0.1, 0.2});
   heavy.momentum = 0.5;
   const UpdateLaw law(heavy, {1.0, 0.5}, 1.0);
@@ -269,7 +269,7 @@ TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory
   CHECK(law.is_linear());
 }
 
-TEST_CASE("update law: decay takes from weights and from earlier updates alike") {
+TEST_CASE("update law: decay applies to weights and earlier updates") {
   OptimizerLaw decaying = adam({0.5, 0.25, 0.125});
   decaying.weight_decay = 0.4;
   const UpdateLaw law(decaying, {1.0, 1.0, 1.0}, 1.0);

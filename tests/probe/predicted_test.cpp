@@ -2,11 +2,11 @@
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 
-/// What `probe` asks theory for.
+/// Predictions that `probe` requests.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("at initialisation gains are 1, and the input is as large as the drawn embedding") {
+TEST_CASE("the stack at initialisation has gains of 1 and an input of the size of the drawn embedding") {
   ModelSpec model = tiny_stack().model;
   model.gamma = 2.0;
   config::Config config;
@@ -18,7 +18,7 @@ TEST_CASE("at initialisation gains are 1, and the input is as large as the drawn
   CHECK(spec.input.second_moment == doctest::Approx(0.09));
 }
 
-TEST_CASE("theory is asked with the configuration's tolerances, seed and labels") {
+TEST_CASE("predictions use the configured tolerances, seed and labels") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.input.kind = InputKind::tokens;
   stacks::TokenInput input;
@@ -41,7 +41,7 @@ TEST_CASE("theory is asked with the configuration's tolerances, seed and labels"
   REQUIRE(both.profile.find(Statistic::log_grad_sq, Weight::q) != nullptr);
   CHECK(forward.backward_samples == 0);
   CHECK(both.backward_samples > 0);
-  // A gradient's wanted error is its own: a sharp one takes patterns that a blunt one does not.
+  // A smaller gradient tolerance needs more samples.
   config.theory.gradient_tolerance = 0.005;
   CHECK(probe::predict_initial(spec, input, config, true, progress).backward_samples > both.backward_samples);
   const auto top = [&](std::uint64_t seed) {

@@ -9,7 +9,7 @@
 #include "theory/kernels/discrete_rule.h"
 #include "theory/modules/module_kernels.h"
 
-/// T29 for one module alone, against loops over all hidden channels.
+/// Single modules with variance profiles (T29), against sums over all hidden channels.
 namespace periscope::testing {
 namespace {
 
@@ -48,7 +48,7 @@ WeightScales lecun_scales(const StackSpec& spec) {
   return scales;
 }
 
-TEST_CASE("the Gauss rule of a discrete measure: exact for polynomials, and for few places for everything") {
+TEST_CASE("Gauss rule of a discrete measure: exact for polynomials, and for any function of few points") {
   const Vector places = (Vector(6) << 0.0, 0.3, 0.3, 1.0, 2.5, 4.0).finished();
   const Vector weights = (Vector(6) << 1.0, 0.5, 0.25, 2.0, 0.0, 3.0).finished();
   const auto sum = [&](const Vector& x, const Vector& w, const auto& f) {
@@ -64,7 +64,7 @@ TEST_CASE("the Gauss rule of a discrete measure: exact for polynomials, and for 
       CHECK(sum(rule.nodes, rule.weights, f) == doctest::Approx(sum(places, weights, f)).epsilon(1e-12));
     }
   }
-  // Four places have a weight: the rule is the measure itself.
+  // Four distinct places with nonzero weight: the rule is the measure itself.
   const theory::DiscreteRule rule = theory::discrete_gauss_rule(places, weights, 6);
   CHECK(rule.nodes.size() == 4);
   const auto f = [](double x) { return std::sin(3.0 * x); };
@@ -72,7 +72,7 @@ TEST_CASE("the Gauss rule of a discrete measure: exact for polynomials, and for 
   CHECK(theory::discrete_gauss_rule(places, Vector::Zero(6), 6).nodes.size() == 0);
 }
 
-/// Three tokens with a power of their own in every channel.
+/// Three tokens with a different power in every channel.
 ChannelKernel uneven_input(int width, double scale) {
   const Matrix k = scale * (Matrix(3, 3) << 1.0, 0.5, -0.2, 0.5, 2.0, 0.3, -0.2, 0.3, 0.4).finished();
   const Vector power = squares(lognormal(11, static_cast<std::size_t>(width), 0.5));
@@ -80,7 +80,7 @@ ChannelKernel uneven_input(int width, double scale) {
   return {kernel, {{power, kernel}}};
 }
 
-TEST_CASE("T29, MLPs: the rule over hidden channels is the sum over all of them") {
+TEST_CASE("T29, MLPs: quadrature over hidden channels against the full sum") {
   constexpr int width = 24;
   constexpr int hidden = 300;
   for (const MlpKind kind : {MlpKind::relu, MlpKind::gelu, MlpKind::swiglu, MlpKind::geglu}) {
@@ -92,7 +92,7 @@ TEST_CASE("T29, MLPs: the rule over hidden channels is the sum over all of them"
         VarianceProfile gate{lognormal(1, hidden, log_sd), lognormal(2, width, log_sd)};
         VarianceProfile up{lognormal(3, hidden, log_sd), lognormal(4, width, log_sd)};
         const VarianceProfile down{lognormal(5, width, log_sd), lognormal(6, hidden, log_sd)};
-        gate.rows[7] = up.rows[9] = 0.0;  // a channel that nothing drives
+        gate.rows[7] = up.rows[9] = 0.0;  // a channel without input
         if (gated) scales.profiles[matrix_id(0, Weight::gate)] = gate;
         scales.profiles[matrix_id(0, Weight::up)] = up;
         scales.profiles[matrix_id(0, Weight::down)] = down;
@@ -124,7 +124,7 @@ TEST_CASE("T29, MLPs: the rule over hidden channels is the sum over all of them"
   }
 }
 
-TEST_CASE("T29, attention that is uniform: values' rows meet W_o's columns head by head, columns meet powers") {
+TEST_CASE("T29, uniform attention: rows of W_v and columns of W_o by head, against the full sum") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.layers = 1;
   spec.model.width = 12;

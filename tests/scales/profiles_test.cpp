@@ -14,11 +14,11 @@
 #include "theory/passes/forward.h"
 #include "theory/predict/predict.h"
 
-/// Variance profiles (T29): random weights whose rows and columns are of unlike size, theory against simulation.
+/// Variance profiles (T29): random weights with different row and column sizes, theory against simulation.
 namespace periscope::testing {
 namespace {
 
-/// Lognormal sizes of mean square 1, a part of their logarithm common to all sides of that length in a sublayer.
+/// Lognormal sizes of mean square 1, correlated between all sides of equal length in a sublayer.
 std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, double own, double common) {
   const auto n = static_cast<std::size_t>(length);
   const std::vector<double> shared = normals(5000 + 10000 * static_cast<std::uint64_t>(sublayer + 1) + n, n);
@@ -32,8 +32,7 @@ std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, d
   return sizes;
 }
 
-/// The scales, with profiles in every matrix and table before the head. What rows, columns and gains have in common is
-/// what T29 is about.
+/// Adds profiles to every matrix and table before the head, correlated between rows, columns and gains (T29).
 WeightScales with_profiles(const StackSpec& spec, WeightScales scales) {
   std::uint64_t place = 0;
   for (int l = -1; l < spec.model.sublayers(); ++l) {
@@ -60,8 +59,8 @@ WeightScales without_profiles(WeightScales scales) {
   return scales;
 }
 
-TEST_CASE("profiles in every matrix and table, every rule of placement: theory agrees with simulation") {
-  // Norms A, B and C, factors that depend on depth, a scaled stream and a second one.
+TEST_CASE("profiles in every matrix and table, for every placement rule: theory agrees with simulation") {
+  // Norms A, B and C, depth-dependent factors, a scaled stream and two streams.
   for (const char* placement : {"peri", "post", "lns", "deepnorm", "residual-dual"}) {
     const StackSpec spec = scaled_stack(placement);
     const WeightScales scales = profiled_scales(spec);
@@ -72,7 +71,7 @@ TEST_CASE("profiles in every matrix and table, every rule of placement: theory a
   }
 }
 
-/// Rows of W_q and W_k that make some heads sharp, and W_o's columns that read these most.
+/// Adds row sizes of W_q and W_k that make some heads sharp, and column sizes of W_o that weight these heads.
 WeightScales with_sharp_heads(const StackSpec& spec, WeightScales scales) {
   const ModelSpec& m = spec.model;
   for (int layer = 0; layer < m.layers; ++layer) {
@@ -93,7 +92,7 @@ WeightScales with_sharp_heads(const StackSpec& spec, WeightScales scales) {
   return scales;
 }
 
-TEST_CASE("heads of unlike rows: each attends by its own, and counts as W_o reads it") {
+TEST_CASE("rows of different size per head: each head has its own scores, weighted by columns of W_o") {
   for (const QkNorm kind : {QkNorm::none, QkNorm::head, QkNorm::full}) {
     StackSpec spec = scaled_stack("b-only");
     spec.model.qk_norm = kind;
@@ -101,7 +100,7 @@ TEST_CASE("heads of unlike rows: each attends by its own, and counts as W_o read
     const Measured measured = measure(with(spec, scales));
     CAPTURE(static_cast<int>(kind));
     check_agrees(measured);
-    // Behind a norm of every head on its own the rows of a head count only among themselves.
+    // A norm per head removes differences between heads.
     if (kind == QkNorm::head) continue;
     WeightScales wrong = scales;
     for (auto& [id, profile] : wrong.profiles) {
@@ -114,7 +113,7 @@ TEST_CASE("heads of unlike rows: each attends by its own, and counts as W_o read
   }
 }
 
-TEST_CASE("a plain MLP with biases, LayerNorm, positions, token types, a projected table") {
+TEST_CASE("profiles with a plain MLP, biases, LayerNorm and embedding options: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri", "post"}) {
     StackSpec spec = scaled_stack(placement);
     spec.model.norm = NormKind::layer;
@@ -127,14 +126,14 @@ TEST_CASE("a plain MLP with biases, LayerNorm, positions, token types, a project
       if (!is_table(id.weight)) scales.stddev[bias_of(id)] = 0.4;
     }
     for (const auto& [id, gain] : scales.gains) scales.stddev[bias_of(id)] = 0.3;
-    // A theory without columns is nearer to the truth here than other wrong ones.
+    // 64 seeds, because the theory without columns is nearly right here.
     const Measured measured = measure(with(spec, scales), config::WeightsChoice::dense, 64);
     check_agrees(measured);
     CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);
   }
 }
 
-TEST_CASE("matrix-free weights have these profiles too") {
+TEST_CASE("profiles of matrix-free weights: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri"}) {
     StackSpec spec = scaled_stack(placement);
     spec.model.width = 2048;
@@ -147,7 +146,7 @@ TEST_CASE("matrix-free weights have these profiles too") {
   }
 }
 
-TEST_CASE("drawn matrices are those without a profile, entry by entry times row and column") {
+TEST_CASE("drawn entries are those without a profile times row and column sizes") {
   StackSpec spec = scaled_stack("pre");
   spec.model.layers = 1;
   spec.model.width = 48;
@@ -183,7 +182,7 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
           ops->to_host(profiled.WeightSource::rows(*ops, id.weight, ids)));
   }
   CHECK(seen == 8);
-  // A dense stack of the completed matrices has the matrix-free one's states: the profile is around what was read.
+  // Products of matrix-free weights equal those of their dense matrices.
   const MatrixFreeWeights free(*ops, uneven, DType::f64, 3, StoreFactors::yes);
   const Tensor x = ops->normal(4, 48, DType::f64, {1, 0, Stream::input}, 1.0);
   const SublayerWeights mlp = free.fetch(1);
@@ -204,7 +203,7 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
   CHECK(difference(dx, ops->linear_backward_input(dy, w)) < 1e-12);
 }
 
-TEST_CASE("profiles of ones give the prediction without profiles to the last bit") {
+TEST_CASE("profiles of ones give the prediction without profiles, bit for bit") {
   for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
     const StackSpec spec = scaled_stack(placement);
     const WeightScales flat = uneven_scales(spec);
@@ -234,14 +233,14 @@ TEST_CASE("profiles of ones give the prediction without profiles to the last bit
   }
 }
 
-TEST_CASE("a profile that does not fit its matrix is refused") {
+TEST_CASE("a profile of the wrong length or sign throws") {
   StackSpec spec = scaled_stack("pre");
   WeightScales scales = uneven_scales(spec);
   scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(511, 0.5), .columns = {}};
   CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
   scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, -0.5), .columns = {}};
   CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
-  // Only uneven sizes are a profile.
+  // Constant sizes are no profile.
   scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, 1.0), .columns = {}};
   CHECK_FALSE(has_profiles(with(spec, scales)));
 }

@@ -14,7 +14,7 @@
 namespace periscope::testing {
 namespace {
 
-/// The second moments behind norm B, which no verdict compares, because in a stack without gains they are certain.
+/// Adds tests of second moments after norm B, which verdicts omit because they are fixed without gains.
 void add_branches(std::vector<judge::Test>& tests, const Measured& measured, const theory::Prediction& prediction) {
   const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
   const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);

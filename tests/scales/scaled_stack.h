@@ -9,15 +9,14 @@
 #include "sim/spec/weight_scales.h"
 #include "theory/predict/predict.h"
 
-/// Stacks of random weights of given scales, simulated and predicted.
+/// Simulation and prediction of stacks of random weights with given scales.
 namespace periscope::testing {
 
-/// Standard normal numbers of a place.
+/// Returns standard normal numbers of the stream `place`.
 std::vector<double> normals(std::uint64_t place, std::size_t count);
 
-/// Lognormal scales, 0.3 wide. Gains have a part of their channel in common, as trained ones may: it makes what a norm
-/// A reads more than the product of means. Gains of norms C multiply over the depth, so they are a fifth as wide: with
-/// wide ones a few channels are nearly all of the stream, and no width is large.
+/// Lognormal scales with a log deviation of 0.3. Gains are correlated between norms by channel, as in trained models.
+/// Gains of norms C multiply over depth and vary a fifth as much; otherwise a few channels would dominate the stream.
 WeightScales uneven_scales(const StackSpec& spec);
 
 /// 4 layers of width 512 on 8 tokens.
@@ -30,16 +29,15 @@ struct Measured {
   int seeds;
 };
 
-/// 32 seeds are enough for a verdict on nearly all of the wrong theories here.
+/// Measures the stack. 32 seeds suffice to reject nearly all wrong theories of these tests.
 Measured measure(const StackSpec& spec, config::WeightsChoice weights = config::WeightsChoice::dense, int seeds = 32);
 
-/// T19's verdict at a familywise error of 1 % over all cells: second moments and variances of stream,
-/// module and branch at every depth, and token cosines.
+/// Verdict on a theory of `overridden` at a familywise error of 1 %: second moments and variances of stream, module and
+/// branch at every depth, and token cosines.
 judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden);
 void check_agrees(const Measured& measured);
 
-/// A small stack of Peri-LN that has every kind of parameter: norms with biases, tables, positions, token types,
-/// QK-norm.
+/// A small Peri-LN stack with every kind of parameter: norms with biases, tables, positions, token types, QK-norm.
 StackSpec with_everything();
 
 }  // namespace periscope::testing

@@ -12,7 +12,7 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// The laws of random weights that keep something of given weights' sizes, and their draws.
+/// Null models: random weights that preserve sizes of given weights.
 namespace periscope::testing {
 namespace {
 
@@ -25,7 +25,7 @@ std::vector<double> means_of_squares(const std::vector<double>& w, std::size_t r
   return means;
 }
 
-TEST_CASE("profiles of given weights have every row's and every column's mean square") {
+TEST_CASE("profiles of given weights have the mean square of every row and column") {
   const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
@@ -43,7 +43,7 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
     CHECK(rows.profiles.at(id).columns.empty());
     Tensor w = parameter_of(weights, spec.model, id);
     std::vector<double> row_sizes = profile.rows;
-    if (is_table(id.weight)) {  // the rows in use alone, as often as they are
+    if (is_table(id.weight)) {  // rows of the tokens only, with repetition
       const std::map<Weight, std::vector<int>> used{
           {Weight::embedding, ids}, {Weight::positions, {2, 3, 4}}, {Weight::token_types, {0, 0, 0}}};
       w = ops->gather(w, used.at(id.weight));
@@ -78,7 +78,7 @@ TEST_CASE("profiles of given weights have every row's and every column's mean sq
   CHECK(of_zeros.profiles.at(matrix_id(0, Weight::up)).rows.at(1) == 0.0);
 }
 
-TEST_CASE("random signs keep every magnitude, and half of the signs are others") {
+TEST_CASE("random signs preserve magnitudes and flip half of the signs") {
   const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
@@ -116,7 +116,7 @@ TEST_CASE("random signs keep every magnitude, and half of the signs are others")
   CHECK(std::abs(alike - count / 2.0) < 2.5 * std::sqrt(count));
 }
 
-TEST_CASE("log second moments of a pass are the probe's, and deviations are about what they say") {
+TEST_CASE("log second moments of a pass, and deviations of draws by hand") {
   StackSpec spec = with_everything();
   spec.input.tokens = 6;
   const auto ops = make_backend("cpu");

@@ -11,11 +11,11 @@
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 
-/// Random weights with a standard deviation for every matrix and a gain for every channel: theory against simulation.
+/// Random weights with one standard deviation per matrix and one gain per channel: theory against simulation.
 namespace periscope::testing {
 namespace {
 
-/// The scales with every norm's gains at their root mean square: what they have in common with channels is lost.
+/// Replaces the gains of every norm by their root mean square, which removes their correlation with channels.
 WeightScales without_channels(WeightScales scales) {
   for (auto& [id, gain] : scales.gains) {
     const double squares = std::inner_product(gain.begin(), gain.end(), gain.begin(), 0.0);
@@ -24,12 +24,12 @@ WeightScales without_channels(WeightScales scales) {
   return scales;
 }
 
-TEST_CASE("scales of single matrices and gains of single channels: theory agrees with simulation") {
+TEST_CASE("different scales of matrices and gains of channels: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri", "post", "b-only", "a+c", "mix", "residual-dual"}) {
     const StackSpec spec = scaled_stack(placement);
     const Measured measured = measure(with(spec, uneven_scales(spec)));
     check_agrees(measured);
-    // A theory that is told of the gains' sizes only is refused wherever a norm reads what another norm's gains made.
+    // A theory with mean gains only is rejected where a norm follows the gains of another norm.
     if (spec.model.placement.name == "pre" || spec.model.placement.name == "b-only") continue;
     CAPTURE(std::string(placement));
     CHECK(agreement_of(measured, with(spec, without_channels(uneven_scales(spec)))).verdict ==
@@ -37,12 +37,12 @@ TEST_CASE("scales of single matrices and gains of single channels: theory agrees
   }
 }
 
-TEST_CASE("QK-norm with gains, of a head or of each head its own") {
+TEST_CASE("QK-norm with gains, shared or per head: theory agrees with simulation") {
   for (const QkNorm kind : {QkNorm::head, QkNorm::full}) {
     StackSpec spec = scaled_stack("b-only");
     spec.model.qk_norm = kind;
     WeightScales scales = uneven_scales(spec);
-    // Strong ones, of some features, and of some heads more than of others.
+    // Strong gains for some features, stronger for some heads.
     for (auto& [id, gain] : scales.gains) {
       if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) continue;
       for (std::size_t k = 0; k < gain.size(); ++k) gain[k] *= (k % 4 == 0 ? 1.3 : 0.2) * (k / 32 % 4 == 0 ? 2.0 : 1.0);
@@ -58,7 +58,7 @@ TEST_CASE("QK-norm with gains, of a head or of each head its own") {
   }
 }
 
-/// Biases of 0.3 … 0.8 everywhere.
+/// Adds biases of 0.3 … 0.8 everywhere.
 WeightScales biased_scales(const StackSpec& spec) {
   WeightScales scales = uneven_scales(spec);
   WeightScales all = scales;
@@ -71,7 +71,7 @@ WeightScales biased_scales(const StackSpec& spec) {
   return all;
 }
 
-TEST_CASE("biases of matrices and norms, each of its own size: theory agrees with simulation") {
+TEST_CASE("different biases of matrices and norms: theory agrees with simulation") {
   for (const char* placement : {"pre", "peri", "post"}) {
     StackSpec spec = scaled_stack(placement);
     spec.model.norm = NormKind::layer;
@@ -95,7 +95,7 @@ TEST_CASE("biases of matrices and norms, each of its own size: theory agrees wit
   }
 }
 
-TEST_CASE("scales made of the initialisation's own values give its prediction to the last bit") {
+TEST_CASE("scales of the initialisation give its prediction, bit for bit") {
   for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
     StackSpec spec = scaled_stack(placement);
     spec.input.second_moment = 0.25;
@@ -118,7 +118,7 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
   }
 }
 
-TEST_CASE("gradients are not predicted with scales, and the prediction says why") {
+TEST_CASE("gradients with given scales are unsupported, with a reason") {
   const StackSpec spec = with(scaled_stack("peri"), uneven_scales(scaled_stack("peri")));
   const theory::Prediction p = theory::predict(spec, stacks::distinct_token_ids(spec, 0, 1),
                                                {.max_samples = 16, .labels = {{1, 2, 3, 4, 5, 6, 7, 8}}});

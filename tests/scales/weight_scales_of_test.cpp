@@ -12,7 +12,7 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// The scales of given weights: every matrix, table, bias and norm, and nothing else.
+/// Scales of given weights: every matrix, table, bias and norm.
 namespace periscope::testing {
 namespace {
 
@@ -20,11 +20,11 @@ double rms(const std::vector<double>& x) {
   return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / static_cast<double>(x.size()));
 }
 
-TEST_CASE("scales are the root mean square of every entry, and the gains whole") {
+TEST_CASE("scales are root mean squares of all entries, and gains are complete") {
   const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights plain(*ops, spec, DType::f64, 3);
-  const EditedWeights weights(plain, same_matrix, random_norms(*ops));  // gains and biases for every channel
+  const EditedWeights weights(plain, same_matrix, random_norms(*ops));  // gains and biases per channel
   const std::vector<int> ids{4, 4, 7};
   const WeightScales scales = stacks::scales_of(*ops, spec.model, weights, ids);
   const auto host = [&](const ParameterId& id) { return ops->to_host(parameter_of(weights, spec.model, id)); };
@@ -51,7 +51,7 @@ TEST_CASE("scales are the root mean square of every entry, and the gains whole")
   CHECK(scales.gains.size() == gains_of(spec.model).size());
 }
 
-TEST_CASE("a table counts with the rows that the tokens use, as often as they do") {
+TEST_CASE("scales of tables use the rows of the tokens, with repetition") {
   const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
@@ -67,7 +67,7 @@ TEST_CASE("a table counts with the rows that the tokens use, as often as they do
   CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
 
-TEST_CASE("sizes of rows and columns do not depend on the unit, where squares are beyond the dtype's range too") {
+TEST_CASE("row and column sizes are independent of the unit, also where squares leave the range of the dtype") {
   StackSpec spec = with_everything();
   spec.init.scheme = InitScheme::normal;
   const auto ops = make_backend("cpu");
@@ -87,7 +87,7 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
       CHECK(scaled.at(entry.first).columns == entry.second.columns);
     }
   }
-  for (const auto& [id, profile] : profiles(std::ldexp(1.0, -130))) {  // subnormal: about 19 of 24 bits are left
+  for (const auto& [id, profile] : profiles(std::ldexp(1.0, -130))) {  // subnormal: about 19 of 24 bits remain
     REQUIRE(profile.columns.size() == of_one.at(id).columns.size());
     for (std::size_t k = 0; k < profile.columns.size(); ++k) {
       CHECK(profile.columns[k] == doctest::Approx(of_one.at(id).columns[k]).epsilon(1e-3));
@@ -95,7 +95,7 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
   }
 }
 
-TEST_CASE("the alpha of every norm is a scale, which drawn weights have") {
+TEST_CASE("alphas of norms are scales, and drawn weights have them") {
   StackSpec spec = with_everything();
   spec.model.norm = NormKind::dyt;
   const auto ops = make_backend("cpu");
@@ -114,7 +114,7 @@ TEST_CASE("the alpha of every norm is a scale, which drawn weights have") {
   CHECK(stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 4), ids).alphas == scales.alphas);
 }
 
-TEST_CASE("weights that are drawn with scales have them") {
+TEST_CASE("weights drawn with scales have these scales") {
   StackSpec spec = with_everything();
   spec.model.width = 64;
   const auto ops = make_backend("cpu");
@@ -137,7 +137,7 @@ TEST_CASE("weights that are drawn with scales have them") {
   for (const auto& entry : wanted.stddev) {
     const ParameterId id = entry.first;
     CAPTURE(name_of(id));
-    // A root mean square of n normal numbers has a relative standard deviation of 1/√(2n); five of these.
+    // Five relative standard deviations 1/√(2n) of a root mean square.
     double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a, 0) : 0.0;
     if (id.part == ParameterId::Part::bias && !is_norm(id.weight)) n = shape_of(spec.model, id.weight).fan_out;
     if (id.part == ParameterId::Part::matrix) {
@@ -147,7 +147,7 @@ TEST_CASE("weights that are drawn with scales have them") {
     }
     CHECK(std::abs(drawn.stddev.at(id) / entry.second - 1.0) < 5.0 / std::sqrt(2.0 * n));
   }
-  // Two biases of one kind are two draws.
+  // Biases of different sublayers are independent.
   const auto bias = [&](int sublayer, Weight norm) {
     return ops->to_host(parameter_of(weights, spec.model, bias_of(gain_id(sublayer, norm))));
   };

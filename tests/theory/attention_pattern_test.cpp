@@ -28,7 +28,7 @@ const PatternLaw plain_law{.query = {.variance = 1.5, .heads = 1},
                            .rope = false,
                            .causal = true};
 
-/// Five tokens of unequal second moments and all kinds of correlations.
+/// Kernel of five tokens with different second moments and correlations.
 Matrix five_tokens() {
   Matrix f(5, 5);
   f << 1.0, 0.0, 0.0, 0.0, 0.0,  //
@@ -44,7 +44,7 @@ Matrix head_output_kernel(const PatternLaw& law, const Matrix& k, int samples, s
       .head_output_kernel(k, samples, {.seed = 1, .replicate = replicate, .sublayer = 0});
 }
 
-/// Theory's average, entry by entry, with the standard error of independent replicates.
+/// Predicted average per entry, with its standard error over replicates.
 std::vector<Estimate> replicated(const PatternLaw& law, const Matrix& k) {
   constexpr int replicates = 64;
   constexpr int samples = 64;
@@ -58,7 +58,7 @@ std::vector<Estimate> replicated(const PatternLaw& law, const Matrix& k) {
   return estimates;
 }
 
-/// F with F Fᵀ = k, singular where tokens repeat.
+/// Returns F with F Fᵀ = k, singular for repeated tokens.
 Matrix symmetric_root(const Matrix& k) {
   const Eigen::SelfAdjointEigenSolver<Matrix> of(k);
   return of.eigenvectors() * of.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
@@ -83,7 +83,7 @@ Tensor projection(const PatternLaw& law, const Matrix& factor, double variance, 
   return law.rope ? ops.rope(x, heads, 1, frequencies) : x;
 }
 
-/// E_A[A K Aᵀ] of head 0 by the model's own attention, whose values are columns of a factor of K.
+/// E_A[A K Aᵀ] of head 0 by the attention of the model, with columns of a factor of K as values.
 std::vector<Estimate> simulated_head_output_kernel(const PatternLaw& law, const Matrix& k, int samples) {
   const Backend& ops = testing::truth();
   const Eigen::Index tokens = k.rows();
@@ -117,8 +117,8 @@ std::vector<Estimate> simulated_head_output_kernel(const PatternLaw& law, const 
   return estimates;
 }
 
-/// `finite_heads`: relative room for theory's limit of many heads, 0 where nothing is taken to a limit. Every
-/// entry is compared twice, by symmetry: 0.1 % familywise for all comparisons of this file.
+/// `finite_heads` is a relative tolerance for the limit of many heads, 0 where the theory is exact. The familywise
+/// error of all comparisons in this file is 0.1 %.
 void check_against_simulation(const std::string& what, const PatternLaw& law, const Matrix& k,
                               double finite_heads = 0.0) {
   const std::vector<Estimate> predicted = replicated(law, k);
@@ -147,7 +147,7 @@ TEST_CASE("T3: uniform patterns by hand") {
   CHECK(uniform_pattern(3, law).isApprox(Matrix::Constant(3, 3, 1.0 / 3), 1e-15));
 }
 
-TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
+TEST_CASE("T3: without scores the pattern is uniform and its average exact") {
   const Matrix k = five_tokens();
   for (const bool causal : {true, false}) {
     for (const bool no_queries : {true, false}) {
@@ -168,7 +168,7 @@ TEST_CASE("T3: a pattern without scores is uniform, and its average is exact") {
   CHECK_FALSE(is_uniform(plain_law));
 }
 
-TEST_CASE("T4: the sampled average against a simulation, with every mask, rotation and QK-norm per head") {
+TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE and QK-norm per head") {
   for (const bool causal : {true, false}) {
     for (const bool rope : {true, false}) {
       for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head}) {
@@ -185,7 +185,7 @@ TEST_CASE("T4: the sampled average against a simulation, with every mask, rotati
   }
 }
 
-TEST_CASE("T4: checkpoints' score rules against a simulation: factor, soft cap, window, RoPE frequencies") {
+TEST_CASE("T4: score rules of checkpoints against a simulation: scale, soft cap, window, RoPE frequencies") {
   PatternLaw law = plain_law;
   law.query.variance = law.key.variance = 4.0;
   law.scores.scale = 0.7;
@@ -199,18 +199,20 @@ TEST_CASE("T4: checkpoints' score rules against a simulation: factor, soft cap, 
   check_against_simulation("scale, soft cap, window, frequencies", law, five_tokens());
 }
 
-TEST_CASE("T4: a window of one token leaves every token alone") {
+TEST_CASE("T4: with a window of one token every token attends to itself") {
   PatternLaw law = plain_law;
   law.scores.window = 1;
   CHECK(head_output_kernel(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
 }
 
-TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(heads*head_dim) for many") {
+TEST_CASE(
+    "T4: QK-norm over the whole projection compared with simulations, exact for one head, to 1/(heads*head_dim) for "
+    "many") {
   PatternLaw law = plain_law;
   law.qk_norm = QkNorm::full;
   law.rope = true;
   check_against_simulation("one head", law, five_tokens());
-  // Heads of two features, where a norm per head would be another thing: up to 13 % in the kernel.
+  // With two features per head, a norm per head would change the kernel by up to 13 %.
   law.head_dim = 2;
   law.rope = false;
   law.query.heads = 48;
@@ -218,7 +220,7 @@ TEST_CASE("T4: QK-norm over the whole projection, exact for one head, to 1/(head
   check_against_simulation("many heads", law, five_tokens(), 1.0 / (24 * 2));
 }
 
-TEST_CASE("T4: strong scores and weak ones") {
+TEST_CASE("T4: strong and weak scores, compared with simulations") {
   for (const double variance : {0.01, 20.0}) {
     PatternLaw law = plain_law;
     law.query.variance = law.key.variance = variance;
@@ -226,7 +228,7 @@ TEST_CASE("T4: strong scores and weak ones") {
   }
 }
 
-TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike") {
+TEST_CASE("T4: repeated tokens, whose kernel is singular, compared with simulations") {
   constexpr int ids[] = {0, 1, 0, 2, 1};
   Matrix k(5, 5);
   for (int t = 0; t < 5; ++t) {
@@ -245,7 +247,7 @@ TEST_CASE("T4: repeated tokens make the kernel singular, and are attended alike"
   CHECK(m.col(1).isApprox(m.col(4), 1e-5));
 }
 
-TEST_CASE("T4: if all tokens are one, attention returns it") {
+TEST_CASE("T4: attention over equal tokens returns the token") {
   for (const bool rope : {false, true}) {
     PatternLaw law = plain_law;
     law.rope = rope;
@@ -253,7 +255,7 @@ TEST_CASE("T4: if all tokens are one, attention returns it") {
   }
 }
 
-TEST_CASE("T4: with QK-norm and no eps the pattern forgets the kernel's scale, at any magnitude") {
+TEST_CASE("T4: with QK-norm and no eps the pattern does not depend on the scale of the kernel") {
   PatternLaw law = plain_law;
   law.qk_norm = QkNorm::head;
   const Matrix expected = head_output_kernel(law, five_tokens(), 8);
@@ -262,8 +264,8 @@ TEST_CASE("T4: with QK-norm and no eps the pattern forgets the kernel's scale, a
   }
 }
 
-TEST_CASE("T4: scores beyond the range of float pick one token each, and stay numbers") {
-  // Kernels of stacks without norms grow this far, and far from the range of double.
+TEST_CASE("T4: scores beyond the range of float select one token and stay finite") {
+  // Kernels of stacks without norms can grow this large.
   const Vector q = five_tokens().diagonal();
   for (const double scale : {1e20, 1e40, 1e80, 1e200}) {
     CAPTURE(scale);
@@ -276,7 +278,7 @@ TEST_CASE("T4: scores beyond the range of float pick one token each, and stay nu
   }
 }
 
-TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
+TEST_CASE("random numbers depend on seed, replicate and sublayer only") {
   const auto draw = [](std::uint64_t seed, std::uint64_t replicate, std::uint64_t sublayer) {
     return AttentionAverage(plain_law, 5).head_output_kernel(five_tokens(), 2, {seed, replicate, sublayer});
   };
@@ -286,11 +288,11 @@ TEST_CASE("the random numbers are named by seed, replicate and sublayer") {
   CHECK(draw(1, 2, 3) != draw(1, 2, 4));
 }
 
-TEST_CASE("a scaled kernel has a factor, also where tokens repeat, and knows whether it is triangular") {
+TEST_CASE("ScaledKernel factorizes any kernel, also a singular one, and knows whether the factor is triangular") {
   Matrix larger_last = five_tokens();
   larger_last.row(4) *= 3.0;
   larger_last.col(4) *= 3.0;
-  Matrix repeated = Matrix::Zero(6, 6);  // tokens 0 and 5 are one, and the pivots are not in their order
+  Matrix repeated = Matrix::Zero(6, 6);  // tokens 0 and 5 are equal; pivots are out of order
   repeated.topLeftCorner(5, 5) = larger_last;
   repeated.row(5) = repeated.row(0);
   repeated.col(5) = repeated.col(0);
@@ -305,12 +307,11 @@ TEST_CASE("a scaled kernel has a factor, also where tokens repeat, and knows whe
   CHECK_FALSE(ScaledKernel(repeated).triangular);
 }
 
-/// Every entry of T9's kernels, closed form against the score path sampled whole, from other patterns. `weights` sums
-/// the entries as a weight gradient does (T11).
+/// Compares every entry of the gradient kernels (T9): closed form against a fully sampled score path.
 void check_closed_form(const std::string& what, const PatternLaw& law) {
   const Matrix k = five_tokens();
   Matrix g = five_tokens().reverse();
-  g.array() += 0.4;  // a part that all tokens share
+  g.array() += 0.4;  // a part common to all tokens
   const AttentionAverage average(law, k.rows());
   const auto kernels = [](const HeadGradients& head) {
     return std::array{head.output, head.value, head.query, head.key};
@@ -334,14 +335,14 @@ void check_closed_form(const std::string& what, const PatternLaw& law) {
     const Estimate p = testing::estimate(closed[i]);
     const Estimate q = testing::estimate(sampled[i]);
     const double allowed = testing::most_standard_errors * std::hypot(p.standard_error, q.standard_error);
-    // Sums of 256 floats; and the closed form's four terms, of the size of the kernel's largest entry, may cancel.
+    // Sums of 256 floats; the four terms of the closed form, as large as the largest entry, may cancel.
     const double rounding = 0x1p-24 * (256 * std::abs(q.mean) + 4 * largest[i / 25]);
     CHECK_MESSAGE(std::abs(p.mean - q.mean) <= allowed + rounding, what, " [", i, "]: ", p.mean, " against ", q.mean,
                   " +- ", q.standard_error);
   }
 }
 
-TEST_CASE("T9: the closed form against the sampled score path, with every mask, rotation, norm and score rule") {
+TEST_CASE("T9: the closed form against the sampled score path, for every mask, RoPE, norm and score rule") {
   for (const bool causal : {true, false}) {
     for (const bool rope : {true, false}) {
       for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head, QkNorm::full}) {
@@ -365,11 +366,11 @@ TEST_CASE("T9: the closed form against the sampled score path, with every mask, 
   law.rope = true;
   check_closed_form("scale, soft cap, window, rope", law);
   law = plain_law;
-  law.query.variance = 0.0;  // uniform patterns, and queries whose gradient is not zero
+  law.query.variance = 0.0;  // uniform patterns, but a nonzero gradient of queries
   check_closed_form("no queries", law);
 }
 
-TEST_CASE("T9: scores of tokens that are alike, or of one token, have exactly no gradient") {
+TEST_CASE("T9: scores of equal tokens, or of one token, have a gradient of exactly 0") {
   for (const bool rope : {false, true}) {
     PatternLaw law = plain_law;
     law.rope = rope;
@@ -386,14 +387,14 @@ TEST_CASE("T9: scores of tokens that are alike, or of one token, have exactly no
   }
 }
 
-TEST_CASE("T9: no product of pattern and kernel leaves out a token where blocks begin and end") {
-  // More tokens than one block of a causal product; a causal law's patterns in a law that does not know it.
+TEST_CASE("T9: products of patterns and kernels cover all tokens at block boundaries") {
+  // More tokens than one block of a causal product. A window of all tokens disables the causal shortcut.
   constexpr Eigen::Index tokens = 37;
   Matrix k = Matrix::Constant(tokens, tokens, 0.3);
   k.diagonal().setOnes();
   const Matrix g = Vector::LinSpaced(tokens, 1.0, 2.0).asDiagonal();
   PatternLaw windowed = plain_law;
-  windowed.scores.window = tokens;  // the same as none
+  windowed.scores.window = tokens;  // all tokens
   const PatternStream stream{.seed = 3, .replicate = 0, .sublayer = 0};
   const HeadGradients a = AttentionAverage(plain_law, tokens).gradients(k, g, 2, stream);
   const HeadGradients b = AttentionAverage(windowed, tokens).gradients(k, g, 2, stream);

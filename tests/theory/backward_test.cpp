@@ -13,7 +13,7 @@
 #include "tests/theory/xiong.h"
 #include "theory/predict/predict.h"
 
-/// T7–T11 where they have closed forms.
+/// The backward recursion (T7–T11) in cases with closed forms.
 namespace periscope::theory {
 namespace {
 
@@ -36,7 +36,7 @@ std::vector<double> stream_gradient(const StackSpec& spec, GradientPaths paths) 
 
 }  // namespace
 
-TEST_CASE("T7: small logits give nearly uniform p, so the inner product is the labels' collisions minus 1/V") {
+TEST_CASE("T7: for small logits the gradient kernel is label collisions minus 1/V") {
   StackSpec spec = xiong_stack("pre");
   spec.model.vocab = 50;
   const Matrix tiny = 1e-12 * Matrix::Identity(5, 5);
@@ -67,7 +67,7 @@ TEST_CASE("T7: tokens without a label have no gradient, and the mean is over the
   for (Eigen::Index t = 0; t < 5; ++t) CHECK((some(1, t) == 0.0 && some(t, 4) == 0.0));
 }
 
-TEST_CASE("T7: a soft cap of the logits, against the gradient of many drawn ones") {
+TEST_CASE("T7: a soft cap of the logits, against sampled gradients") {
   StackSpec spec = xiong_stack("pre");
   spec.model.vocab = 3;
   spec.model.head.soft_cap = 1.5;
@@ -119,7 +119,7 @@ TEST_CASE("T7: a projection before the unembedding multiplies the logits' varian
   CHECK(loss_gradient(spec, tiny, {distinct}, 2, {})(0, 0) == Approx(gain * plain));
 }
 
-TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, and forward statistics remain") {
+TEST_CASE("T7: gradients through BERT's head transform are unsupported; forward statistics are predicted") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "post");
   const Matrix output = Matrix::Identity(spec.input.tokens, spec.input.tokens);
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
@@ -138,7 +138,7 @@ TEST_CASE("T7: BERT's head transform is refused where the gradient is computed, 
   CHECK(predict(spec, {}, {.max_samples = 8}).gradient_unsupported.empty());
 }
 
-TEST_CASE("gradients whose mean squares are infinite are refused: norms of what one or two numbers make") {
+TEST_CASE("gradients with infinite mean squares are unsupported: norms over one or two values") {
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
   const auto rejection = [&](const char* placement, const std::function<void(StackSpec&)>& change) {
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
@@ -194,11 +194,11 @@ TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform
   CHECK(25 * g(0, 0) == Approx(2.0 - 2.0 / spec.model.width).epsilon(1e-3));
 }
 
-TEST_CASE("norm B: scaling W_down by k divides its gradient by k, in squares by k^2 (T13, T14e)") {
+TEST_CASE("T13, T14e: with norm B, scaling W_down by k divides its gradient by k") {
   StackSpec spec = xiong_stack("peri");
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 4.0;
-  spec.model.unembedding = false;  // keep the loss's own gain out of it
+  spec.model.unembedding = false;  // logits are the stream, without a gain
   StackSpec plain = spec;
   plain.init.factor = 1.0;
   const Profile scaled = with_gradients(spec, {distinct});
@@ -209,14 +209,14 @@ TEST_CASE("norm B: scaling W_down by k divides its gradient by k, in squares by 
   }
 }
 
-TEST_CASE("uniform attention has no score path: queries and keys get no gradient") {
+TEST_CASE("uniform attention has no score path: gradients of queries and keys are 0") {
   const Profile p = with_gradients(xiong_stack("pre"), {distinct});
   for (const double v : p.find(Statistic::grad_sq, Weight::q)->value) CHECK(v == 0.0);
   for (const double v : p.find(Statistic::grad_sq, Weight::v)->value) CHECK(v > 0.0);
   for (std::size_t l = 0; l < 12; l += 2) CHECK(p.find(Statistic::score_share, Signal::A_out)->value[l] == 0.0);
 }
 
-TEST_CASE("T9: the score path's share is what the gradient loses without it") {
+TEST_CASE("T9: the share of the score path is the part of the gradient that is lost without it") {
   StackSpec spec = xiong_stack("pre");
   spec.init.qk_factor = 1.5;
   spec.model.layers = 1;
@@ -227,11 +227,11 @@ TEST_CASE("T9: the score path's share is what the gradient loses without it") {
   CHECK((share[0] > 0.05 && share[0] < 0.95));
   const std::vector<double>& g = all.find(Statistic::grad_sq, Signal::x_out)->value;
   const std::vector<double> value_path = stream_gradient(spec, GradientPaths::without_scores);
-  // Pre-LN with unit input: what the branch adds to G is the module's G_in, because r_a = 1.
+  // Pre-LN with unit input: r_a = 1, so the branch adds the gradient kernel of the module.
   CHECK(value_path[0] - g[1] == Approx((1.0 - share[0]) * (g[0] - g[1])).epsilon(1e-9));
 }
 
-TEST_CASE("the skip path alone: constant where no norm is on it, else divided by every norm's input") {
+TEST_CASE("skip path: constant without norms, else divided by the input size of every norm") {
   const std::vector<double> pre = stream_gradient(xiong_stack("pre"), GradientPaths::skip_only);
   for (const double v : pre) CHECK(v == Approx(pre.back()).epsilon(1e-12));
   StackSpec post = xiong_stack("post");

@@ -14,7 +14,7 @@
 #include "tests/theory/xiong.h"
 #include "theory/modules/module_kernels.h"
 
-/// Norms with a gain for every channel, against the same thing written channel by channel.
+/// Norms with one gain per channel. Whole stacks are compared with simulations in tests/scales.
 namespace periscope::theory {
 namespace {
 
@@ -105,7 +105,7 @@ TEST_CASE("a sum of terms through norms A, B and C is the channels' own recursio
   }
 }
 
-TEST_CASE("gains that go with a term's channels count for more than their mean") {
+TEST_CASE("gains correlated with channel sizes count for more than their mean") {
   const Vector b = numbers(1, 0.5);
   const ChannelKernel x = normalised(ChannelKernel{some_kernel(1.0, 0.1)}, {NormKind::rms, 0.0}, {.each = b});
   const Vector c = b.cwiseAbs2();
@@ -114,7 +114,7 @@ TEST_CASE("gains that go with a term's channels count for more than their mean")
   CHECK(expected > 1.2 * c.mean());
 }
 
-TEST_CASE("gains that are all one number are one number, and a sum of plain terms stays one") {
+TEST_CASE("equal gains, and sums of uniform terms, stay uniform") {
   StackSpec spec = xiong_stack("peri");
   CHECK(norm_gain(spec, 0, Weight::norm_a).is_uniform());
   const ChannelKernel x{some_kernel(1.0, 0.2)};
@@ -124,7 +124,7 @@ TEST_CASE("gains that are all one number are one number, and a sum of plain term
   CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
 }
 
-TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulation") {
+TEST_CASE("LayerNorm with gains: mean and second moment against a simulation") {
   const Vector c = numbers(3, 0.4);
   const Vector g = numbers(4, 0.4);
   const TokenKernel k = some_kernel(1.0, 0.0);
@@ -142,14 +142,14 @@ TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulatio
     squared_mean.push_back(x.mean() * x.mean());
     second_moment.push_back(x.squaredNorm() / channel_count);
   }
-  // To leading order in 1/D, here about a tenth: heavy channels weigh more than others.
+  // Accurate to order 1/D_eff, here about 10 %.
   CHECK(testing::estimate(squared_mean).mean == Approx(out.total.mean(0, 0)).epsilon(0.15));
   CHECK(testing::estimate(second_moment).mean == Approx(out.total.product(0, 0)).epsilon(0.15));
-  // A gain for all leaves no mean.
+  // A uniform gain gives mean 0.
   CHECK(normalised(in, {NormKind::layer, 0.0}, {.all = 2.0}).total.mean(0, 0) == 0.0);
 }
 
-/// Uneven standard deviations for every matrix, and gains for every channel.
+/// Different standard deviations of matrices, and one gain per channel.
 WeightScales uneven_scales(const StackSpec& spec) {
   WeightScales scales;
   for (int l = 0; l < spec.model.layers; ++l) {
@@ -167,7 +167,7 @@ WeightScales uneven_scales(const StackSpec& spec) {
   return scales;
 }
 
-TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads or writes") {
+TEST_CASE("T29: unevenness of each side of a matrix reduces the effective width or hidden width") {
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp = MlpKind::swiglu;
   struct Side {
@@ -185,7 +185,7 @@ TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads o
     CAPTURE(side.rows);
     WeightScales scales;
     for (const Weight one : layer_matrices) scales.stddev[matrix_id(0, one)] = 1.0;
-    std::vector<double> sizes(channel_count, 0.0);  // of the first half √2, so that of all heads two have all
+    std::vector<double> sizes(channel_count, 0.0);  // √2 in the first half, 0 in the second: two of four heads
     for (std::size_t i = 0; i < sizes.size() / 2; ++i) sizes[i] = std::sqrt(2.0);
     (side.rows ? scales.profiles[matrix_id(0, side.weight)].rows : scales.profiles[matrix_id(0, side.weight)].columns) =
         sizes;
@@ -196,7 +196,7 @@ TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads o
   }
 }
 
-TEST_CASE("scales refuse what they do not say, and a trace") {
+TEST_CASE("missing scales, and traces with scales, throw") {
   StackSpec spec = xiong_stack("peri");
   WeightScales scales = uneven_scales(spec);
   scales.gains.erase(gain_id(3, Weight::norm_b));

@@ -6,20 +6,19 @@
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// T24's lemma on division after averaging: attention in blocks, which keeps Σp and Σp v unnormalised, rescales both
-/// when a block has a larger score and divides at the end, stays within what is certified for n + 2R tokens, R
-/// rescalings.
-// A namespace of its own: files of tests are compiled several at a time.
+/// Certificates (T24) for blockwise attention: it accumulates Σp and Σp v, rescales both at a larger score and divides
+/// at the end. With R rescalings it must stay within the certificate for n + 2R tokens.
+// The inner namespace avoids name clashes in unity builds.
 namespace periscope::theory {
 namespace {
 namespace divided_after {
 
 using Index = Eigen::Index;
 
-/// What one query's attention in blocks of `block` tokens computes of one feature, and on its way.
+/// Output of blockwise attention for one query and one feature.
 struct InBlocks {
   double result = 0.0;
-  double largest_sum = 0.0;  ///< of Σp v on its way
+  double largest_sum = 0.0;  ///< largest intermediate Σp v
   Index rescalings = 0;
 };
 
@@ -54,7 +53,7 @@ InBlocks in_blocks(const RunArithmetic& run, const std::vector<double>& scores, 
   return made;
 }
 
-TEST_CASE("attention that divides after averaging stays within the certificate of n + 2R tokens") {
+TEST_CASE("attention that divides after averaging stays within the certificate for n + 2R tokens") {
   const NumberFormat& bf16 = number_formats[1];
   const NumberFormat& fp16 = number_formats[2];
   const NumberFormat& e4m3 = number_formats[4];
@@ -70,7 +69,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate o
     for (const std::size_t n : {1U, 2U, 5U, 24U, 90U}) {
       for (const std::size_t block : {1U, 2U, 4U, 16U}) {
         for (int draw = 0; draw < 24; ++draw) {
-          // Scores that rise from block to block, so that each rescales; that fall; that are alike; random ones.
+          // Rising scores, so that every block rescales; falling, equal and random scores.
           std::vector<double> scores(n);
           std::vector<double> values(n);
           for (std::size_t i = 0; i < n; ++i) {
@@ -83,7 +82,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate o
           }
           const InBlocks made = in_blocks(run, scores, values, block);
           const auto longest = static_cast<Index>(n) + 2 * made.rescalings;
-          // What the lemma supposes.
+          // Assumption of the lemma.
           if (static_cast<double>(static_cast<Index>(n) + made.rescalings) * u > 0.5) continue;
           ComputedOps ops(run, longest);
           BoundedSet v{Vector::Constant(1, infinity), Vector::Constant(1, -infinity), {}};
@@ -103,7 +102,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate o
     }
   }
   CHECK(runs > 1500);
-  CHECK(nearest > 0.05);  // and its roundings are seen at all
+  CHECK(nearest > 0.05);  // rounding errors are not negligible
 }
 
 }  // namespace divided_after

@@ -17,7 +17,7 @@ namespace {
 
 using doctest::Approx;
 
-/// Largest magnitude of independent tokens, simulated.
+/// Simulated largest magnitude of independent tokens.
 testing::Estimate simulated_maximum(const Vector& second_moment, int width, int draws) {
   boost::random::mt19937 engine(7);
   boost::random::normal_distribution<double> unit;
@@ -50,7 +50,7 @@ TEST_CASE("T18: the expected maximum against a simulation, for tokens of unequal
   for (const Vector& q : {one_large, falling}) {
     const testing::Estimate simulated = simulated_maximum(q, 16, 10'000);
     const double predicted = expected_maximum(q, 16);
-    // Tokens of about the same size are taken together: 0.5 % beside the simulation's own error.
+    // The theory groups tokens of similar size: 0.5 % more than the simulation error.
     CHECK(std::abs(predicted - simulated.mean) <=
           testing::most_standard_errors * simulated.standard_error + 0.005 * predicted);
   }
@@ -65,7 +65,7 @@ TEST_CASE("T18: the expected maximum by hand") {
   CHECK(expected_maximum(Vector::Zero(3), 8) == 0.0);
 }
 
-TEST_CASE("T18: the order of many unequal entries does not count") {
+TEST_CASE("T18: the order of many unequal entries does not matter") {
   boost::random::mt19937 engine(8);
   boost::random::normal_distribution<double> unit;
   for (const int entries : {8193, 20'000}) {
@@ -76,20 +76,19 @@ TEST_CASE("T18: the order of many unequal entries does not count") {
     CHECK(expected_maximum(q, 4) == Approx(expected_maximum(sorted, 4)).epsilon(1e-12));
   }
   Vector one_large = Vector::Constant(20'000, 1e-12);
-  one_large(12'345) = 4.0;  // the only entry that counts: E|x| = √(2/π)σ
+  one_large(12'345) = 4.0;  // the only relevant entry: E|x| = √(2/π)σ
   CHECK(expected_maximum(one_large, 1) == Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-5));
 }
 
-TEST_CASE("T18: scale and numbers that are not finite") {
+TEST_CASE("T18: scaling, and inf") {
   const Vector q = Vector::LinSpaced(5, 0.5, 2.0);
   CHECK(expected_maximum(1e20 * q, 8) == Approx(1e10 * expected_maximum(q, 8)).epsilon(1e-12));
   CHECK(std::isinf(expected_maximum(Vector::Constant(2, INFINITY), 8)));
 }
 
-TEST_CASE("T18: the leading order by hand, and how near it comes") {
+TEST_CASE("T18: the leading order by hand, and its accuracy") {
   CHECK(typical_maximum(1e6, 2.0) == Approx(2.0 * 4.7660).epsilon(1e-4));
-  // The maximum of |x| of n entries is that of 2n entries of one sign; the mean lies 0.577 scale lengths above the
-  // mode.
+  // The maximum of |x| over n entries equals that of x over 2n; the mean is 0.577 scale lengths above the mode.
   for (const double n : {1e4, 1e6}) {
     const double exact = expected_maximum(Vector::Constant(1, 1.0), static_cast<int>(n));
     CHECK(typical_maximum(2 * n, 1.0) + 0.5772 / std::sqrt(2 * std::log(2 * n)) == Approx(exact).epsilon(0.01));

@@ -19,7 +19,7 @@ StackSpec small_stack(const char* placement) {
   return spec;
 }
 
-/// Everything at a fixed number of patterns, so that faulty and right predictions share every random number.
+/// Prediction with a fixed number of patterns, so that predictions with and without a fault share random numbers.
 Prediction with(Fault fault, const StackSpec& spec) {
   return predict(spec, {},
                  {.tolerance = 1e-9,
@@ -35,7 +35,7 @@ double at(const Prediction& p, Statistic statistic, Signal site, std::size_t i) 
 
 }  // namespace
 
-TEST_CASE("beta0 is off from the middle of the stack on, by 1 % behind norm B and by 5 % without") {
+TEST_CASE("beta0 is off from the middle of the stack on, by 1 % with norm B and by 5 % without") {
   for (const auto& entry : {std::pair{"peri", 1.01}, {"b-only", 1.01}, {"pre", 1.05}}) {
     const char* const placement = entry.first;
     const double off = entry.second;
@@ -52,7 +52,7 @@ TEST_CASE("beta0 is off from the middle of the stack on, by 1 % behind norm B an
   }
 }
 
-TEST_CASE("without the score path gradients are smaller below the top attention, its own matrices' are the same") {
+TEST_CASE("no_score_path reduces gradients below the top attention, not its own") {
   const Prediction right = with(Fault::none, small_stack("pre"));
   const Prediction wrong = with(Fault::no_score_path, small_stack("pre"));
   CHECK(at(wrong, Statistic::log_grad_sq, Signal::x_out, 5) == at(right, Statistic::log_grad_sq, Signal::x_out, 5));
@@ -60,7 +60,7 @@ TEST_CASE("without the score path gradients are smaller below the top attention,
         at(right, Statistic::log_grad_sq, Signal::x_out, 4) - 0.01);
 }
 
-TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else differs") {
+TEST_CASE("query_gradient raises the squared gradient of W_q by 10 % and changes nothing else") {
   const Prediction right = with(Fault::none, small_stack("pre"));
   const Prediction wrong = with(Fault::query_gradient, small_stack("pre"));
   for (const auto& [key, curve] : right.profile.curves) {
@@ -75,7 +75,7 @@ TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else diffe
         wrong.profile.curves.at({Statistic::grad_sq, Signal::x_out}).value);
 }
 
-TEST_CASE("depth constants are those of one layer more, where there are any") {
+TEST_CASE("depth_constant uses the constants of one more layer, where there are any") {
   const ModelSpec lns = small_stack("lns").model;
   CHECK(step_under(Fault::depth_constant, lns, 2).branches[0].input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
   const ModelSpec deepnorm = small_stack("deepnorm").model;
@@ -83,7 +83,7 @@ TEST_CASE("depth constants are those of one layer more, where there are any") {
   for (const Placement& p : placement_table()) {
     CAPTURE(p.name);
     StackSpec spec = small_stack(std::string(p.name).c_str());
-    spec.model.layers = 7;  // Mix-LN's seam moves from layer 1 to 2 with the eighth layer, counted from one more
+    spec.model.layers = 7;  // Mix-LN switches at floor(L/4), which is 1 for 7 layers and 2 for 8
     bool differs = false;
     for (int l = 0; l < 14; ++l)
       differs = differs || step_under(Fault::depth_constant, spec.model, l) != spec.model.step(l);
@@ -93,7 +93,7 @@ TEST_CASE("depth constants are those of one layer more, where there are any") {
   CHECK_FALSE(acts_on(Fault::depth_constant, small_stack("pre"), true));
 }
 
-TEST_CASE("faults of gradients act on gradients alone") {
+TEST_CASE("faults of gradients act on gradients only") {
   for (const Fault fault : {Fault::no_score_path, Fault::query_gradient}) {
     CHECK(acts_on(fault, small_stack("pre"), true));
     CHECK_FALSE(acts_on(fault, small_stack("pre"), false));

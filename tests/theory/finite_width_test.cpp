@@ -23,7 +23,7 @@ StackSpec small(std::string_view placement) {
   return spec;
 }
 
-/// The limit beside the chain, with `replicates`.
+/// Prediction of the limit and of the finite-width chain.
 Prediction at_width(const StackSpec& spec, int replicates, std::uint64_t seed = 3,
                     const std::vector<std::vector<int>>& ids = {}) {
   Prediction p = predict(spec, ids, {.max_samples = 64, .seed = seed});
@@ -36,7 +36,7 @@ testing::Estimate cell(const Prediction& p, Statistic statistic, Signal site, st
   return {c.value.at(i), c.standard_error.at(i)};
 }
 
-TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
+TEST_CASE("predict_at_width has the same bits for 1, 2 and 3 threads") {
   const auto run = [&](int count) {
     const testing::Threads threads(count);
     return at_width(small("peri"), 100);
@@ -54,7 +54,7 @@ TEST_CASE("a prediction at width has the same bits for 1, 2 and 3 threads") {
   }
 }
 
-TEST_CASE("a prediction at width tells which share of it is done, and what it is told to throw ends it") {
+TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
   const testing::Threads threads(2);
   const StackSpec spec = small("pre");
   const Prediction limit = predict(spec, {}, {.max_samples = 64});
@@ -72,9 +72,9 @@ TEST_CASE("a prediction at width tells which share of it is done, and what it is
   CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 10, .on_progress = stop}, p), Enough);
 }
 
-TEST_CASE("what a replicate throws leaves the loop over replicates: too large a stack is a lack of memory") {
+TEST_CASE("an exception of a replicate propagates: a stack that is too large throws bad_alloc") {
   StackSpec spec = small("pre");
-  spec.input.tokens = std::numeric_limits<int>::max();  // a matrix over pairs of tokens has no size
+  spec.input.tokens = std::numeric_limits<int>::max();  // the size of a matrix over token pairs overflows
   for (const int count : {1, 2}) {
     const testing::Threads threads(count);
     Prediction p;
@@ -83,7 +83,7 @@ TEST_CASE("what a replicate throws leaves the loop over replicates: too large a 
   }
 }
 
-TEST_CASE("profile has the chain's curves where there are any, and the limit beside them") {
+TEST_CASE("profile has curves of the chain where they exist; limit has all curves of the limit") {
   const StackSpec spec = small("pre");
   Prediction limit = predict(spec, {}, {.max_samples = 64, .seed = 3});
   CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Signal::x_out));
@@ -117,12 +117,12 @@ TEST_CASE("means vary over seeds by their stated standard errors") {
     stated += e.standard_error * e.standard_error / 64;
   }
   const double ratio = 64 * std::pow(testing::estimate(values).standard_error, 2) / stated;
-  // F(63, ≥ 63) lies in [1/3.6, 3.6] but for 1e-6.
+  // F(63, ≥ 63) is within [1/3.6, 3.6] with probability 1 − 1e-6.
   CHECK(ratio > 1 / 3.6);
   CHECK(ratio < 3.6);
 }
 
-TEST_CASE("every sequence gets its share, and the spread is that of a seed whose ids are known") {
+TEST_CASE("replicates are shared among sequences; the spread is that within a sequence") {
   StackSpec spec = small("pre");
   spec.input.kind = InputKind::tokens;
   spec.input.correlation = 0.0;
@@ -138,12 +138,12 @@ TEST_CASE("every sequence gets its share, and the spread is that of a seed whose
   const auto [mean, spread] = cosine({same, different}, 2000);
   testing::check_consistent("cosine", mean, 0.5);
   const auto [alone, alone_spread] = cosine({different}, 2000);
-  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // of one sequence it is 0
+  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // 0 for the other sequence
   CHECK(at_width(spec, 5, 3, {same, different}).finite_width_replicates == 6);
-  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_degrees == 4);  // one mean for every sequence
+  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_degrees == 4);  // one mean per sequence
 }
 
-TEST_CASE("replicates of several sequences are independent, of equal ones too") {
+TEST_CASE("replicates of several sequences are independent, also for equal sequences") {
   StackSpec spec = small("pre");
   spec.input.kind = InputKind::tokens;
   spec.input.correlation = 0.0;
@@ -158,7 +158,7 @@ TEST_CASE("replicates of several sequences are independent, of equal ones too") 
   }
 }
 
-TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer at every width, in the mean") {
+TEST_CASE("T12a: with ε = 0 the mean stream of Peri-LN and B-only grows by γ² per sublayer at every width") {
   for (const char* placement : {"peri", "b-only"}) {
     for (const int width : {3, 16}) {
       StackSpec spec = small(placement);
@@ -173,9 +173,8 @@ TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer
   }
 }
 
-TEST_CASE("what small weights and the default ε take off a B-only branch is seen") {
-  // Behind norm B a token's second moment is v/(v + ε), concave in v: the mean over a wide spread of v is below the
-  // limit's value.
+TEST_CASE("ε lowers the mean of a B-only branch with small weights below the limit") {
+  // The second moment after norm B is v/(v + ε), concave in v, so its mean over a wide spread of v is below the limit.
   StackSpec spec = small("b-only");
   spec.model.width = 32;
   spec.model.gamma = 1.0;
@@ -189,7 +188,7 @@ TEST_CASE("what small weights and the default ε take off a B-only branch is see
   CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Signal::B_out)->value[1]) < -10.0);
 }
 
-TEST_CASE("a fault of the limit is one of the chain too") {
+TEST_CASE("a planted fault applies to the limit and to the chain") {
   const StackSpec spec = small("pre");
   const auto branches = [&](Fault fault) {
     Prediction p = predict(spec, {}, {.max_samples = 8, .fault = fault});
@@ -202,7 +201,7 @@ TEST_CASE("a fault of the limit is one of the chain too") {
   CHECK(wrong[2] == Approx(1.05 * branch[2]).epsilon(1e-12));
 }
 
-TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can use") {
+TEST_CASE("the number of replicates falls with their cost, to at least 8") {
   StackSpec spec = small("pre");
   CHECK(replicates_for(spec, 16) == 256);
   CHECK(replicates_for(spec, 1) == 32);
@@ -219,7 +218,7 @@ TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can
   CHECK(replicates_for(spec, 16) == 8);
 }
 
-TEST_CASE("every feature that a replicate draws counts: of gates, gated MLPs, and keys and values of each group") {
+TEST_CASE("the cost of a replicate covers gates, gated MLPs, and keys and values of each group") {
   StackSpec spec = small("pre");
   spec.model.mlp = MlpKind::gelu;
   const double plain = chain_operations(spec);
@@ -238,7 +237,7 @@ TEST_CASE("every feature that a replicate draws counts: of gates, gated MLPs, an
   CHECK(more([](ModelSpec& m) { m.kv_heads = 1; }) == Approx(-2.0 * fewer * each).epsilon(1e-12));
 }
 
-TEST_CASE("replicates cost no more than the measurement, or the limit has to do, and the prediction says so") {
+TEST_CASE("an operation budget limits replicates; without enough, the limit is used and the reason is given") {
   StackSpec spec = small("pre");
   spec.model.width = spec.model.heads * spec.model.head_dim;
   spec.input.tokens = 1024;
@@ -268,7 +267,7 @@ TEST_CASE("replicates cost no more than the measurement, or the limit has to do,
   CHECK(p.left_out.find("at infinite width") != std::string::npos);
 }
 
-TEST_CASE("where a replicate overflows there is no prediction, and a refusal stays one") {
+TEST_CASE("an overflow of a replicate is unsupported; an earlier reason is preserved") {
   StackSpec spec = small("none");
   spec.model.layers = 3;
   spec.model.mlp = MlpKind::swiglu;

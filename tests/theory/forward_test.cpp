@@ -43,7 +43,7 @@ TEST_CASE("T5: gated MLPs multiply the gate's kernel and the up kernel") {
         exactly(0.16 * 10 * gate * up));
 }
 
-TEST_CASE("variance is the second moment less the mean's, which LayerNorm removes") {
+TEST_CASE("variance is the second moment minus that of the mean, which LayerNorm removes") {
   StackSpec spec = xiong_stack("pre");
   spec.input.second_moment = 2.0;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
@@ -81,7 +81,7 @@ TEST_CASE("kurtosis of D normal entries, against a simulation") {
   }
 }
 
-TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q_j)") {
+TEST_CASE("angular distances: a stream with additions only turns by arccos sqrt(q_i/q_j)") {
   StackSpec spec = xiong_stack("pre");
   spec.input.tokens = 1;
   const Profile p = forward_profile(spec, {});
@@ -96,7 +96,7 @@ TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q
   }
 }
 
-TEST_CASE("the largest entry of the sum before norm C, against a simulation, and not that of the stream after it") {
+TEST_CASE("the largest entry before norm C, against a simulation, differs from that after it") {
   for (const char* placement : {"post", "keel", "deepnorm"}) {
     CAPTURE(std::string(placement));
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
@@ -127,7 +127,7 @@ TEST_CASE("the largest entry of the sum before norm C, against a simulation, and
       if (std::isnan(of_sum[d])) continue;  // KEEL's first layer has no norm C
       CAPTURE(d);
       const testing::Estimate found = testing::estimate(measured[d]);
-      // At finite width entries are not exactly normal: 2 % on top of the simulation's error.
+      // 2 % more, because entries are not exactly normal at finite width.
       CHECK(std::abs(found.mean - of_sum[d]) <=
             testing::most_standard_errors * found.standard_error + 0.02 * of_sum[d]);
       if (std::string_view(placement) == "keel") {
@@ -137,7 +137,7 @@ TEST_CASE("the largest entry of the sum before norm C, against a simulation, and
   }
 }
 
-TEST_CASE("angular distances: a negative alpha turns the stream past a right angle, as a simulation does") {
+TEST_CASE("angular distances: a negative alpha turns the stream by more than a right angle, as in a simulation") {
   StackSpec spec = testing::tiny_stack();
   spec.model.width = 256;
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .alpha = -0.8, .beta = 0.5});
@@ -160,14 +160,13 @@ TEST_CASE("angular distances: a negative alpha turns the stream past a right ang
     }
     CAPTURE(depth);
     CHECK((measured > 0.5) == (depth % 2 == 1));
-    // Two random directions have a cosine of standard deviation 1/√D: four of them, in half turns, for one token alone.
+    // The cosine of random directions has standard deviation 1/√D; four of them, as an angle in half turns.
     CHECK(std::abs(measured - predicted[depth]) < 4.0 / std::sqrt(256.0) / std::numbers::pi);
     CHECK(std::abs(1.0 - measured - predicted[depth]) > 4.0 / std::sqrt(256.0) / std::numbers::pi);
   }
 }
 
-TEST_CASE(
-    "T19: the finite-width factor counts sublayers where a norm bounds the branch, and multiplies where none does") {
+TEST_CASE("T19: the finite-width factor adds per sublayer with norms and multiplies without them") {
   const std::vector<double> q{1.0, 2.0, 4.0, 8.0};
   StackSpec tiny = testing::tiny_stack();
   tiny.model.mlp_width = 48;
@@ -175,7 +174,7 @@ TEST_CASE(
   const std::vector<double> bounded = finite_width_factor(spec, q, q);
   REQUIRE(bounded.size() == 5);
   for (std::size_t i = 0; i < 5; ++i) CHECK(bounded[i] == exactly(static_cast<double>(i) / 12));
-  // Without norms a SwiGLU's branch has degree 2: with equal shares the elasticity is 3/2.
+  // Without norms SwiGLU has degree 2: with equal shares the elasticity is 3/2.
   spec = testing::placed(tiny, "none");
   const std::vector<double> free = finite_width_factor(spec, q, q);
   CHECK(free[1] == exactly(1.0 / 12));
@@ -184,10 +183,10 @@ TEST_CASE(
   spec.model.embedding_norm = true;
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 12));
   spec.model.width = 512;
-  spec.model.heads = 16;  // a narrow hidden layer is the narrowest limit
+  spec.model.heads = 16;  // limited by the narrow hidden layer
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 48));
   spec.model.mlp_width = 2048;
-  spec.model.heads = 2;  // few heads are
+  spec.model.heads = 2;  // limited by the number of heads
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
 }
 

@@ -43,7 +43,7 @@ Matrix covariance(double a, double b, double correlation) {
 constexpr double variances[] = {1e-3, 0.3, 4.0, 30.0};
 constexpr double correlations[] = {-0.9, -0.5, 0.0, 0.3, 0.7, 0.9, 0.97, 0.99, 1.0};
 
-/// The largest error of `kernel` over the grid, relative to √(E f(u)² · E f(v)²), the scale of its entries.
+/// Largest error of `kernel` over the grid, relative to √(E f(u)² · E f(v)²), the scale of its entries.
 double worst_error(const Function& f, const std::function<Matrix(const Matrix&)>& kernel) {
   double worst = 0.0;
   for (const double a : variances) {
@@ -131,7 +131,7 @@ TEST_CASE("kernels by hand") {
   // GELU of a standard normal: E[u²Φ(u)²] = 1/3 + 1/(2√3 π).
   CHECK(activation_kernel(Activation::gelu, covariance(1, 1, 1))(0, 0) ==
         Approx(1.0 / 3 + 1 / (2 * std::sqrt(3.0) * pi)));
-  // A nearly linear range: φ(u) ≈ u/2, φ' ≈ 1/2 for GELU and SiLU.
+  // φ(u) ≈ u/2, φ' ≈ 1/2.
   for (const Activation activation : {Activation::gelu, Activation::silu}) {
     CHECK(activation_kernel(activation, covariance(1e-8, 1e-8, 0.5))(0, 1) == Approx(0.25 * 0.5e-8).epsilon(1e-6));
     CHECK(derivative_kernel(activation, covariance(1e-8, 1e-8, 0.5))(0, 1) == Approx(0.25).epsilon(1e-6));
@@ -163,9 +163,9 @@ TEST_CASE("kernels are symmetric, and an entry depends on its pair alone") {
   }
 }
 
-TEST_CASE("variances that differ by little: interpolated coefficients, against those of every token's own variance") {
+TEST_CASE("interpolated coefficients for similar variances, against the coefficients of each variance") {
   for (const double variance : {0.01, 1.0, 30.0}) {
-    const Eigen::Index tokens = 40;  // more than a block of Horner's rule
+    const Eigen::Index tokens = 40;  // more than one block of the Horner evaluation
     Matrix c(tokens, tokens);
     const auto scale = [&](Eigen::Index t) { return 1.0 - 0.0097 * static_cast<double>((7 * t) % tokens) / 40.0; };
     for (Eigen::Index t = 0; t < tokens; ++t) {

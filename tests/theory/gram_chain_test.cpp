@@ -16,8 +16,8 @@ namespace {
 
 constexpr int replicates = 4000;
 
-/// Standard errors: 3.8e-7 two-sided. The tests of this file compare about 4000 cells, twice each (mean and
-/// deviation, most of them far from independent): a false alarm anywhere has a probability below 0.3 %.
+/// Limit in standard errors, 3.8e-7 two-sided. This file makes about 8000 comparisons (means and deviations), so a
+/// false alarm has a probability below 0.3 %.
 constexpr double limit = 5.08;
 
 /// 2 layers, width 18, 4 heads of 4 with 2 for keys and values, 5 tokens, SwiGLU of width 24, LeCun's variances.
@@ -32,7 +32,7 @@ StackSpec narrow(std::string_view placement, const std::function<void(StackSpec&
   return spec;
 }
 
-/// Mean, standard deviation and their standard errors: of the logarithm of the deviation from the fourth moment.
+/// Mean and standard deviation with standard errors; the error of the log deviation uses the fourth moment.
 struct Moments {
   double mean, error, log_deviation, log_error;
 
@@ -64,15 +64,15 @@ std::vector<Profile> readings(const std::function<Profile(int)>& reading) {
   return all;
 }
 
-/// Returns the numbers, means and standard deviations alike, in which the readings of two laws differ by more than
-/// `limit` standard errors, each in words. Numbers that no replicate moves by more than rounding are compared to 1e-9.
+/// Describes the means and standard deviations that differ by more than `limit` standard errors. Numbers without spread
+/// are compared to 1e-9.
 std::vector<std::string> differences(const std::vector<Profile>& a, const std::vector<Profile>& b) {
   std::vector<std::string> found;
   for (const auto& [key, curve] : a.front().curves) {
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
       const Moments x(column(a, key, i));
       const Moments y(column(b, key, i));
-      if (std::isnan(x.mean) && std::isnan(y.mean)) continue;  // a cosine of a token that may be 0
+      if (std::isnan(x.mean) && std::isnan(y.mean)) continue;  // cosine of a token that can be 0
       const double scale = 1.0 + std::abs(y.mean);
       const std::string name =
           fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i);
@@ -97,7 +97,7 @@ std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = 
   });
 }
 
-/// Stacks of dense matrices, as they are measured.
+/// Simulated stacks of dense matrices.
 std::vector<Profile> simulated(const StackSpec& spec, const std::vector<int>& ids = {}) {
   const Backend& ops = testing::truth();
   return readings([&](int i) {
@@ -114,15 +114,15 @@ std::vector<Profile> simulated(const StackSpec& spec, const std::vector<int>& id
 void check_same_law(const std::string& what, const StackSpec& spec, const std::vector<int>& ids = {}) {
   CAPTURE(what);
   std::vector<Profile> predicted = chain(spec, ids);
-  if (spec.model.width == 1) {  // a quotient of two normal numbers has no mean
+  if (spec.model.width == 1) {  // a ratio of normal numbers has no mean
     for (Profile& p : predicted) p.curves.erase({Statistic::branch_ratio, Signal::B_out});
   }
   for (const std::string& difference : differences(predicted, simulated(spec, ids))) FAIL_CHECK(difference);
 }
 
-TEST_CASE("T25: means and spreads are those of dense stacks, for every placement") {
+TEST_CASE("T25: means and spreads of dense stacks, for every placement") {
   for (const Placement& row : testing::rows_of_t1()) {
-    const bool mix = row.name == "mix";  // its seam needs four layers
+    const bool mix = row.name == "mix";  // needs four layers
     check_same_law(std::string(row.name), narrow(row.name, [&](StackSpec& spec) {
                      if (mix) spec.model.layers = 4;
                    }));
@@ -133,7 +133,7 @@ TEST_CASE("T25: means and spreads are those of dense stacks, for every placement
   check_same_law("free form", free_form);
 }
 
-TEST_CASE("T25: LayerNorm removes the mean, also where there are few features") {
+TEST_CASE("T25: LayerNorm with few features") {
   for (const char* placement : {"post", "peri", "residual", "b-only"}) {
     check_same_law(placement, narrow(placement, [](StackSpec& spec) {
                      spec.model.norm = NormKind::layer;
@@ -186,14 +186,13 @@ TEST_CASE("T25: every kind of MLP") {
   }
 }
 
-TEST_CASE("T25: any shape: more tokens than features, features left over, one of everything") {
+TEST_CASE("T25: shapes: more tokens than features, few features, one of each") {
   const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> shapes{
       {"as many tokens as features", [](StackSpec& s) { s.input.tokens = s.model.width = 6; }},
       {"more tokens", [](StackSpec& s) { s.input.tokens = 9, s.model.width = 4; }},
       {"few directions left", [](StackSpec& s) { s.input.tokens = 5, s.model.width = 8; }},
       {"one token", [](StackSpec& s) { s.input.tokens = 1; }},
-      // A larger eps: the second moment behind the norm of two features is 1 but for one token in 1/eps, so that 4000
-      // replicates with the default eps do not estimate its deviation.
+      // With the default eps one token in 1/eps dominates the deviation, which 4000 replicates do not estimate.
       {"two features", [](StackSpec& s) { s.model.width = 2, s.model.norm_eps = 0.05; }},
       {"one feature", [](StackSpec& s) { s.model.width = 1; }},
       {"one hidden feature", [](StackSpec& s) { s.model.mlp_width = 1; }},
@@ -205,7 +204,7 @@ TEST_CASE("T25: any shape: more tokens than features, features left over, one of
   }
 }
 
-TEST_CASE("T25: token ids, repeated ones too, and what checkpoints add to them") {
+TEST_CASE("T25: token ids, repeated ones too, and embedding options of checkpoints") {
   const std::vector<int> ids{3, 1, 3, 0, 3};
   const auto tokens = [](StackSpec& spec) {
     spec.input.kind = InputKind::tokens;
@@ -247,7 +246,7 @@ TEST_CASE("T25: input whose tokens are all the same") {
   }
 }
 
-TEST_CASE("mistakes about the chain would be seen") {
+TEST_CASE("wrong head counts, norms and QK-norms of the chain are detected") {
   const auto seen = [](const StackSpec& spec, const std::function<void(StackSpec&)>& mistake) {
     StackSpec wrong = spec;
     mistake(wrong);
@@ -266,7 +265,7 @@ TEST_CASE("mistakes about the chain would be seen") {
              [](StackSpec& s) { s.model.qk_norm = QkNorm::head; }));
 }
 
-TEST_CASE("a chain without V-norm or gates would be seen") {
+TEST_CASE("a chain without V-norm, inner norms or gates is detected") {
   const StackSpec normed = narrow("pre", [](StackSpec& s) { s.model.v_norm = true; });
   CHECK_FALSE(differences(chain(narrow("pre")), simulated(normed)).empty());
   const StackSpec gated = narrow("pre", [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; });
@@ -274,14 +273,14 @@ TEST_CASE("a chain without V-norm or gates would be seen") {
   StackSpec per_head = gated;
   per_head.init.scheme = InitScheme::scaled;
   per_head.init.factor = 16.0;
-  StackSpec per_channel = per_head;  // of one mean, but with other fluctuations
+  StackSpec per_channel = per_head;  // same mean, different fluctuations
   per_channel.model.attention_gate = AttentionGate::channel;
   CHECK_FALSE(differences(chain(per_channel), simulated(per_head)).empty());
   const StackSpec inner = narrow("pre", [](StackSpec& s) { s.model.inner_norm = InnerNorm::both; });
   CHECK_FALSE(differences(chain(narrow("pre")), simulated(inner)).empty());
 }
 
-TEST_CASE("a replicate is named by seed and number alone") {
+TEST_CASE("a replicate depends on seed and index only") {
   const StackSpec spec = narrow("peri");
   const auto top = [&](std::uint64_t seed, std::uint64_t replicate) {
     return gram_chain(spec, {}, {.seed = seed, .index = replicate})

@@ -21,7 +21,7 @@ Matrix some(Eigen::Index rows, Eigen::Index cols, std::uint64_t place) {
 
 double distance(const Matrix& a, const Matrix& b) { return (a - b).cwiseAbs().maxCoeff(); }
 
-TEST_CASE("normal numbers are normal, independent, and do not depend on how many are taken at a time") {
+TEST_CASE("NormalStream: normal, independent, and the same in blocks of any size") {
   const Matrix z = some(1000, 200, 0);
   const std::vector<double> values(z.data(), z.data() + z.size());
   const boost::math::normal law;
@@ -46,7 +46,7 @@ TEST_CASE("normal numbers are normal, independent, and do not depend on how many
   CHECK(distance(some(3, 5, 0), some(3, 5, 1)) > 0.1);
 }
 
-TEST_CASE("Wishart factors: the diagonal of A Aᵀ is chi-squared, singular or not") {
+TEST_CASE("Wishart factors: the diagonal of A Aᵀ is chi-squared, also if singular") {
   for (const Eigen::Index degrees : {0, 1, 3, 4, 9}) {
     constexpr Eigen::Index size = 4;
     std::vector<std::vector<double>> diagonal(size);
@@ -71,7 +71,7 @@ TEST_CASE("Wishart factors: the diagonal of A Aᵀ is chi-squared, singular or n
   }
 }
 
-TEST_CASE("square roots keep the Gram matrix, of any rank and scale, and equal rows equal") {
+TEST_CASE("square roots preserve the Gram matrix, for any rank and scale, and equal rows") {
   for (const int rank : {1, 3, 7}) {
     Matrix x = some(7, rank, 3) * some(rank, 20, 4);
     x.row(2) = x.row(5);
@@ -95,7 +95,7 @@ TEST_CASE("square roots keep the Gram matrix, of any rank and scale, and equal r
   CHECK(distance(square_root(few), few) == 0.0);
 }
 
-TEST_CASE("a compacted signal reads the same") {
+TEST_CASE("a compacted signal has the same statistics") {
   const Matrix x = some(6, 30, 8);
   const Matrix small = compacted(x);
   CHECK(small.cols() == 7);
@@ -116,7 +116,7 @@ TEST_CASE("norms on coordinates: by hand") {
   normalise(rms, {NormKind::rms, 0.0, 25}, 2.0);  // ‖x‖²/25 = 1 for rows 0 and 2
   CHECK(distance(rms, 2.0 * x) < 1e-15);
   Matrix layer = x;
-  normalise(layer, {NormKind::layer, 0.0, 4}, 2.0);  // what is left has ‖x‖²/4 = 4
+  normalise(layer, {NormKind::layer, 0.0, 4}, 2.0);  // without the mean ‖x‖²/4 = 4
   Matrix expected(3, 2);
   expected << 0.0, 4.0, 0.0, 0.0, 0.0, 0.0;
   CHECK(distance(layer, expected) < 1e-15);

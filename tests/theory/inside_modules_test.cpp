@@ -43,13 +43,13 @@ class Draws {
   boost::random::normal_distribution<double> unit_;
 };
 
-/// True if the mean of the draws is `expected`: five standard errors, 6e-7 for one comparison.
+/// True if the mean of the draws is within five standard errors of `expected` (false alarms: 6e-7).
 bool agrees(const std::vector<double>& draws, double expected) {
   const testing::Estimate e = testing::estimate(draws);
   return std::abs(e.mean - expected) <= 5.0 * e.standard_error;
 }
 
-TEST_CASE("V-norm: the kernel of normalised values of e features, and of many") {
+TEST_CASE("V-norm: kernel of normalised values of few and many features") {
   const Matrix c = pair_kernel(2.0, 0.5, 0.6);  // correlation 0.6
   for (const int e : {1, 2, 3, 8, 40}) {
     CAPTURE(e);
@@ -71,7 +71,7 @@ TEST_CASE("V-norm: the kernel of normalised values of e features, and of many") 
   CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == Approx(-normed_values(c, 8, 0.0)(0, 1)));
 }
 
-TEST_CASE("V-norm: gradients behind it are scaled by the derivative of its kernel") {
+TEST_CASE("V-norm: the gradient factor is the derivative of the kernel, and for few features matches sampling") {
   for (const int e : {3, 8, 40, 5000}) {
     CAPTURE(e);
     const auto at = [&](double ab) { return normed_values(pair_kernel(2.0, 0.5, ab), e, 0.0)(0, 1); };
@@ -98,7 +98,7 @@ TEST_CASE("V-norm: gradients behind it are scaled by the derivative of its kerne
   const Matrix slope = normed_values_slope(c, e, 0.0);
   CHECK(agrees(same, slope(0, 0)));
   CHECK(agrees(other, slope(0, 1)));
-  CHECK_FALSE(agrees(same, 0.5));  // T8 without what few features add
+  CHECK_FALSE(agrees(same, 0.5));  // the limit of many features (T8)
 }
 
 StackSpec gated_stack(AttentionGate gate) {
@@ -109,8 +109,7 @@ StackSpec gated_stack(AttentionGate gate) {
   return spec;
 }
 
-TEST_CASE(
-    "gates: kernels of sigmoids of Gaussian numbers, a quarter of what an open gate lets through for small ones") {
+TEST_CASE("gates: kernels of sigmoids of Gaussian numbers, and their limits") {
   StackSpec spec = gated_stack(AttentionGate::head);
   const Matrix input = pair_kernel(1.3, 0.8, -0.5);
   const GateKernels k = gate_kernels(spec, 0, input);
@@ -139,16 +138,16 @@ TEST_CASE(
   CHECK(half.slopes(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
 }
 
-/// Σ over a layer's gates of the gradients' products at two tokens, for heads' outputs of kernel m and gradients of
-/// kernel d in every channel, for a gate per head and one per channel: H·e·slope∘m∘d either way.
-TEST_CASE("the gradient through a gate is as large per head as per channel") {
+/// The kernel of gate gradients, summed over the gates of a layer, is H·e·slope∘m∘d, with outputs of kernel m and
+/// gradients of kernel d.
+TEST_CASE("gate gradients have the same size per head and per channel") {
   const int heads = 3;
   const int e = 5;
   const Matrix of_gates = pair_kernel(1.3, 0.8, 0.5);
   const Matrix m = pair_kernel(0.7, 1.1, 0.3);
   const Matrix d = pair_kernel(1.0, 2.0, 0.9);
   const Matrix slope = derivative_kernel(Activation::sigmoid, of_gates);
-  for (const int channels : {e, 1}) {  // of a gate
+  for (const int channels : {e, 1}) {  // per gate
     CAPTURE(channels);
     Draws draws(10);
     std::vector<double> same, other;
@@ -166,7 +165,7 @@ TEST_CASE("the gradient through a gate is as large per head as per channel") {
   }
 }
 
-TEST_CASE("an inner norm makes the second moment of W_o's and W_down's input 1") {
+TEST_CASE("inner norms set the second moment of the inputs of W_o and W_down to 1") {
   StackSpec spec = gated_stack(AttentionGate::none);
   spec.model.inner_norm = InnerNorm::both;
   spec.model.norm_eps = 0.0;
@@ -178,7 +177,7 @@ TEST_CASE("an inner norm makes the second moment of W_o's and W_down's input 1")
   }
 }
 
-TEST_CASE("what there is no law for is refused with a reason") {
+TEST_CASE("norms over two features, and inner norms with given weights, are unsupported") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
   spec.model.rope = false;
   const auto rejection = [&] {
@@ -193,7 +192,7 @@ TEST_CASE("what there is no law for is refused with a reason") {
   CHECK(rejection().empty());
   spec.model.kv_heads = 1;
   CHECK(rejection().find("inner norm of attention over 2 features") != std::string::npos);
-  spec.scales = std::make_shared<const WeightScales>();  // of given weights
+  spec.scales = std::make_shared<const WeightScales>();
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{1, 2, 3, 4, 5}}}) {
     const Prediction p = predict(spec, {}, {.max_samples = 8, .labels = labels});
     CHECK(p.unsupported.find("model.inner_norm") != std::string::npos);

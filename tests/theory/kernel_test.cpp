@@ -46,7 +46,7 @@ TEST_CASE("T2: a token that is zero stays zero without eps") {
   check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
 }
 
-TEST_CASE("T6: a fresh branch adds its kernel, scales squared") {
+TEST_CASE("T6: an independent branch adds its kernel, with squared scales") {
   const TokenKernel x{two_by_two(1.0, 2.0, 0.5), two_by_two(0.1, 0.2, 0.05)};
   const TokenKernel f{two_by_two(3.0, 5.0, -1.0), two_by_two(0.3, 0.5, -0.1)};
   const TokenKernel y = combined(2.0, x, -3.0, f);
@@ -60,7 +60,7 @@ TEST_CASE("independent centred features have a mean of variance K/D") {
   check_matrix(x.mean, two_by_two(1.0, 2.0, 0.5));
 }
 
-TEST_CASE("the input's kernel: Gaussian with a correlation, or rows of a table by id") {
+TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id") {
   StackSpec spec;
   spec.model.width = 8;
   spec.input.tokens = 3;
@@ -70,11 +70,11 @@ TEST_CASE("the input's kernel: Gaussian with a correlation, or rows of a table b
   expected.diagonal().setConstant(2.0);
   check_matrix(input_kernel(spec, {}).product, expected);
   check_matrix(input_kernel(spec, {}).mean, expected / 8.0);
-  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;  // ids decide, the correlation is that of Gaussian input
+  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;  // the correlation applies to Gaussian input only
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
 }
 
-TEST_CASE("the input's kernel with the parts of EmbeddingSpec") {
+TEST_CASE("input kernel with all options of EmbeddingSpec") {
   StackSpec spec;
   spec.model.width = 8;
   spec.input.tokens = 3;
@@ -83,7 +83,7 @@ TEST_CASE("the input's kernel with the parts of EmbeddingSpec") {
   Matrix expected(3, 3);
   expected << 18, 0, 18, 0, 18, 0, 18, 0, 18;
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
-  spec.model.embedding.positions = 3;  // every position has a row of its own
+  spec.model.embedding.positions = 3;  // one row per position
   expected.diagonal().array() += 2.0;
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
   spec.model.embedding.token_types = 2;  // every token reads the first row
@@ -93,7 +93,7 @@ TEST_CASE("the input's kernel with the parts of EmbeddingSpec") {
   expected << 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25;
   expected.diagonal().array() += 0.0625;
   check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 0.25).matrix());
-  spec.init = {.std = 0.5};  // four features in, so a factor 4/4
+  spec.init = {.std = 0.5};  // width · std² = 4 · 0.25 = 1
   spec.model.embedding = {.width = 4};
   expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);

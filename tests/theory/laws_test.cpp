@@ -7,7 +7,7 @@
 
 #include "tests/theory/xiong.h"
 
-/// T12: the recursion reproduces each closed law, to rounding.
+/// The recursion reproduces closed growth laws (T12), to rounding.
 namespace periscope::theory {
 namespace {
 
@@ -15,7 +15,7 @@ using doctest::Approx;
 
 std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Signal::x_out); }
 
-TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, whatever the modules are") {
+TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, for any modules") {
   for (const char* placement : {"peri", "b-only"}) {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       for (const MlpKind mlp : {MlpKind::relu, MlpKind::swiglu}) {
@@ -52,7 +52,7 @@ TEST_CASE("T12b: Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per lay
   }
 }
 
-TEST_CASE("T12c: Post-LN stands at gamma^2; the sum before the second norm has mean square 3/2") {
+TEST_CASE("T12c: Post-LN stays at gamma^2; the sum before the second norm has mean square 3/2") {
   for (const double gamma : {1.0, 0.6}) {
     StackSpec spec = xiong_stack("post");
     spec.model.gamma = gamma;
@@ -66,7 +66,7 @@ TEST_CASE("T12c: Post-LN stands at gamma^2; the sum before the second norm has m
 }
 
 TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
-  // All tokens alike (or one token): attention returns its input, 1 per unit; ReLU halves it.
+  // One token or equal tokens: attention returns its input, ReLU halves the second moment.
   for (const bool one_token : {true, false}) {
     StackSpec spec = xiong_stack("lns");
     spec.input.tokens = one_token ? 1 : 5;
@@ -80,11 +80,11 @@ TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
   }
 }
 
-TEST_CASE("T12e holds for modules of degree one only: a gated MLP's branch falls like 1/layer^2") {
+TEST_CASE("T12e holds for modules of degree one only: the branch of a gated MLP falls like 1/layer^2") {
   StackSpec spec = xiong_stack("lns");
   spec.model.mlp = MlpKind::swiglu;
   spec.init.scheme = InitScheme::scaled;
-  spec.init.factor = 1e-4;  // so small that SiLU(x) is x/2, to the order of the factor
+  spec.init.factor = 1e-4;  // small, so that SiLU(x) ≈ x/2
   const std::vector<double> branch = predicted(spec, Statistic::second_moment, Signal::f_out);
   for (std::size_t layer = 1; layer <= 6; ++layer) {
     const double scaled = branch[2 * layer - 1] * static_cast<double>(layer * layer);
@@ -92,7 +92,7 @@ TEST_CASE("T12e holds for modules of degree one only: a gated MLP's branch falls
   }
 }
 
-TEST_CASE("T12g: dilution, each branch's share falls like 1/sqrt(l)") {
+TEST_CASE("T12g: the share of each branch falls like 1/sqrt(l)") {
   // A hidden width of 2·D and standard deviations 1/√D make both branches 1.
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp_width = 128;

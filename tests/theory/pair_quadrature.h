@@ -11,7 +11,7 @@ namespace periscope::testing {
 using Function = std::function<double(double)>;
 
 /// ∫ over N(mean, std²) of f by composite 25-point Gauss–Legendre over ±9 std, panels 0.9 std wide and split
-/// at 0, where activations have their kinks: exact to about 1e-14 for what is smooth between.
+/// at 0, the kink of activations: exact to about 1e-14 for functions that are smooth elsewhere.
 template <class F>
 double normal_expectation(const F& f, double mean, double std) {
   if (std == 0.0) return f(mean);
@@ -35,7 +35,7 @@ double normal_expectation(const F& f, double mean, double std) {
 }
 
 /// E[f(u) f(v)] for a centred Gaussian pair of variances a and b and the given correlation, as two nested
-/// integrals: over u, and over v given u. No theory in it but the conditional law of a Gaussian pair.
+/// integrals: over u, and over v given u. Uses only the conditional law of a Gaussian pair.
 inline double pair_expectation(const Function& f, double a, double b, double correlation) {
   const double own = std::sqrt(b * (1.0 - correlation * correlation));
   return normal_expectation(

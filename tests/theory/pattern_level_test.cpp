@@ -11,7 +11,7 @@
 namespace periscope::theory {
 namespace {
 
-TEST_CASE("two levels of patterns extrapolate to the limit of many, and the error covers what is left") {
+TEST_CASE("extrapolation from two levels reduces the bias, and the error covers the rest") {
   for (const double limit : {3.0, 2e-9, 5e40}) {
     for (const double a : {-1.0, -0.1, 0.3, 1.0}) {
       const auto mean = [&](double patterns) { return limit * std::exp(a / patterns); };
@@ -25,7 +25,7 @@ TEST_CASE("two levels of patterns extrapolate to the limit of many, and the erro
   }
 }
 
-TEST_CASE("extrapolating adds the noise of both levels") {
+TEST_CASE("extrapolation adds the noise of both levels") {
   Curve curve{{0.5}, {0.07}};
   const std::vector<double> fixed = extrapolate(curve, {{0.4}, {0.14}}, 8.0, false);
   CHECK(curve.value[0] == doctest::Approx(0.5 + 0.1 / 7));
@@ -34,7 +34,7 @@ TEST_CASE("extrapolating adds the noise of both levels") {
   CHECK(curve.standard_error[0] == doctest::Approx(std::sqrt(0.08 * 0.08 + 0.02 * 0.02 + left * left)));
 }
 
-TEST_CASE("what is the same in both levels stays exact; what was not finite has no error that can be stated") {
+TEST_CASE("equal levels stay exact; a non-finite level has an infinite error") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   Curve curve{{2.0, 0.0, nan, 1.0}, {0.0, 0.0, nan, 0.1}};
@@ -50,7 +50,7 @@ TEST_CASE("what is the same in both levels stays exact; what was not finite has 
   CHECK(fixed[3] == infinity);
 }
 
-TEST_CASE("a level that grows is the level that began with as many chains; levels share no random numbers") {
+TEST_CASE("growing a level in steps gives the same replicates; levels share no random numbers") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
   const ReplicateInputs inputs{.ids = std::vector<std::vector<int>>(1)};
   const PredictionOptions options;
@@ -68,7 +68,7 @@ TEST_CASE("a level that grows is the level that began with as many chains; level
   CHECK(top(other) != top(whole));
 }
 
-TEST_CASE("standard errors over chains by hand: n - 1, within every sequence, and of sequences left out") {
+TEST_CASE("standard errors over replicates by hand: n - 1, within every sequence, and of a sample of sequences") {
   const auto curve_of = [](const std::vector<std::vector<double>>& sequences, std::size_t population) {
     std::vector<ProfileMoments> inputs(sequences.size());
     for (std::size_t i = 0; i < sequences.size(); ++i) {

@@ -36,7 +36,7 @@ void check_product(const Sample& found, const Sample& a, const Sample& b, bool l
   CHECK(worst <= 1.0);
 }
 
-TEST_CASE("products with patterns are those of Eigen in double, whatever the shape") {
+TEST_CASE("products with patterns against Eigen in double, for every shape") {
   for (const Index tokens : {1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 65, 128, 131}) {
     for (const bool causal : {false, true}) {
       CAPTURE(tokens);
@@ -74,24 +74,24 @@ TEST_CASE("products with patterns are those of Eigen in double, whatever the sha
   }
 }
 
-TEST_CASE("an outer product is added with its weight") {
+TEST_CASE("add_outer adds a weighted outer product") {
   const Sample x = drawn(37, 11, 1);
   Sample sum = Sample::Ones(37, 37);
   add_outer(sum, x, -2.0F);
   Sample plain;
   symmetric_product_into(plain, factor_of(x), transposed(factor_of(x)));
   for (Index j = 0; j < 37; ++j) {
-    for (Index i = j; i < 37; ++i) CHECK(sum(i, j) == std::fma(-2.0F, plain(i, j), 1.0F));  // twice is exact
+    for (Index i = j; i < 37; ++i) CHECK(sum(i, j) == std::fma(-2.0F, plain(i, j), 1.0F));  // the factor 2 is exact
   }
 }
 
-TEST_CASE("every instruction set gives a product the same bits") {
+TEST_CASE("every instruction set gives the same bits") {
   const Sample a = Sample(drawn(77, 77, 1).triangularView<Eigen::Lower>());
   const Sample x = drawn(77, 53, 2);
   Sample first;
   for (const FloatProductLevel& level : float_product_levels()) {
     if (level.processor > processor_level()) continue;
-    for (const bool triangular : {true, false}) {  // terms that are 0 change nothing
+    for (const bool triangular : {true, false}) {  // zero terms do not change the sum
       Sample out(77, 53);
       level.function()(
           {.a = factor_of(a, triangular), .b = factor_of(x), .c = out.data(), .c_column_step = out.outerStride()});
@@ -101,7 +101,7 @@ TEST_CASE("every instruction set gives a product the same bits") {
   }
 }
 
-TEST_CASE("subnormal numbers are 0 while they are flushed, and not before or after") {
+TEST_CASE("subnormal numbers are flushed within the scope only") {
   volatile float small = 1e-30F;
   const auto is_zero = [&] {
     volatile const float product = small * 1e-10F;

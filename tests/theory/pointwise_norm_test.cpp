@@ -10,7 +10,7 @@
 #include "theory/predict/predict.h"
 #include "theory/width/gram_chain.h"
 
-/// The maps of pointwise norms on kernels against quadrature of the test's own, and where theory refuses them.
+/// Kernel maps of pointwise norms against quadrature, and unsupported cases.
 namespace periscope::theory {
 namespace {
 
@@ -23,8 +23,8 @@ double slope(NormKind kind, double u) {
   return kind == NormKind::dyt ? 1.0 / std::pow(std::cosh(u), 2) : 2.0 / std::sqrt(std::numbers::pi) * std::exp(-u * u);
 }
 
-/// E f(u)g(v) of normal u, v with these variances and correlation: the trapezoid rule over the square of two
-/// independent normal numbers, whose step is finer than the poles of tanh ask for.
+/// E f(u)g(v) for normal u and v of variances a and b and correlation rho, by the trapezoid rule over two independent
+/// normal numbers, with a step that resolves the poles of tanh.
 double expectation(const std::function<double(double)>& f, const std::function<double(double)>& g, double a, double b,
                    double rho) {
   const double step = 1.0 / (16.0 + 8.0 * std::sqrt(std::max(a, b)));
@@ -46,8 +46,8 @@ struct Pair {
 constexpr Pair pairs[] = {{0.01, 0.02, 0.5}, {0.25, 0.25, -0.7}, {1.0, 4.0, 0.3},    {3.9, 3.9, 0.999},
                           {16.0, 1.0, 0.9},  {40.0, 40.0, 0.6},  {100.0, 0.1, -0.4}, {900.0, 400.0, 0.99}};
 
-/// Of Derf there are closed forms. Where one entry of a DyT is large and the other small, the rule over Kolmogorov's
-/// distribution has too few nodes for more than four digits.
+/// Derf has closed forms. DyT with one large and one small variance is accurate to four digits, limited by the nodes of
+/// the rule over Kolmogorov's distribution.
 double tolerance_of(NormKind kind, const Pair& p) {
   if (kind == NormKind::derf) return 1e-9;
   return std::max(p.a, p.b) > 4.0 && std::min(p.a, p.b) < 1.0 ? 1e-4 : 1e-5;
@@ -60,7 +60,7 @@ TokenKernel kernel_of(const Pair& p) {
   return TokenKernel::of_independent_features(k, 64);
 }
 
-TEST_CASE("T2: the kernel behind DyT and Derf is E phi(u)phi(v), by quadrature, small and large") {
+TEST_CASE("T2: the kernel after DyT and Derf is E phi(u)phi(v), by quadrature, small and large") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     for (const Pair& p : pairs) {
       CAPTURE(p.a);
@@ -68,7 +68,7 @@ TEST_CASE("T2: the kernel behind DyT and Derf is E phi(u)phi(v), by quadrature, 
       CAPTURE(p.rho);
       const auto f = [&](double u) { return phi(kind, u); };
       const double tolerance = tolerance_of(kind, p);
-      const double alpha = 0.5;  // the kernel in front is that of u over alpha squared
+      const double alpha = 0.5;  // the input kernel is that of u over alpha squared
       TokenKernel x = kernel_of(p);
       x.product /= alpha * alpha;
       const TokenKernel y = law_of(kind).kernel(x, with_alpha(kind, alpha), 3.0);
@@ -80,7 +80,7 @@ TEST_CASE("T2: the kernel behind DyT and Derf is E phi(u)phi(v), by quadrature, 
   }
 }
 
-TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), entry by entry, and the slope E phi'(u)") {
+TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), and the slope E phi'(u), by quadrature") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     for (const Pair& p : pairs) {
       CAPTURE(p.a);
@@ -105,14 +105,14 @@ TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), entry by entry, and th
   }
 }
 
-TEST_CASE("a scale alone multiplies kernels and gradients by gamma squared") {
+TEST_CASE("a norm with only a gain multiplies kernels and gradients by gamma squared") {
   const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
   const NormUse norm = with_alpha(NormKind::none, 1.0);
   CHECK(scale_law.kernel(x, norm, 3.0).product.isApprox(9.0 * x.product, 1e-14));
   CHECK(scale_law.gradient(x.product, scale_law.trace(x, norm), norm, 3.0).isApprox(9.0 * x.product, 1e-14));
 }
 
-TEST_CASE("the L2 norm is RMSNorm of gain gamma/sqrt(D) and eps/D, forward, back and on coordinates") {
+TEST_CASE("the L2 norm is RMSNorm with gain gamma/sqrt(D) and eps/D") {
   const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
   const NormUse l2{.kind = NormKind::l2, .eps = 6.4, .width = 64};
   const NormUse rms{.kind = NormKind::rms, .eps = 0.1, .width = 64};
@@ -128,7 +128,7 @@ TEST_CASE("the L2 norm is RMSNorm of gain gamma/sqrt(D) and eps/D, forward, back
   CHECK(a.isApprox(b, 1e-14));
 }
 
-TEST_CASE("the elasticity of a second moment: 1 where tanh and erf are straight, 0 where they are flat") {
+TEST_CASE("elasticity of the second moment: 1 for small inputs, 0 in saturation") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     const auto elasticity = [&](double moment) { return law_of(kind).elasticity(moment, with_alpha(kind, 1.0)); };
     CHECK(elasticity(1e-6) == Approx(1.0).epsilon(1e-4));
@@ -150,7 +150,7 @@ StackSpec small_stack(std::string_view placement, NormKind kind) {
   return spec;
 }
 
-TEST_CASE("theory refuses a pointwise norm that reads what another made other than normal, and says which") {
+TEST_CASE("a pointwise norm of a non-normal signal is unsupported, and the norm is named") {
   const auto rejection = [](std::string_view placement, bool embedding_norm = false) {
     StackSpec spec = small_stack(placement, NormKind::derf);
     spec.model.embedding_norm = embedding_norm;
@@ -170,7 +170,7 @@ TEST_CASE("theory refuses a pointwise norm that reads what another made other th
   CHECK(rejection("pre", true).find("the embedding norm makes") != std::string::npos);
 }
 
-TEST_CASE("behind a pointwise norm B the final norm's gradients are refused, signals are not") {
+TEST_CASE("after a pointwise norm B, gradients of the final norm are unsupported and tail statistics left out") {
   StackSpec spec = small_stack("b-only", NormKind::dyt);
   const PredictionOptions options{.max_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
   const Prediction with = predict(spec, {}, options);
@@ -191,7 +191,7 @@ TEST_CASE("kurtosis and maximum behind a pointwise norm A are left out, those of
   CHECK(p.profile.find(Statistic::second_moment, Signal::A_out) != nullptr);
 }
 
-TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the prediction says so") {
+TEST_CASE("the finite-width chain (T25) does not support pointwise norms; signals stay those of the limit") {
   const StackSpec spec = small_stack("pre", NormKind::dyt);
   Prediction p = predict(spec, {}, {.max_samples = 16});
   predict_at_width(spec, {}, {.seeds = 4}, p);

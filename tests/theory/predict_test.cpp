@@ -44,7 +44,7 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads") {
   }
 }
 
-TEST_CASE("a prediction tells which share of it is done, and what it is told to throw ends it") {
+TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
   const StackSpec spec = softmax_stack("pre");
   const std::vector<std::vector<int>> labels{{0, 1, 2, 3, 4, 5}};
   for (const bool backward : {false, true}) {
@@ -82,7 +82,7 @@ TEST_CASE("another seed is another sample of the same prediction") {
   CHECK(a.value.back() == doctest::Approx(b.value.back()).epsilon(0.02));
 }
 
-/// Spread over 256 replicates of the recursion's second moment after the first attention.
+/// Variance over 256 replicates of the second moment after the first attention.
 double replicate_variance(int samples) {
   std::vector<double> values;
   for (std::uint64_t r = 0; r < 256; ++r) {
@@ -92,14 +92,14 @@ double replicate_variance(int samples) {
   return 256.0 * std::pow(testing::estimate(values).standard_error, 2);
 }
 
-TEST_CASE("T20: sixteen times the patterns, a sixteenth of the variance") {
+TEST_CASE("T20: sixteen times the patterns give a sixteenth of the variance") {
   const double ratio = replicate_variance(2) / replicate_variance(32);
-  // F with (255, 255) degrees of freedom lies in [1/1.85, 1.85] but for 1e-6.
+  // F(255, 255) is within [1/1.85, 1.85] with probability 1 − 1e-6.
   CHECK(ratio > 16.0 / 1.85);
   CHECK(ratio < 16.0 * 1.85);
 }
 
-TEST_CASE("there are more chains until the tolerance is reached, or the limit of patterns; two levels at least") {
+TEST_CASE("replicates are added until the tolerance or max_samples is reached") {
   const Prediction p = predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .max_samples = 1 << 14});
   const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
   for (std::size_t i = 0; i < q.value.size(); ++i) CHECK(q.standard_error[i] <= 0.01 * q.value[i]);
@@ -107,7 +107,7 @@ TEST_CASE("there are more chains until the tolerance is reached, or the limit of
   StackSpec longer = softmax_stack("pre");
   longer.input.tokens = 64;
   CHECK(predict(longer, {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 512);
-  // Patterns of five tokens are cheap: four times as many.
+  // Four times as many patterns for five tokens, which are cheap.
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 4 * 512);
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 16}).samples == 16 * 16);
 }
@@ -125,7 +125,7 @@ StackSpec quick_stack(std::string_view placement) {
 
 const std::vector<std::vector<int>> some_labels{{0, 1, 2, 3, 1, 4}, {5, 0, 0, 3, 2, 1}};
 
-/// Applies `visit` to every published curve of a prediction.
+/// Calls visit(name, statistic, curve) for every curve of a profile.
 template <class Visit>
 void for_curves(const Profile& profile, const Visit& visit) {
   for (const auto& [key, curve] : profile.curves) {
@@ -134,14 +134,14 @@ void for_curves(const Profile& profile, const Visit& visit) {
   }
 }
 
-/// Of 100 prediction seeds: a number's values and stated variances.
+/// Values of one number over 100 prediction seeds, and its mean stated variance.
 struct Spread {
   std::vector<double> values;
   double stated = 0.0;
 };
 
-TEST_CASE("every published number varies over 100 prediction seeds by its stated error, which is the wanted one") {
-  // B-only without norm A has sharp patterns, to which the kernels' noise is a bias.
+TEST_CASE("every number varies over 100 prediction seeds by its stated error") {
+  // B-only without norm A has sharp patterns, where noise of the kernels causes a bias.
   for (const char* placement : {"pre", "post", "b-only"}) {
     StackSpec spec = quick_stack(placement);
     if (placement == std::string("b-only")) {
@@ -172,12 +172,12 @@ TEST_CASE("every published number varies over 100 prediction seeds by its stated
         const auto it = spreads.find(fmt::format("{} {}[{}]", placement, name, i));
         if (it == spreads.end()) continue;
         const testing::Estimate mean = testing::estimate(it->second.values);
-        // Exact but for rounding, which adds up over the sublayers.
+        // Exact up to accumulated rounding.
         if (it->second.stated <= std::pow(1e-6 * mean.mean, 2)) continue;
         const double ratio = 100 * mean.standard_error * mean.standard_error / it->second.stated;
-        // F with 99 and about 1500 degrees of freedom lies in [0.47, 1.85] but for 1e-6.
+        // F(99, about 1500) is within [0.47, 1.85] with probability 1 − 1e-6.
         CHECK_MESSAGE((ratio > 0.47 && ratio < 1.85), it->first, ": variance over stated ", ratio);
-        // The bias is a fraction of one prediction's error, whose tenth is the error of the mean of 100.
+        // The bias may be 0.3 errors of one prediction; the mean of 100 has a tenth of that error.
         const double error = std::sqrt(it->second.stated);
         const double allowed = 0.3 * error + 5.0 * std::hypot(mean.standard_error, curve.standard_error[i]);
         CHECK_MESSAGE(std::abs(mean.mean - curve.value[i]) < allowed, it->first, ": bias ",
@@ -187,7 +187,7 @@ TEST_CASE("every published number varies over 100 prediction seeds by its stated
   }
 }
 
-TEST_CASE("operations buy fewer chains of fewer patterns, which predict the same within their errors") {
+TEST_CASE("an operation budget reduces replicates and patterns; the predictions agree within their errors") {
   const StackSpec spec = softmax_stack("pre");
   const Prediction usual = predict(spec, {}, {.tolerance = 0.5});
   CHECK(usual.left_out.empty());
@@ -203,14 +203,14 @@ TEST_CASE("operations buy fewer chains of fewer patterns, which predict the same
     const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
     const Curve& wide = *usual.profile.find(Statistic::second_moment, Signal::x_out);
     for (std::size_t i = 0; i < q.value.size(); ++i) {
-      // Student's t of 3 degrees of freedom at the last step: 12 deviations are one chance in a thousand.
+      // Student's t with 3 degrees of freedom: 12 deviations have probability 0.001.
       CHECK(std::abs(q.value[i] - wide.value[i]) <= 12.0 * std::hypot(q.standard_error[i], wide.standard_error[i]));
     }
   }
   CHECK(before == 4 * 4);
   const Prediction least = predict(spec, {}, {.tolerance = 0.5, .operations = 1.0});
   CHECK(least.samples == before);
-  // What the tolerance needs beyond the beginning is bought too, as far as the operations go.
+  // Further replicates for the tolerance also count against the budget.
   const Prediction wanting = predict(spec, {}, {.tolerance = 1e-6, .operations = 1000.0 * each});
   CHECK(wanting.samples <= 1000);
   CHECK(wanting.samples > 500);
@@ -230,7 +230,7 @@ TEST_CASE("what the limit of patterns leaves imprecise is said to be so") {
   CHECK_FALSE(all);
 }
 
-TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, their logarithm as -infinity") {
+TEST_CASE("a gradient of exactly zero is predicted as 0 without error, its logarithm as -inf") {
   const auto zero = [](const StackSpec& spec, std::initializer_list<Weight> weights, int classes = 64) {
     std::vector<int> labels;
     for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(t % classes);
@@ -274,8 +274,8 @@ TEST_CASE("gradients that are exactly zero are predicted as 0 without an error, 
   }
 }
 
-TEST_CASE("the degrees of freedom of the errors: chains of one input spread about that input's mean") {
-  // Sixteen chains of sixteen patterns in all, whatever they spread by: the error that is wanted is large.
+TEST_CASE("degrees of freedom: replicates of one input spread about the mean of that input") {
+  // The loose tolerance is met by the initial 16 replicates of 16 patterns.
   const PredictionOptions loose{.tolerance = 1.0};
   StackSpec spec = softmax_stack("pre");
   const Prediction gaussian = predict(spec, {}, loose);
@@ -287,11 +287,11 @@ TEST_CASE("the degrees of freedom of the errors: chains of one input spread abou
     CAPTURE(inputs);
     const Prediction p = predict(spec, std::vector<std::vector<int>>(inputs, ids), loose);
     CHECK(p.samples == 256);
-    CHECK(p.replicates == 16 - static_cast<int>(inputs) + 1);  // each input's mean takes one
+    CHECK(p.replicates == 16 - static_cast<int>(inputs) + 1);  // one degree of freedom per input mean
   }
 }
 
-TEST_CASE("without softmax a prediction is exact, and says so") {
+TEST_CASE("without softmax a prediction is exact") {
   const Prediction p = predict(xiong_stack("pre"), {}, {});
   CHECK(p.unsupported.empty());
   const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
@@ -334,7 +334,7 @@ TEST_CASE("of many token sequences 64 are taken, and the error covers what the o
   CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }
 
-TEST_CASE("theory refuses where its numbers overflow, and says at which depth") {
+TEST_CASE("an overflow is unsupported, with the depth") {
   StackSpec spec = softmax_stack("none");
   spec.model.layers = 200;
   spec.init.factor = 4.0;
@@ -345,7 +345,7 @@ TEST_CASE("theory refuses where its numbers overflow, and says at which depth") 
   CHECK(p.finite_width.empty());
 }
 
-TEST_CASE("theory says of an underflow that it is one") {
+TEST_CASE("an underflow is unsupported, with the depth") {
   StackSpec spec = softmax_stack("b-only");
   spec.init.scheme = InitScheme::normal;
   spec.init.std = 1e-100;
@@ -355,7 +355,7 @@ TEST_CASE("theory says of an underflow that it is one") {
   CHECK(p.unsupported == "the predicted second moment underflows before depth 3");
 }
 
-TEST_CASE("a deep stack with norms is no reason to refuse") {
+TEST_CASE("deep stacks with norms are supported") {
   for (const char* placement : {"peri", "post", "lns"}) {
     StackSpec spec = softmax_stack(placement);
     spec.model.layers = 40;

@@ -22,7 +22,7 @@ namespace {
 
 using Index = Eigen::Index;
 
-/// A kernel of the tokens at these positions.
+/// Kernel between the tokens at these positions.
 Matrix kernel_at(const std::vector<Index>& positions, const std::function<double(Index, Index)>& entry) {
   const auto tokens = static_cast<Index>(positions.size());
   Matrix k(tokens, tokens);
@@ -34,13 +34,12 @@ Matrix kernel_at(const std::vector<Index>& positions, const std::function<double
   return k;
 }
 
-/// What averages over all tokens before leave: 1/max(t, t'), counted from 1, twice that of a token with itself, and a
-/// part that all tokens have in common.
+/// Kernel of causal averages: 1/max(t, t') with positions from 1, doubled on the diagonal, plus a common part.
 double of_averages(Index t, Index s) {
   return 0.3 + 1.0 / static_cast<double>(std::max(t, s) + 1) + (t == s ? 1.0 / static_cast<double>(t + 1) : 0.0);
 }
 
-TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, and its cells hold all others") {
+TEST_CASE("grid positions are sorted, singles then pairs of neighbours, and cells cover all other tokens") {
   for (const Index tokens : {64, 200, 513, 4096, 100000}) {
     for (const bool causal : {true, false}) {
       CAPTURE(tokens);
@@ -68,7 +67,7 @@ TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, a
   CHECK(TokenGrid(4096, true).size() < 300);
 }
 
-TEST_CASE("of all tokens a grid's means are the means, and nothing is left between tokens") {
+TEST_CASE("on a grid of all tokens, means are exact and interpolation is the identity") {
   const TokenGrid grid = TokenGrid::of_all_tokens(9);
   const Matrix k = kernel_at(grid.positions(), of_averages);
   CHECK(grid.mean(k.diagonal()) == doctest::Approx(k.diagonal().mean()).epsilon(1e-14));
@@ -78,10 +77,10 @@ TEST_CASE("of all tokens a grid's means are the means, and nothing is left betwe
   CHECK(grid.diagonal(k, grid.kinks(k)) == k.diagonal());
 }
 
-TEST_CASE("means over all tokens of what averages leave, to the square of the nodes' distance") {
+TEST_CASE("errors of means over a grid fall with the square of the node distance") {
   constexpr Index tokens = 2000;
   const TokenGrid all = TokenGrid::of_all_tokens(tokens);
-  const auto root = [](Index t, Index s) {  // the cosine of two averages over tokens that have nothing in common
+  const auto root = [](Index t, Index s) {  // cosine of causal averages over independent tokens
     const auto first = static_cast<double>(std::min(t, s) + 1);
     return std::sqrt(first / static_cast<double>(std::max(t, s) + 1));
   };
@@ -111,7 +110,7 @@ StackSpec long_stack(std::string_view placement, int tokens, double correlation)
   return spec;
 }
 
-TEST_CASE("uniform attention on a grid, twice, against all tokens: right to the square of the nodes' distance") {
+TEST_CASE("two layers of uniform attention on a grid: errors fall with the square of the node distance") {
   for (const bool causal : {true, false}) {
     CAPTURE(causal);
     StackSpec spec = long_stack("pre", 700, 0.1);
@@ -145,7 +144,7 @@ TEST_CASE("uniform attention on a grid, twice, against all tokens: right to the 
   }
 }
 
-TEST_CASE("a grid stands for Gaussian input without windows, long enough, whose patterns are sampled") {
+TEST_CASE("a grid is used for long Gaussian input without windows and with sampled patterns only") {
   const StackSpec spec = long_stack("pre", 256, 0.3);
   REQUIRE(grid_for(spec).has_value());
   CHECK(2 * grid_for(spec)->size() <= 256);
@@ -167,7 +166,7 @@ TEST_CASE("a grid stands for Gaussian input without windows, long enough, whose 
   CHECK(pattern_operations(spec, false) < 0.1 * pattern_operations(spec, true));
 }
 
-TEST_CASE("equal tokens stay equal on a grid, without an error") {
+TEST_CASE("equal tokens stay equal on a grid, without error") {
   const Prediction p = predict(long_stack("pre", 300, 1.0), {}, {});
   const Curve& cosine = *p.profile.find(Statistic::token_cosine, Signal::x_out);
   for (const double value : cosine.value) CHECK(value == doctest::Approx(1.0).epsilon(1e-12));
@@ -189,12 +188,13 @@ TEST_CASE("a prediction on a grid has the same bits for 1, 2 and 3 threads") {
   }
 }
 
-TEST_CASE("where patterns hardly vary, a grid's stated errors are those of interpolation, and they cover it") {
+TEST_CASE(
+    "with nearly constant patterns the stated errors on a grid are interpolation errors, and cover the difference") {
   StackSpec spec = long_stack("peri", 300, 0.0);
   spec.init.qk_factor = 0.01;
   const Prediction on_grid = predict(spec, {}, {});
   spec.init.qk_factor = 0.0;
-  const Prediction exact = predict(spec, {}, {});  // of all tokens; logits of 1e-4 change nothing that counts here
+  const Prediction exact = predict(spec, {}, {});  // all tokens; logits of 1e-4 are negligible
   const Curve& cosine = *on_grid.profile.find(Statistic::token_cosine, Signal::x_out);
   const Curve& other = *exact.profile.find(Statistic::token_cosine, Signal::x_out);
   for (std::size_t i = 1; i < cosine.value.size(); ++i) {
@@ -204,7 +204,7 @@ TEST_CASE("where patterns hardly vary, a grid's stated errors are those of inter
   CHECK(cosine.value.back() != other.value.back());
 }
 
-/// Every curve's entries over replicates of chains of so many patterns, on a grid or of all tokens.
+/// Entries of all curves over replicates of `samples` patterns, on a grid or for all tokens.
 std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int samples, int replicates, bool on_grid) {
   const std::optional<TokenGrid> grid = grid_for(spec);
   std::map<std::string, std::vector<double>> entries;
@@ -224,7 +224,7 @@ std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int sam
   return entries;
 }
 
-TEST_CASE("a grid's chains have the means of chains of all tokens, but for the share that its error states") {
+TEST_CASE("replicates on a grid have the means of replicates of all tokens, within the stated share") {
   struct Case {
     const char* placement;
     double correlation;
@@ -246,7 +246,7 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
       const testing::Estimate grid = testing::estimate(on_grid.at(name));
       const double error = std::hypot(all.standard_error, grid.standard_error);
       if (std::isnan(all.mean) || error <= 1e-6 * std::abs(all.mean)) continue;
-      // A share of the standard deviation of one pattern, as predict states it.
+      // predict() states this share of the standard deviation of one pattern.
       const double own = 0.02 * std::sqrt(1.0 * replicates * samples) * all.standard_error;
       CHECK_MESSAGE(std::abs(grid.mean - all.mean) < own + 5.0 * error, name, ": ", grid.mean, " ± ",
                     grid.standard_error, ", of all tokens ", all.mean, " ± ", all.standard_error);

@@ -12,8 +12,8 @@
 #include "tests/theory/xiong.h"
 #include "theory/passes/backward.h"
 
-/// T1, T6, T8–T11 for causal uniform attention and ReLU, where every kernel has a closed form: both ways through the
-/// stack once more as products of 3 × 3 matrices, with every scale that a placement can have.
+/// Forward and backward kernels (T1, T6, T8–T11) for causal uniform attention and ReLU, against an independent
+/// recursion with 3 × 3 matrices and closed forms, with every scale that a placement can have.
 namespace periscope::theory {
 namespace {
 
@@ -44,8 +44,7 @@ struct ReluKernel {
   }
 };
 
-/// What the test says about a stack: second moments at every site, the output's kernel, squared gradients of stream and
-/// weights.
+/// Second moments of signals, output kernel, and squared gradients of stream and weights, computed independently.
 struct Recursion {
   explicit Recursion(StackSpec stack) : spec(std::move(stack)), m(spec.model) {
     for (int t = 0; t < tokens; ++t) average.row(t).head(t + 1).setConstant(1.0 / (t + 1));
@@ -56,7 +55,7 @@ struct Recursion {
   MatrixXd average = MatrixXd::Zero(tokens, tokens);
   struct Step {
     MatrixXd input;
-    VectorXd a, b, c;  ///< what the three norms divide by; 1 where there is none
+    VectorXd a, b, c;  ///< factors of norms A, B and C; 1 without a norm
   };
   std::vector<Step> steps;
   VectorXd last;
@@ -161,7 +160,7 @@ StackSpec stack(const Placement& placement) {
   spec.model.final_norm = placement.defaults.final_norm || (placement.wiring == Wiring::dual);
   spec.model.layers = 4;
   spec.model.kv_heads = 2;
-  spec.model.head_dim = 8;  // no two of the widths are the same
+  spec.model.head_dim = 8;  // all widths differ
   spec.model.mlp_width = 96;
   spec.model.causal = true;
   spec.model.vocab = 5;
@@ -174,7 +173,7 @@ StackSpec stack(const Placement& placement) {
   return spec;
 }
 
-// The program's ReLU kernels and products are off by rounding alone, a few hundred operations of condition 1.
+// Rounding of a few hundred well-conditioned operations.
 constexpr double rounding = 1e-10;
 
 void check(const std::string& what, const StackSpec& spec) {
@@ -190,7 +189,7 @@ void check(const std::string& what, const StackSpec& spec) {
                                   profile.find(Statistic::second_moment, site)->value, curve, rounding);
   }
   testing::check_close_to_scale(what + ", output", values(trace.output), values(output), rounding);
-  // T7 has tests of its own; drawn from the same numbers, it is the same here.
+  // The loss gradient (T7) is tested in backward_test; here both sides use the same samples.
   const Matrix loss = loss_gradient(spec, trace.output, {labels}, chain.samples,
                                     {chain.seed, chain.index, place::backward_pass + place::logits});
   expected.backward(loss);
@@ -202,13 +201,13 @@ void check(const std::string& what, const StackSpec& spec) {
   }
 }
 
-TEST_CASE("T1, T8-T11: uniform attention and ReLU, both ways, in every placement") {
+TEST_CASE("T1, T8-T11: uniform attention and ReLU, forward and backward, in every placement") {
   for (const Placement& placement : placement_table()) {
     if (testing::is_plain(placement)) check(std::string(placement.name), stack(placement));
   }
 }
 
-TEST_CASE("T1, T8-T11: behind an embedding norm") {
+TEST_CASE("T1, T8-T11: with an embedding norm") {
   for (const char* placement : {"pre", "peri", "post"}) {
     StackSpec spec = stack(*find_placement(placement));
     spec.model.embedding_norm = true;
@@ -216,7 +215,7 @@ TEST_CASE("T1, T8-T11: behind an embedding norm") {
   }
 }
 
-TEST_CASE("T1, T8-T11: every scale of the free form counts, alone and together") {
+TEST_CASE("T1, T8-T11: every scale of a custom placement, alone and together") {
   const SublayerRule plain{.norm_a = true};
   const auto with = [&](const std::string& what, const std::function<void(SublayerRule&)>& change) {
     SublayerRule rule = plain;
@@ -229,7 +228,7 @@ TEST_CASE("T1, T8-T11: every scale of the free form counts, alone and together")
   with("everything", [](SublayerRule& r) {
     r = {.norm_a = true, .norm_b = true, .norm_c = true, .alpha = -0.7, .beta = 1.6, .input_gain = 0.5};
   });
-  // ResiDual with scales: nobody uses it, and its two streams have terms of their own in both.
+  // ResiDual with scales: cross terms between its two streams.
   Placement two = *find_placement("residual-dual");
   two.rule = nullptr;
   for (const bool norms : {false, true}) {

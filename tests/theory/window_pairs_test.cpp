@@ -21,7 +21,7 @@ Windows numbered(int count) {
   return windows;
 }
 
-TEST_CASE("every pair of windows comes once; of too many every window comes about as often") {
+TEST_CASE("all pairs of windows are used; of too many, every window is used about equally often") {
   for (const int count : {2, 3, 4, 5, 8, 11}) {
     CAPTURE(count);
     const ReplicateInputs pairs = pairs_of_windows(numbered(count), numbered(count), 64);
@@ -59,7 +59,7 @@ TEST_CASE("every pair of windows comes once; of too many every window comes abou
   CHECK(one.sequences.batch == 1);
 }
 
-TEST_CASE("windows that do not make one batch are refused") {
+TEST_CASE("windows that do not form one batch throw") {
   CHECK_THROWS_AS((void)pairs_of_windows({}, {}, 64), std::invalid_argument);
   CHECK_THROWS_AS((void)pairs_of_windows({{}}, {}, 64), std::invalid_argument);
   CHECK_THROWS_AS((void)pairs_of_windows({{1, 2}, {1}}, {}, 64), std::invalid_argument);
@@ -78,13 +78,13 @@ StackSpec three_tokens(bool causal) {
   spec.model.causal = causal;
   spec.input.kind = InputKind::tokens;
   spec.input.tokens = 3;
-  spec.init.std = 1e-6;  // patterns and probabilities are then uniform to rounding, and nothing depends on samples
+  spec.init.std = 1e-6;  // patterns and probabilities are uniform to rounding, so nothing is sampled
   return spec;
 }
 
 constexpr std::array exact{Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down};
 
-/// T11 of a batch that one chain passes whole.
+/// Gradients (T11) of a whole batch in one replicate.
 Profile whole(const StackSpec& spec, const Windows& ids, const Windows& labels) {
   theory::ForwardReplicate chain;
   std::vector<int> all;
@@ -100,7 +100,7 @@ Profile whole(const StackSpec& spec, const Windows& ids, const Windows& labels) 
   return profile;
 }
 
-TEST_CASE("pairs of windows have the gradients of the whole batch, and single windows have not") {
+TEST_CASE("pairs of windows give the gradients of the whole batch; single windows do not") {
   const Windows ids{{1, 2, 3}, {1, 4, 2}, {5, 1, 2}, {0, 0, 6}};
   const Windows labels{{2, 3, 4}, {4, 2, 3}, {1, 2, 2}, {0, 6, 1}};
   for (const bool causal : {true, false}) {

@@ -8,8 +8,7 @@
 
 namespace periscope::theory {
 
-/// Xiong et al.'s setting: uniform bidirectional attention, all matrices width × width of variance 1/width,
-/// ReLU, no eps. Gain 1 unless changed.
+/// Setting of Xiong et al.: uniform bidirectional attention, width × width matrices of variance 1/width, ReLU, eps 0.
 inline StackSpec xiong_stack(std::string_view placement) {
   StackSpec spec;
   spec.model.layers = 6;
@@ -28,7 +27,7 @@ inline StackSpec xiong_stack(std::string_view placement) {
   return testing::placed(spec, placement);
 }
 
-/// One curve of the recursion.
+/// Returns one predicted curve.
 inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
                                      const ForwardReplicate& chain = {}) {
   return forward_profile(spec, chain).find(statistic, site)->value;
