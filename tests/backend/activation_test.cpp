@@ -33,7 +33,7 @@ void check_activation(const Target& target, Activation kind, const Twin& x, cons
   check_close(what + " gated", target.backend->to_host(target.backend->gated(kind, x.here, up.here)), product, allowed);
 }
 
-TEST_CASE("activations and gates at odd sizes") {
+TEST_CASE("activate and gated: odd sizes") {
   for (const Target& target : targets()) {
     for (const Activation kind : every_kind) {
       for (const Index rows : odd_sizes) {
@@ -47,7 +47,7 @@ TEST_CASE("activations and gates at odd sizes") {
   }
 }
 
-TEST_CASE("activations over all magnitudes, both signs") {
+TEST_CASE("activate and gated: all magnitudes, both signs") {
   std::vector<double> values{0.0, 50.0, 88.0, 89.0, 100.0, 708.0, 710.0, 1e3, 1e4};
   for (double x = 1e-12; x < 50.0; x *= 1.17) values.push_back(x);
   const std::size_t half = values.size();
@@ -64,7 +64,8 @@ bool all_nan(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double y) { return std::isnan(y); });
 }
 
-TEST_CASE("a NaN stays a NaN: a diverged stack must not look healthy") {
+// A diverged stack must not look healthy.
+TEST_CASE("activate: NaN propagates") {
   const std::vector<double> values(33, std::numeric_limits<double>::quiet_NaN());
   for (const Activation kind : every_kind) {
     CAPTURE(names[static_cast<std::size_t>(kind)]);

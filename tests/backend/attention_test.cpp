@@ -12,7 +12,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-TEST_CASE("rope: odd numbers of tokens, several heads and sequences") {
+TEST_CASE("rope: odd token counts, several heads and sequences") {
   for (const Target& target : targets()) {
     for (const Index tokens : odd_sizes) {
       for (const int head_dim : {2, 6, 64}) {
@@ -38,7 +38,7 @@ TEST_CASE("rope: odd numbers of tokens, several heads and sequences") {
   }
 }
 
-/// Largest Σ|q||k|/√e of any query with any key, an upper value over heads and sequences.
+/// Upper bound of Σ|q||k|·scale over all pairs of queries and keys, heads and sequences.
 double logit_magnitude(const Twin& q, const Twin& k, const AttentionShape& shape) {
   const auto largest_norm = [&](const Tensor& x, int heads) {
     const Tensor by_head = truth().from_host(x.rows() * heads, shape.head_dim, DType::f64, truth().to_host(x));
@@ -66,7 +66,7 @@ void check_attention(const Target& target, const AttentionShape& shape, Index to
   check_close(target.name() + " attention", target.backend->to_host(here.mixed), truth().to_host(there.mixed),
               scaled(error, truth().to_host(bound)));
   CHECK(here.scores.cols() == shape.heads);
-  // a sum of products, the scale, and where there is a soft cap its quotient, tangent and product
+  // Roundings of the dot product, the scale and the soft cap (quotient, tanh, product).
   check_close(target.name() + " scores", target.backend->to_host(here.scores), truth().to_host(there.scores),
               (dot_error(shape.head_dim, target.dtype) + rounding_bound_of_both(14, target.dtype)) *
                   logit_magnitude(q, k, shape));
@@ -88,7 +88,7 @@ TEST_CASE("attention: causal and not, equal and grouped heads, several sequences
     }
     check_attention(target, {4, 2, 32, 2, true}, 257, 1.0);
     check_attention(target, {4, 2, 32, 2, false}, 257, 1.0);
-    // several blocks of queries, and windows that begin within them
+    // Several query blocks, and windows that start inside them.
     for (const int window : {0, 1, 90, 256, 300}) {
       check_attention(target, {2, 1, 5, 1, true, {.window = window}}, 601, 1.0);
       check_attention(target, {2, 1, 5, 1, false, {.soft_cap = 1.5, .window = window}}, 601, 1.0);
@@ -96,7 +96,7 @@ TEST_CASE("attention: causal and not, equal and grouped heads, several sequences
   }
 }
 
-// A soft cap's slope is at most 1: it makes no score's error larger.
+// The slope of a soft cap is at most 1, so it does not increase the error of a score.
 TEST_CASE("attention: score scale, soft cap and window") {
   for (const Target& target : targets()) {
     for (const Index tokens : {Index{1}, Index{33}}) {
@@ -109,28 +109,14 @@ TEST_CASE("attention: score scale, soft cap and window") {
   }
 }
 
-TEST_CASE("attention: a window of one token is that token's value, a wide one is none") {
-  for (const Target& target : targets()) {
-    const Twin q = normal_twin(target, 9, 4, 21);
-    const Twin k = normal_twin(target, 9, 4, 22);
-    const Twin v = normal_twin(target, 9, 4, 23);
-    const auto out = [&](const AttentionShape& shape) {
-      return target.backend->to_host(target.backend->attention(q.here, k.here, v.here, shape).mixed);
-    };
-    CHECK(out({1, 1, 4, 1, true, {.window = 1}}) == target.backend->to_host(v.here));
-    CHECK(out({1, 1, 4, 1, true, {.window = 9}}) == out({1, 1, 4, 1, true}));
-    CHECK(out({1, 1, 4, 1, true, {.window = 8}}) != out({1, 1, 4, 1, true}));
-  }
-}
-
-TEST_CASE("attention: logits in the hundreds neither overflow nor lose the largest") {
+TEST_CASE("attention: logits in the hundreds do not overflow") {
   for (const Target& target : targets()) {
     for (const bool causal : {true, false}) check_attention(target, {2, 1, 16, 1, causal}, 33, 12.0);
   }
 }
 
-TEST_CASE("attention: equal logits of any size average the values") {
-  // q = c·e₁ and k = e₁: all logits are c/√e exactly, also where the exponential of one overflows.
+TEST_CASE("attention: equal logits of any magnitude average the values") {
+  // All logits are exactly c, including values whose exponential overflows.
   for (const Target& target : targets()) {
     for (const double c : {0.0, 1e3, 1e4, -1e4}) {
       const Twin q = twin_of(target, 3, 1, std::vector<double>(3, c));
@@ -143,7 +129,7 @@ TEST_CASE("attention: equal logits of any size average the values") {
   }
 }
 
-TEST_CASE("attention: a later token changes no earlier output if causal, not one bit") {
+TEST_CASE("attention: with a causal mask a later token changes no bit of earlier outputs") {
   for (const Target& target : targets()) {
     const AttentionShape shape{2, 1, 8, 1, true};
     const Twin q = normal_twin(target, 33, 16, 21);
@@ -162,8 +148,8 @@ TEST_CASE("attention: a later token changes no earlier output if causal, not one
   }
 }
 
-/// Rows first … of every sequence of x.
-Tensor last_tokens(const Backend& ops, const Tensor& x, int sequences, Index first) {
+/// Tokens `first` and later of every sequence of x.
+Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index first) {
   std::vector<int> rows;
   const Index tokens = x.rows() / sequences;
   for (Index row = 0; row < x.rows(); ++row) {
@@ -172,10 +158,9 @@ Tensor last_tokens(const Backend& ops, const Tensor& x, int sequences, Index fir
   return ops.gather(x, rows);
 }
 
-/// The queries from `offset` on alone, against all queries: on the CPU backend the same bits, since the order of a
-/// query's sums follows from its tokens alone; with others the products of tiles of other shapes may be summed
-/// otherwise.
-void check_later_queries(const Target& target, AttentionShape shape, Index tokens, Index offset) {
+/// Compares attention of the queries from `offset` on with the same rows of attention of all queries. CPU and reference
+/// give the same bits, since a query's summation order depends on its tokens only; other backends may tile differently.
+void check_query_offset(const Target& target, AttentionShape shape, Index tokens, Index offset) {
   CAPTURE(target.name());
   CAPTURE(shape.kv_heads);
   CAPTURE(shape.causal);
@@ -188,7 +173,7 @@ void check_later_queries(const Target& target, AttentionShape shape, Index token
   const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 22);
   const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 23);
   const AttentionOutput all = ops.attention(q.here, k.here, v.here, shape);
-  const auto later = [&](const Tensor& x) { return last_tokens(ops, x, shape.sequences, offset); };
+  const auto later = [&](const Tensor& x) { return tokens_from(ops, x, shape.sequences, offset); };
   const AttentionShape whole = shape;
   shape.offset = offset;
   const AttentionOutput some = ops.attention(later(q.here), k.here, v.here, shape);
@@ -196,7 +181,7 @@ void check_later_queries(const Target& target, AttentionShape shape, Index token
   const double size = logit_magnitude(q, k, shape);
   const double error =
       same_bits ? 0.0 : 2.0 * attention_error(shape.head_dim, static_cast<double>(tokens), size, target.dtype);
-  const Tensor bound = last_tokens(truth(), truth().attention(q.truth, k.truth, magnitude(v.truth), whole).mixed,
+  const Tensor bound = tokens_from(truth(), truth().attention(q.truth, k.truth, magnitude(v.truth), whole).mixed,
                                    shape.sequences, offset);
   check_close(target.name() + " later queries", ops.to_host(some.mixed), ops.to_host(later(all.mixed)),
               scaled(error, truth().to_host(bound)));
@@ -206,55 +191,42 @@ void check_later_queries(const Target& target, AttentionShape shape, Index token
                   : (2.0 * dot_error(shape.head_dim, target.dtype) + rounding_bound_of_both(14, target.dtype)) * size);
 }
 
-TEST_CASE("attention of later queries is that of all queries: offsets, windows, caps, groups, sequences, blocks") {
+TEST_CASE("attention: queries with an offset match the same rows of attention over all queries") {
   std::vector<Target> all{truth_target()};
   all.insert(all.end(), targets().begin(), targets().end());
   for (const Target& target : all) {
     for (const Index offset : {0, 1, 17, 32}) {
       for (const int window : {0, 1, 5, 40}) {
-        check_later_queries(target, {4, 2, 6, 3, true, {.soft_cap = 1.5, .window = window}}, 33, offset);
-        check_later_queries(target, {3, 3, 5, 1, true, {.window = window}}, 33, offset);
+        check_query_offset(target, {4, 2, 6, 3, true, {.soft_cap = 1.5, .window = window}}, 33, offset);
+        check_query_offset(target, {3, 3, 5, 1, true, {.window = window}}, 33, offset);
       }
-      check_later_queries(target, {4, 1, 6, 2, false}, 33, offset);
+      check_query_offset(target, {4, 1, 6, 2, false}, 33, offset);
     }
-    // across blocks of queries and pieces of sums
+    // Across query blocks.
     for (const Index offset : {1, 255, 256, 300, 599}) {
       for (const int window : {0, 70, 300}) {
-        check_later_queries(target, {2, 1, 5, 1, true, {.window = window}}, 600, offset);
+        check_query_offset(target, {2, 1, 5, 1, true, {.window = window}}, 600, offset);
       }
     }
   }
 }
 
-TEST_CASE("attention does not read keys and values after the last query's token") {
+TEST_CASE("attention: keys and values after the last query are not read") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     const AttentionShape shape{2, 1, 4, 1, true, {.window = 5}, 7};
     const Twin q = normal_twin(target, 3, 8, 21);
     const Twin k = normal_twin(target, 10, 4, 22);
     const Twin v = normal_twin(target, 10, 4, 23);
-    const auto with_room = [&](const Tensor& x) { return ops.replace_rows(ops.constant(16, 4, x.dtype(), NAN), 0, x); };
-    const AttentionOutput tight = ops.attention(q.here, k.here, v.here, shape);
-    const AttentionOutput roomy = ops.attention(q.here, with_room(k.here), with_room(v.here), shape);
-    check_same_bits(target.name(), ops.to_host(roomy.mixed), ops.to_host(tight.mixed));
-    check_same_bits(target.name(), ops.to_host(roomy.scores), ops.to_host(tight.scores));
+    const auto padded = [&](const Tensor& x) { return ops.replace_rows(ops.constant(16, 4, x.dtype(), NAN), 0, x); };
+    const AttentionOutput exact = ops.attention(q.here, k.here, v.here, shape);
+    const AttentionOutput with_padding = ops.attention(q.here, padded(k.here), padded(v.here), shape);
+    check_same_bits(target.name(), ops.to_host(with_padding.mixed), ops.to_host(exact.mixed));
+    check_same_bits(target.name(), ops.to_host(with_padding.scores), ops.to_host(exact.scores));
   }
 }
 
-TEST_CASE("attention refuses queries without keys, and gradients of a part of the queries") {
-  const Tensor q = truth().constant(3, 4, DType::f64, 1.0);
-  const Tensor k = truth().constant(5, 4, DType::f64, 1.0);
-  const AttentionShape shape{1, 1, 4, 1, true, {}, 3};
-  CHECK_THROWS_WITH_AS((void)truth().attention(q, k, k, shape),
-                       "[attention] 3 queries at offset 3 require at least 6 keys, found 5 for q [3, 4], k [5, 4]",
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(
-      (void)truth().attention_backward(q, k, k, q, {1, 1, 4, 1, true, {}, 2}),
-      "[attention_backward] requires as many keys as queries and offset 0, found q [3, 4], k [5, 4], offset 2",
-      std::invalid_argument);
-}
-
-TEST_CASE("rope of later tokens is that of all tokens, to the bit") {
+TEST_CASE("rope: tokens with an offset have the bits of the same rows of rope over all tokens") {
   std::vector<Target> all{truth_target()};
   all.insert(all.end(), targets().begin(), targets().end());
   const std::vector<double> frequencies = rope_frequencies(6, 100.0);
@@ -266,16 +238,14 @@ TEST_CASE("rope of later tokens is that of all tokens, to the bit") {
         CAPTURE(offset);
         check_same_bits(
             target.name(),
-            ops.to_host(ops.rope(last_tokens(ops, x, sequences, offset), 2, sequences, frequencies, offset)),
-            ops.to_host(last_tokens(ops, ops.rope(x, 2, sequences, frequencies), sequences, offset)));
+            ops.to_host(ops.rope(tokens_from(ops, x, sequences, offset), 2, sequences, frequencies, offset)),
+            ops.to_host(tokens_from(ops, ops.rope(x, 2, sequences, frequencies), sequences, offset)));
       }
     }
   }
-  CHECK_THROWS_WITH_AS((void)truth().rope(truth().constant(1, 6, DType::f64, 1.0), 1, 1, frequencies, -1),
-                       "[rope] offset must not be negative, found -1", std::invalid_argument);
 }
 
-TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens seen; NaN stays") {
+TEST_CASE("attention: largest scores per query by hand; NaN propagates") {
   const auto check = [](const Target& target) {
     const Twin q = twin_of(target, 3, 2, std::vector<double>{1, -2, 3, 0, 0, 1});
     const Twin k = twin_of(target, 3, 1, std::vector<double>{2, -4, 8});
@@ -286,9 +256,9 @@ TEST_CASE("attention's scores by hand: what enters the softmax, of the tokens se
     CHECK(scores({2, 1, 1, 1, false}) == std::vector<double>{8, 16, 24, 0, 0, 8});
     CHECK(scores({2, 1, 1, 1, true, {.scale = 0.5, .window = 1}}) == std::vector<double>{1, 2, 6, 0, 0, 4});
     CHECK(scores({2, 1, 1, 1, true, {.soft_cap = 1e-3}}) == std::vector<double>{1e-3, 1e-3, 1e-3, 0, 0, 1e-3});
-    const Twin spoilt = twin_of(target, 3, 1, std::vector<double>{NAN, -4, 8});
+    const Twin with_nan = twin_of(target, 3, 1, std::vector<double>{NAN, -4, 8});
     const AttentionOutput causal =
-        target.backend->attention(q.here, spoilt.here, k.here, {2, 1, 1, 1, true, {.window = 2}});
+        target.backend->attention(q.here, with_nan.here, k.here, {2, 1, 1, 1, true, {.window = 2}});
     CHECK(std::isnan(target.backend->to_host(causal.scores)[0]));
     CHECK(std::isnan(target.backend->to_host(causal.scores)[2]));
     CHECK(target.backend->to_host(causal.scores)[5] == 8.0);

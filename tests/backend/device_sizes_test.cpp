@@ -21,14 +21,14 @@ std::vector<Target> all_targets() {
   return all;
 }
 
-/// Of an op whose longest sum has n terms, relative to the largest entry of its result, which is at least a
-/// `condition`-th of the sum of its terms' magnitudes; results are rounded to dtype up to three times on the way.
+/// Error bound of an op whose longest sum has n terms, relative to the largest entry of its result. `condition` is the
+/// sum of the magnitudes of the terms over that entry; intermediate results are rounded to dtype up to three times.
 double allowed(double n, double condition, DType dtype) {
   const DType computed = compute_dtype(dtype);
   return condition * (rounding_bound_of_both(n + 24, computed) + (computed == dtype ? 0.0 : rounding_bound(3, dtype)));
 }
 
-/// Compares what `run(backend, x, y, w)` gives on the target and on the reference; w is [33, cols].
+/// Compares the results of `run(backend, x, y, row)` on every target with those on the reference.
 template <class Run>
 void compare_at(const std::string& what, double condition, const Run& run) {
   for (const Target& target : all_targets()) {
@@ -75,6 +75,54 @@ TEST_CASE("sizes: elementwise ops and sums of columns") {
              });
 }
 
+/// Compares attention and its gradients with the reference.
+void check_attention_sizes(const Target& target, const AttentionShape& shape, Index tokens) {
+  CAPTURE(tokens);
+  CAPTURE(shape.causal);
+  CAPTURE(shape.scores.soft_cap);
+  CAPTURE(shape.scores.window);
+  const Index rows = shape.sequences * tokens;
+  const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 63);
+  const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 64);
+  const Twin v = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 65);
+  const double error = allowed(static_cast<double>(4 * tokens + shape.head_dim * 24), 16.0, target.dtype);
+  const auto check = [&](const char* what, const Tensor& here, const Tensor& there) {
+    check_close_to_scale(target.name() + " " + what, target.backend->to_host(here), truth().to_host(there), error);
+  };
+  const AttentionOutput here = target.backend->attention(q.here, k.here, v.here, shape);
+  const AttentionOutput there = truth().attention(q.truth, k.truth, v.truth, shape);
+  check("mixed", here.mixed, there.mixed);
+  check("scores", here.scores, there.scores);
+  const AttentionGradient g = target.backend->attention_backward(q.here, k.here, v.here, q.here, shape);
+  const AttentionGradient e = truth().attention_backward(q.truth, k.truth, v.truth, q.truth, shape);
+  check("dq", g.dq, e.dq);
+  check("dk", g.dk, e.dk);
+  check("dv", g.dv, e.dv);
+}
+
+TEST_CASE("sizes: attention and its gradients, in one tile and in several") {
+  std::vector<Target> all = all_targets();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    all.push_back({make_cuda_backend_on_host(), dtype});  // one tile, as on a GPU
+  }
+  const AttentionShape shapes[] = {{4, 2, 9, 2, true},
+                                   {4, 2, 9, 2, true, {.window = 40}},
+                                   {4, 4, 1, 1, false},
+                                   {4, 1, 31, 3, false, {.soft_cap = 0.8}},
+                                   {4, 2, 5, 3, true, {.scale = 0.6, .soft_cap = 1.5, .window = 2}}};
+  for (const Target& target : all) {
+    for (const AttentionShape& shape : shapes) {
+      for (const Index tokens : {Index{1}, Index{2}, Index{33}, Index{257}})
+        check_attention_sizes(target, shape, tokens);
+    }
+    // Several query blocks, and windows that start inside them.
+    for (const int window : {0, 90, 300}) {
+      check_attention_sizes(target, {2, 1, 3, 1, true, {.window = window}}, 550);
+      check_attention_sizes(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 550);
+    }
+  }
+}
+
 TEST_CASE("sizes: norms and the loss") {
   compare_at("norms", 64.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
     const NormGradient g = ops.norm_backward(NormKind::layer, x, row, y, 0.1);
@@ -83,64 +131,6 @@ TEST_CASE("sizes: norms and the loss") {
         ops.norm(NormKind::layer, x, row, row, 0.1), ops.norm(NormKind::rms, x, row, {}, 0.1), g.dx, g.dgain, g.dbias,
         ops.cross_entropy(x, labels).dlogits};
   });
-}
-
-TEST_CASE("sizes: attention of as many tokens, in one tile and in several") {
-  const Backend& truth_ops = truth();
-  std::vector<Target> all = all_targets();
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    all.push_back({make_cuda_backend_on_host(), dtype});  // tiles as on a GPU: one
-  }
-  for (const Target& target : all) {
-    for (const Index tokens : {Index{1}, Index{31}, Index{33}, Index{257}}) {
-      for (const int window : {0, 40}) {
-        CAPTURE(tokens);
-        const AttentionShape shape{4, 2, 9, 2, true, {.window = window}};
-        const Twin q = normal_twin(target, 2 * tokens, 36, 63);
-        const Twin k = normal_twin(target, 2 * tokens, 18, 64);
-        const Twin v = normal_twin(target, 2 * tokens, 18, 65);
-        const double error = allowed(static_cast<double>(4 * tokens + 9 * 24), 16.0, target.dtype);
-        const auto check = [&](const char* what, const Tensor& here, const Tensor& there) {
-          check_close_to_scale(target.name() + " " + what, target.backend->to_host(here), truth_ops.to_host(there),
-                               error);
-        };
-        const AttentionOutput here = target.backend->attention(q.here, k.here, v.here, shape);
-        const AttentionOutput there = truth_ops.attention(q.truth, k.truth, v.truth, shape);
-        check("mixed", here.mixed, there.mixed);
-        check("scores", here.scores, there.scores);
-        const AttentionGradient g = target.backend->attention_backward(q.here, k.here, v.here, q.here, shape);
-        const AttentionGradient e = truth_ops.attention_backward(q.truth, k.truth, v.truth, q.truth, shape);
-        check("dq", g.dq, e.dq);
-        check("dk", g.dk, e.dk);
-        check("dv", g.dv, e.dv);
-      }
-    }
-  }
-}
-
-TEST_CASE("sizes: selections and the median of tensors of many chunks") {
-  for (const Target& target : all_targets()) {
-    for (const Index rows : {Index{1}, Index{5}, Index{65}}) {
-      for (const Index cols : columns) {
-        CAPTURE(target.name());
-        CAPTURE(rows);
-        CAPTURE(cols);
-        const Twin x = normal_twin(target, rows, cols, 66);
-        const StatisticsRequest request{
-            .top_magnitudes = 100, .top_entries = 20, .median_magnitude = true, .column_maxima = true};
-        const SignalStatistics here = target.backend->statistics_of(x.here, request);
-        const SignalStatistics there = truth().statistics_of(x.truth, request);
-        CHECK(here.top_entries == there.top_entries);
-        CHECK(here.top_magnitudes == there.top_magnitudes);
-        CHECK(here.median_magnitude == there.median_magnitude);
-        CHECK(here.column_maxima == there.column_maxima);
-      }
-    }
-    const Tensor equal = target.backend->constant(65, 4099, target.dtype, -2.0);
-    const SignalStatistics s = target.backend->statistics_of(equal, {.top_entries = 2, .median_magnitude = true});
-    CHECK(s.top_entries == std::vector<Entry>{{0, 0, -2.0}, {0, 1, -2.0}});
-    CHECK(s.median_magnitude == 2.0);
-  }
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ std::vector<Target> targets_and_truth() {
   return all;
 }
 
-/// A row_basis on the host.
+/// The result of row_basis, copied to the host.
 struct Factors {
   Index rows, n;
   std::vector<double> x, lower, basis;
@@ -40,11 +40,10 @@ struct Factors {
   [[nodiscard]] bool is_dependent(Index t) const { return lower_at(t, t) == 0.0; }
 };
 
-/// What row_basis promises, for rows that are finite. A stored basis has entries off by u, so a product of two of its
-/// rows is off by 2u, and by the rounding of sums over n in double, which the share of a row outside the span of the
-/// others (at least 2⁻²⁰ of its square where Cholesky's factor is used) may have made larger. An entry of x is a sum of
-/// products of two rounded numbers, whose magnitudes add up to less than √rows times the row's length; the part of a
-/// dependent row is left out.
+/// Checks the contract of row_basis for finite rows. Rounding the basis to the dtype changes a product of two rows by
+/// 2u. Sums over n in double add their rounding error, amplified where a row is nearly in the span of the others (by up
+/// to 2²⁰ where the Cholesky factor is used). The terms of an entry of x add up to less than √rows times the row's
+/// length. A dependent row loses its part outside the span.
 void check_factors(const Target& target, const Factors& f) {
   const double u = unit_roundoff(target.dtype);
   const double sums = rounding_bound(static_cast<double>(f.n + f.rows), DType::f64) *
@@ -80,7 +79,7 @@ int dependent_rows(const Factors& f) {
   return count;
 }
 
-TEST_CASE("row_basis: the factors are those of x, for any shape") {
+TEST_CASE("row_basis: lower times basis is x, for any shape") {
   for (const Target& target : targets_and_truth()) {
     for (const Index rows : odd_sizes) {
       for (const Index n : {Index{1}, Index{33}, Index{300}}) {
@@ -94,22 +93,12 @@ TEST_CASE("row_basis: the factors are those of x, for any shape") {
   }
 }
 
-TEST_CASE("row_basis: numbers worked out by hand") {
-  for (const Target& target : targets_and_truth()) {
-    const Factors f(target, twin_of(target, 3, 2, std::vector<double>{3.0, 4.0, 10.0, 5.0, -1.0, 1.0}).here);
-    const double allowed = rounding_bound_of_both(8.0, target.dtype) * 10.0;
-    // The second row is 10 along (3, 4)/5 and 5 along (4, −3)/5; the third is in the span of the two.
-    check_close("lower", f.lower, std::vector<double>{5.0, 0.0, 0.0, 10.0, 5.0, 0.0, 0.2, -1.4, 0.0}, allowed);
-    check_close("basis", f.basis, std::vector<double>{0.6, 0.8, 0.8, -0.6, 0.0, 0.0}, allowed);
-  }
-}
-
-TEST_CASE("row_basis: repeated, zero and combined rows leave zero rows in the basis, and the others in their places") {
+TEST_CASE("row_basis: repeated and zero rows have zero rows in the basis, other rows are unaffected") {
   for (const Target& target : targets_and_truth()) {
     const Backend& ops = *target.backend;
     const Tensor independent = normal_twin(target, 40, 90, 8).here;
     std::vector<int> ids;
-    for (int t = 0; t < 80; ++t) ids.push_back(t % 2 == 0 ? t / 2 : t / 4);  // rows 1, 3, 5 … are repetitions
+    for (int t = 0; t < 80; ++t) ids.push_back(t % 2 == 0 ? t / 2 : t / 4);  // rows 1, 3, 5 … are repeated
     const Tensor repeated = ops.gather(independent, ids);
     const Factors f(target, repeated);
     check_factors(target, f);
@@ -136,7 +125,7 @@ Tensor near_rows(const Target& target, double distance) {
   return twin_of(target, 2, 64, values).here;
 }
 
-TEST_CASE("row_basis: nearly equal rows are told apart down to the stated share, and their basis stays orthonormal") {
+TEST_CASE("row_basis: nearly equal rows are independent above the dependence tolerance") {
   for (const Target& target : targets_and_truth()) {
     const double share = dependence_tolerance(target.dtype);
     for (const double distance : {0.5 * share, 0.9 * share, 1.1 * share, 2.0 * share, 1e-3, 0.1}) {
@@ -148,7 +137,7 @@ TEST_CASE("row_basis: nearly equal rows are told apart down to the stated share,
   }
 }
 
-TEST_CASE("row_basis: the small rest of a row that is nearly another one has no part along rows far before the two") {
+TEST_CASE("row_basis: the basis stays orthogonal to earlier rows if a row nearly equals the one before") {
   for (const Target& target : targets_and_truth()) {
     std::vector<double> values = truth().to_host(normal_twin(target, 45, 90, 10).truth);
     const double distance = 100.0 * dependence_tolerance(target.dtype);
@@ -159,7 +148,7 @@ TEST_CASE("row_basis: the small rest of a row that is nearly another one has no 
   }
 }
 
-TEST_CASE("row_basis: a row does not depend on those after it, and lower not on whether the basis is wanted") {
+TEST_CASE("row_basis: later rows do not affect earlier ones, and `lower` is the same without a basis") {
   for (const Target& target : targets_and_truth()) {
     const Backend& ops = *target.backend;
     const Tensor x = normal_twin(target, 70, 130, 9).here;
@@ -178,7 +167,7 @@ TEST_CASE("row_basis: a row does not depend on those after it, and lower not on 
   }
 }
 
-TEST_CASE("row_basis: rows of any finite size") {
+TEST_CASE("row_basis: rows of any finite magnitude") {
   for (const Target& target : targets_and_truth()) {
     const double big = target.dtype == DType::f64 ? 0x1p1000 : 0x1p120;
     const double small = target.dtype == DType::f64 ? 0x1p-1040 : 0x1p-130;
@@ -190,7 +179,7 @@ TEST_CASE("row_basis: rows of any finite size") {
     for (Index t = 0; t < 3; ++t) {
       const double size = sizes[static_cast<std::size_t>(t)];
       for (Index i = 0; i <= t; ++i) {
-        // A subnormal number has fewer digits.
+        // Subnormals have fewer digits.
         CHECK(far.lower_at(t, i) / size == doctest::Approx(plain.lower_at(t, i)).epsilon(1e-4));
       }
     }
@@ -198,7 +187,7 @@ TEST_CASE("row_basis: rows of any finite size") {
   }
 }
 
-TEST_CASE("row_basis: a row that is not finite spoils its own row of lower and no other") {
+TEST_CASE("row_basis: a non-finite row affects only its own row of `lower`") {
   for (const Target& target : targets_and_truth()) {
     for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       const Factors f(target, twin_of(target, 3, 3, std::vector<double>{3, 4, 0, 1, bad, 1, 6, 8, 2}).here);

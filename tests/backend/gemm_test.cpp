@@ -10,7 +10,7 @@
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 
-/// The products behind the CPU's ops, against sums in double, where blocks, slivers and panels end.
+/// Matrix products of the CPU backend, compared with sums in double at the edges of blocks, slivers and panels.
 namespace periscope::testing {
 namespace {
 
@@ -24,7 +24,7 @@ std::vector<T> numbers(Index count, std::uint64_t seed) {
   return x;
 }
 
-/// The same matrix, stored by rows or by columns.
+/// A view of a matrix stored by rows or by columns.
 template <class T>
 MatrixView<T> view(const std::vector<T>& x, Index rows, Index cols, bool by_rows) {
   return by_rows ? MatrixView<T>{x.data(), cols, 1} : MatrixView<T>{x.data(), 1, rows};
@@ -84,7 +84,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
             const double error = dot_error(static_cast<double>(k), dtype_of<T>) * size;
             right_everywhere = right_everywhere && std::abs(value - sum) <= error;
             const auto more = static_cast<double>(twice[static_cast<std::size_t>(i * stride + j)]);
-            // as many roundings, of sums up to twice as large
+            // As many roundings, of sums up to twice as large.
             added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + rounding_bound(1, dtype_of<T>) * 2.0 * size;
           }
         }
@@ -96,7 +96,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
   }
 }
 
-TEST_CASE("gemm: both types, every way to store the factors, at the edges of slivers, panels and blocks") {
+TEST_CASE("gemm: both types and storage orders, at the edges of slivers, panels and blocks") {
   for (const bool a_by_rows : {true, false}) {
     for (const bool b_by_rows : {true, false}) {
       CAPTURE(a_by_rows);
@@ -120,7 +120,7 @@ void check_rows_alone() {
   }
 }
 
-TEST_CASE("gemm: a row of a product is the same bits however many other rows there are") {
+TEST_CASE("gemm: the bits of a row do not depend on the number of rows") {
   check_rows_alone<float>();
   check_rows_alone<double>();
 }
@@ -143,15 +143,15 @@ void check_lower() {
     }
   }
   CHECK(different == 0);
-  CHECK(left_out > n * n / 3);  // else nothing was saved
+  CHECK(left_out > n * n / 3);  // otherwise the upper half was computed too
 }
 
-TEST_CASE("gemm: the lower triangle alone has the bits of the whole product") {
+TEST_CASE("gemm: the lower triangle has the bits of the whole product") {
   check_lower<float>();
   check_lower<double>();
 }
 
-TEST_CASE("a product with a drawn matrix is that with the matrix itself, bit for bit") {
+TEST_CASE("linear_drawn has the bits of linear with the same matrix in memory") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     for (const Index rows : {Index{1}, Index{67}}) {
@@ -170,8 +170,8 @@ TEST_CASE("a product with a drawn matrix is that with the matrix itself, bit for
   }
 }
 
-/// ‖dyᵀ x‖² against the reference. Gram entries are dot products over `in` and `out`, the gradient's over the rows: in
-/// both ways the errors are relative to Σ_st Σ|x_s||x_t| Σ|dy_s||dy_t| = ‖|dy|ᵀ|x|‖².
+/// Compares ‖dyᵀ x‖² with the reference. Whether computed from Gram matrices or from the gradient, the error is
+/// relative to Σ_st Σ|x_s||x_t| Σ|dy_s||dy_t| = ‖|dy|ᵀ|x|‖².
 void check_square(const Target& target, const Twin& dy, const Twin& x) {
   const double sums = static_cast<double>(x.here.rows() + x.here.cols() + dy.here.cols());
   const double size = truth().to_host(truth().linear_weight_square(magnitude(dy.truth), magnitude(x.truth))).front();
@@ -181,7 +181,7 @@ void check_square(const Target& target, const Twin& dy, const Twin& x) {
               2.0 * dot_error(sums, target.dtype) * size);
 }
 
-TEST_CASE("linear_weight_square, from the gradient and from Gram matrices") {
+TEST_CASE("linear_weight_square: from the gradient and from Gram matrices") {
   for (const Target& target : targets()) {
     for (const Index rows : {Index{1}, Index{2}, Index{33}, Index{130}}) {
       for (const Index in : {Index{1}, Index{64}, Index{257}}) {
@@ -196,10 +196,10 @@ TEST_CASE("linear_weight_square, from the gradient and from Gram matrices") {
   }
 }
 
-TEST_CASE("linear_weight_square keeps what cancels between tokens that are nearly alike") {
+TEST_CASE("linear_weight_square: cancellation between nearly equal tokens") {
   constexpr Index rows = 16, in = 257, out = 129;
   for (const Target& target : targets()) {
-    // Every row of x is the same numbers and 2^-9 of its own; the rows of dy come in pairs of opposite ones.
+    // Rows of x are equal up to 2^-9; the second half of dy is the negative of the first.
     std::vector<double> x = numbers<double>(rows * in, 5);
     const std::vector<double> common = numbers<double>(in, 6);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = common[i % in] + 0x1p-9 * x[i];
@@ -209,16 +209,16 @@ TEST_CASE("linear_weight_square keeps what cancels between tokens that are nearl
     const Twin dys = twin_of(target, rows, out, dy);
     const double expected = truth().to_host(truth().linear_weight_square(dys.truth, xs.truth)).front();
     const double found = target.backend->to_host(target.backend->linear_weight_square(dys.here, xs.here)).front();
-    // An entry of the gradient is a sum of 16 products of size 1 and has the size of 2^-9·4: its error is 16 roundings
-    // of 16, that is 2^15 of its own size. Errors of entries have either sign, of which the sum of squares has 2^15.
+    // An entry of the gradient is a sum of 16 products of size 1 that cancels to about 2^-9·4, so its relative error is
+    // up to 2^15 u.
     CHECK(std::abs(found / expected - 1.0) < 2.0 * 0x1p15 * unit_roundoff(target.dtype));
   }
 }
 
-TEST_CASE("linear_weight_square keeps gradients whose squares leave the range of the dtype") {
+TEST_CASE("linear_weight_square: entries whose squares underflow in the dtype") {
   constexpr Index rows = 4, in = 65, out = 33;
   for (const Target& target : targets()) {
-    if (format_of(target.dtype).least_exponent > -126) continue;  // f16: the gradient itself leaves it
+    if (format_of(target.dtype).least_exponent > -126) continue;  // f16: the gradient itself underflows
     const double size = target.dtype == DType::f64 ? 0x1p-520 : 0x1p-80;
     std::vector<double> dy = numbers<double>(rows * out, 8);
     for (double& v : dy) v *= size;

@@ -13,7 +13,7 @@
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 
-/// bf16 and f16: stored narrow, computed in f32.
+/// bf16 and f16: stored in 16 bits, computed in f32.
 namespace periscope::testing {
 namespace {
 
@@ -22,34 +22,9 @@ using Values = std::vector<double>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-TEST_CASE("narrow dtypes: the CUDA backend on the host knows both") { CHECK(narrow_targets().size() >= 2); }
+TEST_CASE("narrow dtypes: the CUDA backend on the host supports both") { CHECK(narrow_targets().size() >= 2); }
 
-TEST_CASE("narrow dtypes: every op agrees with the reference, and returns the dtype that the table states") {
-  for (const Target& target : narrow_targets()) {
-    const OpInputs here = inputs_on(target);
-    const OpInputs there = inputs_on_truth(target);
-    for (const OpCase& c : op_cases()) {
-      const OpResult result = c.run(here);
-      check_close_to_scale(target.name() + " " + std::string(c.op.name), values_of(result, *target.backend),
-                           values_of(c.run(there), truth()), allowed_error(c, target.dtype));
-      const OutputType stated = c.op.output;
-      for (const Tensor& x : result.tensors) {
-        CHECK(x.dtype() == (stated == OutputType::f64 ? DType::f64 : target.dtype));
-      }
-    }
-  }
-}
-
-TEST_CASE("narrow dtypes: every op refuses what does not fit") {
-  for (const Target& target : narrow_targets()) {
-    const OpInputs in = inputs_on(target);
-    for (const OpCase& c : op_cases()) {
-      CHECK_THROWS_WITH_AS(c.misuse(in), c.complaint.c_str(), std::invalid_argument);
-    }
-  }
-}
-
-/// Numbers on and beside every boundary of a format: ties, subnormals, overflow.
+/// Numbers on and next to every boundary of a format: ties, subnormals, overflow.
 Values awkward_numbers(const NumberFormat& format) {
   Values numbers{0.0, infinite, 0.1, 1e300, 1e-300, format.largest, format.smallest_subnormal()};
   const double u = format.unit_roundoff();
@@ -67,7 +42,7 @@ Values awkward_numbers(const NumberFormat& format) {
   return numbers;
 }
 
-TEST_CASE("narrow dtypes: values are rounded once, to nearest, ties to even; a NaN stays one") {
+TEST_CASE("narrow dtypes: values are rounded once, to nearest, ties to even; NaN stays NaN") {
   for (const Target& target : narrow_targets()) {
     const Rounding round(format_of(target.dtype));
     Values numbers = awkward_numbers(format_of(target.dtype));
@@ -77,20 +52,20 @@ TEST_CASE("narrow dtypes: values are rounded once, to nearest, ties to even; a N
     const auto n = static_cast<Index>(numbers.size());
     const Tensor x = target.backend->from_host(1, n, target.dtype, numbers);
     check_same_bits(target.name() + " from_host", target.backend->to_host(x), expected);
-    const Tensor spoilt = target.backend->from_host(1, 3, target.dtype,
-                                                    Values{nan, -nan, std::bit_cast<double>(~std::uint64_t{0} >> 1U)});
-    for (const double v : target.backend->to_host(spoilt)) CHECK(std::isnan(v));
+    const Tensor with_nan = target.backend->from_host(
+        1, 3, target.dtype, Values{nan, -nan, std::bit_cast<double>(~std::uint64_t{0} >> 1U)});
+    for (const double v : target.backend->to_host(with_nan)) CHECK(std::isnan(v));
   }
 }
 
-TEST_CASE("narrow dtypes: a sum of f32 is rounded like a double, at every boundary") {
+TEST_CASE("narrow dtypes: an f32 product is rounded as a double would be, at every boundary") {
   for (const Target& target : narrow_targets()) {
     const Rounding round(format_of(target.dtype));
     for (const double a : awkward_numbers(format_of(target.dtype))) {
       if (!std::isfinite(a)) continue;
       const Twin x = twin_of(target, 1, 1, Values{a});
       for (const double factor : {0.5, 0.75, 1.0625, 1.0009765625}) {
-        // a product of 11 and 12 bits is exact in f32, whose own range is beyond bf16's subnormals alone
+        // A product of 11 and 12 bits is exact in f32, except below f32's normal range (subnormals of bf16).
         const double exact = truth().to_host(x.truth)[0] * factor;
         if (std::abs(exact) < 0x1p-126) continue;
         check_same_bits(target.name() + " scale", target.backend->to_host(target.backend->scale(factor, x.here)),
@@ -100,7 +75,7 @@ TEST_CASE("narrow dtypes: a sum of f32 is rounded like a double, at every bounda
   }
 }
 
-TEST_CASE("narrow dtypes: the drawn numbers are those of double, rounded") {
+TEST_CASE("narrow dtypes: normal() returns the f64 numbers, rounded") {
   for (const Target& target : narrow_targets()) {
     const Rounding round(format_of(target.dtype));
     for (const Index cols : {Index{1}, Index{33}, Index{1025}}) {
@@ -113,7 +88,8 @@ TEST_CASE("narrow dtypes: the drawn numbers are those of double, rounded") {
   }
 }
 
-TEST_CASE("narrow dtypes: statistics are in double, maxima keep a NaN, selections take it for infinite") {
+TEST_CASE(
+    "narrow dtypes: moments are accumulated in double; row maxima propagate NaN, selections treat it as infinity") {
   for (const Target& target : narrow_targets()) {
     const Backend& ops = *target.backend;
     const Twin x = normal_twin(target, 33, 257, 40);
@@ -124,28 +100,28 @@ TEST_CASE("narrow dtypes: statistics are in double, maxima keep a NaN, selection
             variance_error(257, expected[Statistic::variance][t], 1.0));
       CHECK(m[Statistic::maximum][t] == expected[Statistic::maximum][t]);
     }
-    const Twin spoilt = twin_of(target, 2, 3, Values{3.0, nan, 1.0, 2.0, -5.0, 0.5});
-    CHECK(std::isnan(ops.row_moments(spoilt.here)[Statistic::maximum][0]));
-    CHECK(ops.row_moments(spoilt.here)[Statistic::maximum][1] == 5.0);
-    CHECK(ops.statistics_of(spoilt.here, {.top_magnitudes = 3}).top_magnitudes == Values{infinite, 5.0, 3.0});
-    CHECK(ops.statistics_of(spoilt.here, {.top_entries = 2}).top_entries[1] == Entry{1, 1, -5.0});
-    CHECK(ops.statistics_of(spoilt.here, {.median_magnitude = true}).median_magnitude == 2.5);
-    CHECK(ops.column_maxima(spoilt.here) == Values{3.0, infinite, 1.0});
+    const Twin with_nan = twin_of(target, 2, 3, Values{3.0, nan, 1.0, 2.0, -5.0, 0.5});
+    CHECK(std::isnan(ops.row_moments(with_nan.here)[Statistic::maximum][0]));
+    CHECK(ops.row_moments(with_nan.here)[Statistic::maximum][1] == 5.0);
+    CHECK(ops.statistics_of(with_nan.here, {.top_magnitudes = 3}).top_magnitudes == Values{infinite, 5.0, 3.0});
+    CHECK(ops.statistics_of(with_nan.here, {.top_entries = 2}).top_entries[1] == Entry{1, 1, -5.0});
+    CHECK(ops.statistics_of(with_nan.here, {.median_magnitude = true}).median_magnitude == 2.5);
+    CHECK(ops.column_maxima(with_nan.here) == Values{3.0, infinite, 1.0});
   }
 }
 
-TEST_CASE("narrow dtypes: the square of a gradient whose entries the dtype cannot hold") {
+TEST_CASE("narrow dtypes: linear_weight_square does not round the gradient to the dtype") {
   for (const Target& target : narrow_targets()) {
     const Twin x = twin_of(target, 33, 40, Values(33 * 40, 1e-4));
     const Twin dy = twin_of(target, 33, 5, Values(33 * 5, 1e-5));
     const Values actual = target.backend->to_host(target.backend->linear_weight_square(dy.here, x.here));
     const Values expected = truth().to_host(truth().linear_weight_square(dy.truth, x.truth));
-    // all terms have one sign: a sum of 33 products in f32, squared
+    // All terms have one sign: a sum of 33 products in f32, squared.
     check_close(target.name(), actual, expected, 2.0 * rounding_bound_of_both(34, DType::f32) * expected[0]);
   }
 }
 
-TEST_CASE("TF32: operands of f32 products are rounded to 11 bits, and nothing else is") {
+TEST_CASE("TF32: only the operands of f32 products are rounded to 11 bits") {
   const Target in_tf32{make_cuda_backend_on_host({.tf32 = true}), DType::f32};
   const Target in_f32{make_cuda_backend_on_host(), DType::f32};
   CHECK(in_tf32.backend->name() == "cuda on host, TF32");

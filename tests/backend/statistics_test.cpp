@@ -34,7 +34,7 @@ void check_moments(const Target& target, const Twin& x) {
   check_close(target.name() + " maximum", m[Statistic::maximum], e[Statistic::maximum], 0.0);
 }
 
-TEST_CASE("row moments at odd sizes") {
+TEST_CASE("row moments: odd sizes, a mean far above the spread, zero rows and non-finite rows") {
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
@@ -43,33 +43,21 @@ TEST_CASE("row moments at odd sizes") {
         check_moments(target, normal_twin(target, rows, cols, 40));
       }
     }
-  }
-}
-
-TEST_CASE("row moments are two-pass: a mean of 1e4 does not hurt the variance") {
-  for (const Target& target : targets()) {
+    // A mean of 1e4 must not affect the variance: moments are two-pass.
     std::vector<double> values = truth().to_host(normal_twin(target, 3, 257, 40).truth);
     for (double& x : values) x += 1e4;
     check_moments(target, twin_of(target, 3, 257, values));
-  }
-}
-
-TEST_CASE("row moments of a zero row, and of one that is not finite") {
-  const std::vector<double> values{0.0, 0.0, 0.0, 1.0, nan, 2.0, unlimited, 1.0, 1.0, -unlimited, 1.0, 2.0};
-  for (const Target& target : targets()) check_moments(target, twin_of(target, 4, 3, values));
-}
-
-TEST_CASE("the maximum of a row of NaN and numbers is NaN, wherever it stands") {
-  for (const Target& target : targets()) {
+    const std::vector<double> special{0.0, 0.0, 0.0, 1.0, nan, 2.0, unlimited, 1.0, 1.0, -unlimited, 1.0, 2.0};
+    check_moments(target, twin_of(target, 4, 3, special));
     for (std::size_t at = 0; at < 33; ++at) {
-      std::vector<double> values(33, 1.0);
+      values.assign(33, 1.0);
       values[at] = nan;
       CHECK(std::isnan(target.backend->row_moments(twin_of(target, 1, 33, values).here)[Statistic::maximum][0]));
     }
   }
 }
 
-TEST_CASE("row dots at odd sizes, summed in double for every dtype") {
+TEST_CASE("row dots: odd sizes, accumulated in double for every dtype") {
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
@@ -86,8 +74,10 @@ TEST_CASE("row dots at odd sizes, summed in double for every dtype") {
   }
 }
 
-TEST_CASE("token cosine: the closed form is the mean over pairs") {
+TEST_CASE("token cosine: the closed form is the mean over pairs; NaN if a row is zero") {
   for (const Target& target : targets()) {
+    const Twin zero_row = twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4});
+    CHECK(std::isnan(target.backend->statistics_of(zero_row.here, {.cosine_of_sequences = 1}).token_cosine));
     for (const Index tokens : odd_sizes) {
       for (const Index cols : {Index{1}, Index{2}, Index{33}}) {
         for (const int sequences : {1, 3}) {
@@ -107,13 +97,6 @@ TEST_CASE("token cosine: the closed form is the mean over pairs") {
   }
 }
 
-TEST_CASE("token cosine of a zero row is no number") {
-  for (const Target& target : targets()) {
-    const Twin x = twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4});
-    CHECK(std::isnan(target.backend->statistics_of(x.here, {.cosine_of_sequences = 1}).token_cosine));
-  }
-}
-
 void check_selections(const Target& target, const Twin& x) {
   for (const int count : {1, 2, 100}) {
     const StatisticsRequest request{
@@ -127,12 +110,17 @@ void check_selections(const Target& target, const Twin& x) {
   }
 }
 
-TEST_CASE(
-    "selections, median and column maxima: exact at odd sizes, of random numbers and of numbers many of which are "
-    "equal") {
-  for (const Target& target : targets()) {
-    for (const Index rows : odd_sizes) {
-      for (const Index cols : odd_sizes) {
+std::vector<Target> targets_and_truth() {
+  std::vector<Target> all = targets();
+  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
+  all.push_back(truth_target());
+  return all;
+}
+
+TEST_CASE("selections, median and column maxima are exact, for random and for tied numbers") {
+  for (const Target& target : targets_and_truth()) {
+    for (const Index rows : {Index{1}, Index{5}, Index{65}}) {
+      for (const Index cols : {Index{1}, Index{31}, Index{33}, Index{257}, Index{4099}}) {
         const Twin x = normal_twin(target, rows, cols, 44);
         check_selections(target, x);
         std::vector<double> coarse = truth().to_host(x.truth);
@@ -143,63 +131,33 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("top magnitudes by hand: ties, and NaN and infinity are the largest") {
-  const auto check = [](const Target& target, const std::vector<double>& values, const std::vector<double>& expected) {
-    const Twin x = twin_of(target, 1, static_cast<Index>(values.size()), values);
-    CHECK(target.backend->statistics_of(x.here, {.top_magnitudes = 4}).top_magnitudes == expected);
-    CHECK(truth().statistics_of(x.truth, {.top_magnitudes = 4}).top_magnitudes == expected);
-  };
-  for (const Target& target : targets()) {
-    check(target, {-2, 1, 2, -1, 2}, {2, 2, 2, 1});
-    check(target, {1, -unlimited, 2}, {unlimited, 2, 1});
-    check(target, {3.0, nan, 1.0, 2.0, nan, 5.0}, {unlimited, unlimited, 5.0, 3.0});
+TEST_CASE("selections by hand: ties in the order of rows and columns; NaN counts as infinite") {
+  for (const Target& target : targets_and_truth()) {
+    CAPTURE(target.name());
+    const auto select = [&](Index rows, Index cols, const std::vector<double>& values) {
+      const StatisticsRequest request{
+          .top_magnitudes = 4, .top_entries = 3, .median_magnitude = true, .column_maxima = true};
+      return target.backend->statistics_of(twin_of(target, rows, cols, values).here, request);
+    };
+    const SignalStatistics ties = select(2, 3, {1, -5, 2, 5, 0, -2});
+    CHECK(ties.top_magnitudes == std::vector<double>{5, 5, 2, 2});
+    CHECK(ties.top_entries == std::vector<Entry>{{0, 1, -5.0}, {1, 0, 5.0}, {0, 2, 2.0}});
+    CHECK(ties.median_magnitude == 2.0);
+    CHECK(ties.column_maxima == std::vector<double>{5, 5, 2});
+    CHECK(select(2, 2, {-7, 1, 2, -4}).median_magnitude == 3.0);
+    const SignalStatistics with_nan = select(2, 2, {3.0, nan, 1.0, -unlimited});
+    CHECK(with_nan.top_magnitudes == std::vector<double>{unlimited, unlimited, 3.0, 1.0});
+    REQUIRE(with_nan.top_entries.size() == 3);
+    CHECK((with_nan.top_entries[0].row == 0 && std::isnan(with_nan.top_entries[0].value)));
+    CHECK(with_nan.top_entries[1] == Entry{1, 1, -unlimited});
+    CHECK(with_nan.median_magnitude == unlimited);
+    CHECK(with_nan.column_maxima == std::vector<double>{3.0, unlimited});
+    CHECK(target.backend->column_maxima(twin_of(target, 1, 2, std::vector<double>{nan, -3}).here) ==
+          std::vector<double>{unlimited, 3});
   }
 }
 
-TEST_CASE("column maxima by hand; a NaN counts as infinite") {
-  const std::vector<double> values{1, -5, nan, -2, 4, 3};
-  CHECK(truth().column_maxima(truth().from_host(2, 3, DType::f64, values)) == std::vector<double>{2, 5, unlimited});
-  for (const Target& target : targets()) {
-    CHECK(target.backend->column_maxima(twin_of(target, 2, 3, values).here) == std::vector<double>{2, 5, unlimited});
-  }
-}
-
-TEST_CASE("top entries by hand: places, signs, and ties in the order of rows and columns") {
-  const std::vector<double> values{1, -5, 2, 5, 0, -2};
-  const std::vector<Entry> expected{{0, 1, -5.0}, {1, 0, 5.0}, {0, 2, 2.0}, {1, 2, -2.0}};
-  for (const Target& target : targets()) {
-    const Twin x = twin_of(target, 2, 3, values);
-    CHECK(target.backend->statistics_of(x.here, {.top_entries = 4}).top_entries == expected);
-    CHECK(truth().statistics_of(x.truth, {.top_entries = 4}).top_entries == expected);
-    CHECK(target.backend->statistics_of(x.here, {.top_entries = 100}).top_entries.size() == 6);
-  }
-}
-
-TEST_CASE("top entries and the median take a NaN for the largest") {
-  const std::vector<double> values{3.0, nan, 1.0, unlimited};
-  const auto check = [&](const Backend& ops, const Tensor& x) {
-    const SignalStatistics s = ops.statistics_of(x, {.top_entries = 3, .median_magnitude = true});
-    const std::vector<Entry>& top = s.top_entries;
-    REQUIRE(top.size() == 3);
-    CHECK((top[0].row == 0 && top[0].col == 1 && std::isnan(top[0].value)));
-    CHECK(top[1] == Entry{1, 1, unlimited});
-    CHECK(top[2] == Entry{0, 0, 3.0});
-    CHECK(s.median_magnitude == unlimited);
-  };
-  check(truth(), truth().from_host(2, 2, DType::f64, values));
-  for (const Target& target : targets()) check(*target.backend, twin_of(target, 2, 2, values).here);
-}
-
-TEST_CASE("median magnitude by hand") {
-  const auto median_of = [](Index rows, Index cols, const std::vector<double>& values) {
-    const Tensor x = truth().from_host(rows, cols, DType::f64, values);
-    return truth().statistics_of(x, {.median_magnitude = true}).median_magnitude;
-  };
-  CHECK(median_of(1, 3, {-7, 1, 2}) == 2.0);
-  CHECK(median_of(2, 2, {-7, 1, 2, -4}) == 3.0);
-}
-
-TEST_CASE("a record's slots stay what they are over several fetches, measured here or elsewhere") {
+TEST_CASE("a record's slots are unchanged by later fetches") {
   const Tensor x = truth().from_host(2, 2, DType::f64, std::vector<double>{1, 2, 3, 4});
   const Tensor y = truth().from_host(1, 2, DType::f64, std::vector<double>{5, 6});
   StatisticsRecord record(truth());
@@ -214,7 +172,7 @@ TEST_CASE("a record's slots stay what they are over several fetches, measured he
   CHECK_THROWS_AS((void)record[third + 1], std::out_of_range);
 }
 
-TEST_CASE("token losses: by hand, unlabelled rows, and their mean is the cross-entropy") {
+TEST_CASE("token losses: by hand, NaN for unlabelled rows, and their mean is the cross-entropy") {
   const std::vector<double> values{0, 0, 0, std::log(3.0), 1e4, -1e4};
   const std::vector<int> labels{1, 0, 1};
   const std::vector<double> by_hand = truth().token_losses(truth().from_host(3, 2, DType::f64, values), labels);
@@ -225,7 +183,7 @@ TEST_CASE("token losses: by hand, unlabelled rows, and their mean is the cross-e
     for (std::size_t t = 0; t < some.size(); ++t) some[t] = t % 4 == 3 ? no_label : static_cast<int>(7 * t);
     const std::vector<double> losses = target.backend->token_losses(logits.here, some);
     const std::vector<double> expected = truth().token_losses(logits.truth, some);
-    // Σexp and its logarithm: within the roundings of 257 terms, each exponential within a few of a difference of 20.
+    // Roundings of 257 exponentials, whose arguments are up to 20, and of the logarithm of their sum.
     check_close(target.name() + " token losses", losses, expected, 400.0 * unit_roundoff(DType::f64) * 20.0);
     double sum = 0.0;
     for (std::size_t t = 0; t < some.size(); ++t) {

@@ -22,7 +22,7 @@ namespace {
 using Index = Tensor::Index;
 constexpr std::size_t kib = 1024;
 
-TEST_CASE("the pool gives a returned buffer to the next request of its size") {
+TEST_CASE("buffer pool: a freed buffer is reused by the next request of its size") {
   BufferPool pool(100 * kib);
   std::shared_ptr<void> first = pool.take(10 * kib);
   void* const memory = first.get();
@@ -30,7 +30,7 @@ TEST_CASE("the pool gives a returned buffer to the next request of its size") {
   CHECK(pool.idle_bytes() == 0);
   const std::shared_ptr<void> copy = first;
   first.reset();
-  CHECK(pool.idle_bytes() == 0);  // the copy holds it
+  CHECK(pool.idle_bytes() == 0);  // still owned by the copy
   CHECK(pool.take(10 * kib).get() != memory);
   std::shared_ptr<void> second = pool.take(20 * kib);
   void* const large = second.get();
@@ -41,7 +41,7 @@ TEST_CASE("the pool gives a returned buffer to the next request of its size") {
   CHECK(pool.take(1 * kib).get() != large);
 }
 
-TEST_CASE("the pool keeps no more than its limit, and frees what was idle longest") {
+TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is freed first") {
   BufferPool pool(100 * kib);
   std::vector<std::shared_ptr<void>> held;
   for (int i = 0; i < 8; ++i) held.push_back(pool.take(20 * kib));
@@ -53,28 +53,28 @@ TEST_CASE("the pool keeps no more than its limit, and frees what was idle longes
   CHECK(pool.idle_bytes() == 100 * kib);
   CHECK(pool.take(20 * kib).get() == last);
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five had to go
-  pool.take(101 * kib).reset();           // more than the limit is not kept
+  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five were freed
+  pool.take(101 * kib).reset();           // larger than the limit: freed at once
   CHECK(pool.idle_bytes() == 100 * kib);
   pool.clear();
   CHECK(pool.idle_bytes() == 0);
 }
 
-TEST_CASE("a pool with a second limit keeps what does not raise its peak") {
+TEST_CASE("buffer pool: with a second limit, buffers are retained up to the peak") {
   BufferPool pool(10 * kib, 60 * kib);
   std::vector<std::shared_ptr<void>> held;
   for (int i = 0; i < 5; ++i) held.push_back(pool.take(20 * kib));
   held.resize(3);
   CHECK(pool.idle_bytes() == 40 * kib);
   held.clear();
-  CHECK(pool.idle_bytes() == 60 * kib);  // the second limit
-  held.push_back(pool.take(80 * kib));   // of 100 KiB at the peak 20 are left
+  CHECK(pool.idle_bytes() == 60 * kib);  // limited by the second limit
+  held.push_back(pool.take(80 * kib));   // 100 KiB at the peak leave 20
   CHECK(pool.idle_bytes() == 20 * kib);
   held.push_back(pool.take(40 * kib));  // a new peak
   CHECK(pool.idle_bytes() == 0);
 }
 
-TEST_CASE("the pool serves several threads at once") {
+TEST_CASE("buffer pool: concurrent requests never share a buffer") {
   BufferPool pool(64 * kib);
   const auto work = [&pool](unsigned char mark) {
     for (std::size_t i = 0; i < 2000; ++i) {
@@ -93,7 +93,7 @@ TEST_CASE("the pool serves several threads at once") {
   CHECK(pool.idle_bytes() <= 64 * kib);
 }
 
-TEST_CASE("small buffers are aligned and come back too, also those that another thread drops") {
+TEST_CASE("buffer pool: small buffers are aligned and reused, also if another thread frees them") {
   BufferPool pool(0);
   std::shared_ptr<void> first = pool.take(100);
   void* const memory = first.get();
@@ -109,23 +109,23 @@ TEST_CASE("small buffers are aligned and come back too, also those that another 
   CHECK(pool.idle_bytes() == 0);
 }
 
-TEST_CASE("buffers are dropped and reused where there is no memory left") {
+TEST_CASE("buffer pool: buffers are freed and reused while the system is out of memory") {
   BufferPool pool(100 * kib);
   for (const std::size_t bytes : {100 * std::size_t{1}, 12 * kib}) {
     std::vector<std::shared_ptr<void>> held;
-    for (int i = 0; i < 70; ++i) held.push_back(pool.take(bytes));  // more than the pool keeps of either size
+    for (int i = 0; i < 70; ++i) held.push_back(pool.take(bytes));  // more than the pool retains of either size
     void* const last = held.back().get();
     {
       const NoMemory shortage;
       while (held.size() > 1) held.erase(held.begin());
       held.clear();  // ends in std::terminate if a deleter allocates
     }
-    // The pool caches the first 64 small buffers that come back, and the last of the large ones.
+    // The pool retains the first 64 small buffers that are freed, and the last of the large ones.
     if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
   }
 }
 
-TEST_CASE("a request that fails counts neither as in use nor as the peak") {
+TEST_CASE("buffer pool: a failed request changes neither usage nor peak") {
   BufferPool pool(10 * kib, 1000 * kib);
   const auto fails = [&](std::size_t bytes) {
     const NoMemory shortage;
@@ -140,16 +140,16 @@ TEST_CASE("a request that fails counts neither as in use nor as the peak") {
   CHECK(fails(800 * kib));
   pool.take(40 * kib).reset();
   pool.take(20 * kib).reset();
-  CHECK(pool.idle_bytes() == 20 * kib);  // no more than 40 KiB were in use, so the others had to go
+  CHECK(pool.idle_bytes() == 20 * kib);  // at most 40 KiB were in use
   pool.take(104 * kib).reset();
   pool.clear();
   CHECK(fails(56 * kib));
   pool.take(48 * kib).reset();
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 88 * kib);  // with 56 KiB in use there would be room for 48
+  CHECK(pool.idle_bytes() == 88 * kib);  // with 56 KiB in use only 48 would fit
 }
 
-TEST_CASE("tensors return their buffers to the process's pool, and get them back") {
+TEST_CASE("tensors reuse freed buffers of the pool of the process") {
   const Tensor x = truth().constant(100, 100, DType::f64, 1.0);
   Tensor y = truth().scale(2.0, x);
   const double* const memory = elements<double>(std::as_const(y));
@@ -179,7 +179,7 @@ NamedOps activations(const Backend& ops, const Tensor& y) {
   return all;
 }
 
-/// Elementwise ops that take x [3, 4] by value, with whatever else they need.
+/// Elementwise ops that take x [3, 4] by value, with their other operands bound.
 NamedOps elementwise_ops(const Target& target) {
   const Backend& ops = *target.backend;
   const Tensor y = normal_twin(target, 3, 4, 2).here;
@@ -199,7 +199,7 @@ NamedOps elementwise_ops(const Target& target) {
   return all;
 }
 
-TEST_CASE("an elementwise op writes into an input that nobody else holds, and never into a shared one") {
+TEST_CASE("elementwise ops work in place only if the input has no other owner") {
   std::vector<Target> all = targets();
   all.push_back(truth_target());
   for (const Target& target : all) {

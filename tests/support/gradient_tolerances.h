@@ -2,20 +2,13 @@
 
 #include "tests/support/tolerances.h"
 
-/// Bounds for gradients, in the manner of tolerances.h.
+/// Rounding bounds for gradients; see tolerances.h.
 namespace periscope::testing {
 
 /// norm_backward's dx relative to (|g| + mean|g| + X·mean(|g|X))/s with X = (|x| + mean|x|)/s, and dgain relative to
 /// Σ|dy|X: everything is accumulated in f64 and rounded once. `n` counts features, or features and parts.
 constexpr double norm_backward_error(double n, DType dtype) {
   return rounding_bound(2, dtype) + 8.0 * rounding_bound(n + 8, DType::f64);
-}
-
-/// attention_backward relative to the sums of magnitudes behind each entry: the pattern's error enters dz twice
-/// (as a factor and in the mean slope), and then come the three dot products.
-inline double attention_backward_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
-  return 3.0 * attention_error(head_dim, tokens, logit_magnitude, dtype) +
-         rounding_bound_of_both(2.0 * head_dim + 3.0 * tokens + 16, dtype);
 }
 
 /// φ'(x)·dy, relative to `magnitude` = (Φ(x) + |x|Φ'(x))|dy| for GELU and σ(x)(1 + |x|σ(−x))|dy| for SiLU. exp(−x²/2)
@@ -31,8 +24,8 @@ inline double slope_error(Activation kind, double x, double magnitude, DType dty
   return rounding_bound_of_both(12.0 + 4.0 * tail * tail, dtype) * magnitude + (1.0 + x * x) * smallest_normal(dtype);
 }
 
-/// dlogits of N rows relative to (p + onehot)/N: computed in f64, rounded once. `spread` is the largest difference
-/// of two logits of a row, whose rounding the exponential turns into a relative error.
+/// dlogits of N rows relative to (p + onehot)/N: computed in f64, rounded once. `spread` is the largest difference of
+/// two logits of a row; the exponential turns its rounding into a relative error.
 constexpr double cross_entropy_error(double classes, double spread, DType dtype) {
   return rounding_bound(2, dtype) + 2.0 * rounding_bound(classes + 2.0 * spread + 16, DType::f64);
 }

@@ -57,13 +57,12 @@ constexpr double attention_terms = 4.0 * 133.0 * 12.0;
 std::vector<OpCase> make_cases() {
   return {
       {op::Constant::facts, [](In in) -> OpResult { return {{in.ops.constant(31, 33, in.dtype, 0.1)}}; }, 1, 1,
-       [](In in) { (void)in.ops.constant(-3, 2, in.dtype, 0.0); }, "[constant] invalid shape [-3, 2]"},
+       [](In in) { (void)in.ops.constant(-3, 2, in.dtype, 0.0); }},
       {op::FromHost::facts,
        [](In in) -> OpResult {
          return {{in.ops.from_host(1, 3, in.dtype, std::vector<double>{0.1, -2.0, 3.0})}};
        },
-       1, 1, [](In in) { (void)in.ops.from_host(2, 3, in.dtype, std::vector<double>(5, 0.0)); },
-       "[from_host] shape [2, 3] requires 6 values, found 5"},
+       1, 1, [](In in) { (void)in.ops.from_host(2, 3, in.dtype, std::vector<double>(5, 0.0)); }},
       {op::FromRows::facts,
        [](In in) -> OpResult {
          return {
@@ -73,13 +72,12 @@ std::vector<OpCase> make_cases() {
                }
              })}};
        },
-       1, 1, [](In in) { (void)in.ops.from_rows(2, -3, in.dtype, [](auto, auto, auto) {}); },
-       "[from_rows] invalid shape [2, -3]"},
+       1, 1, [](In in) { (void)in.ops.from_rows(2, -3, in.dtype, [](auto, auto, auto) {}); }},
       {op::ToHost::facts,
        [](In in) -> OpResult {
          return {{}, in.ops.to_host(in.x)};
        },
-       1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }, "[to_host] x is empty"},
+       1, 1, [](In in) { (void)in.ops.to_host(Tensor{}); }},
       {op::Normal::facts,
        [](In in) -> OpResult {
          return {{in.ops.normal(257, 1031, in.dtype, {1, 2, Stream{3}}, 1.0)}};
@@ -87,46 +85,37 @@ std::vector<OpCase> make_cases() {
        1, 1,
        [](In in) {
          (void)in.ops.normal(2, -3, in.dtype, {1, 2, Stream{3}}, 1.0);
-       },
-       "[normal] invalid shape [2, -3]"},
+       }},
       {op::Cast::facts, [](In in) -> OpResult { return {{in.ops.cast(in.x, in.dtype)}}; }, 1, 1,
-       [](In in) { (void)in.ops.cast({}, in.dtype); }, "[cast] x is empty"},
+       [](In in) { (void)in.ops.cast({}, in.dtype); }},
       {op::Linear::facts, [](In in) -> OpResult { return {{in.ops.linear(in.x, in.w)}}; }, 516, 4,
-       [](In in) { (void)in.ops.linear(in.x, in.kv); }, "[linear] w must be [*, 516], found [67, 258] for x [67, 516]"},
+       [](In in) { (void)in.ops.linear(in.x, in.kv); }},
       {op::LinearBackwardInput::facts,
        [](In in) -> OpResult { return {{in.ops.linear_backward_input(in.ops.linear(in.x, in.w), in.w)}}; }, 1031, 8,
-       [](In in) { (void)in.ops.linear_backward_input(in.x, in.kv); },
-       "[linear_backward_input] w must be [516, *], found [67, 258] for dy [67, 516]"},
+       [](In in) { (void)in.ops.linear_backward_input(in.x, in.kv); }},
       {op::LinearBackwardWeight::facts,
        [](In in) -> OpResult { return {{in.ops.linear_backward_weight(in.x, in.kv)}}; }, 67, 4,
-       [](In in) { (void)in.ops.linear_backward_weight(in.x, in.w); },
-       "[linear_backward_weight] x must be [67, *], found [1031, 516] for dy [67, 516]"},
+       [](In in) { (void)in.ops.linear_backward_weight(in.x, in.w); }},
       // the square of a sum of 67 products, whose error counts twice
       {op::LinearWeightSquare::facts, [](In in) -> OpResult { return {{in.ops.linear_weight_square(in.x, in.kv)}}; },
-       134, 4, [](In in) { (void)in.ops.linear_weight_square(in.x, in.w); },
-       "[linear_weight_square] x must be [67, *], found [1031, 516] for dy [67, 516]"},
+       134, 4, [](In in) { (void)in.ops.linear_weight_square(in.x, in.w); }},
       {op::LinearDrawn::facts, [](In in) -> OpResult { return {{in.ops.linear_drawn(in.x, drawn)}}; }, 516, 4,
-       [](In in) { (void)in.ops.linear_drawn(in.kv, drawn); },
-       "[linear_drawn] w must be [*, 258], found [1031, 516] for x [67, 258]"},
+       [](In in) { (void)in.ops.linear_drawn(in.kv, drawn); }},
       {op::LinearDrawnBackwardInput::facts,
        [](In in) -> OpResult {
          return {{in.ops.linear_drawn_backward_input(in.ops.linear_drawn(in.x, drawn), drawn)}};
        },
-       1031, 8, [](In in) { (void)in.ops.linear_drawn_backward_input(in.x, drawn); },
-       "[linear_drawn_backward_input] w must be [516, *], found [1031, 516] for dy [67, 516]"},
+       1031, 8, [](In in) { (void)in.ops.linear_drawn_backward_input(in.x, drawn); }},
       {op::Axpby::facts, [](In in) -> OpResult { return {{in.ops.axpby(0.3, in.x, 0.7, in.y)}}; }, 3, 2,
-       [](In in) { (void)in.ops.axpby(1.0, in.x, 1.0, in.kv); },
-       "[axpby] y must be [67, 516], found [67, 258] for x [67, 516]"},
+       [](In in) { (void)in.ops.axpby(1.0, in.x, 1.0, in.kv); }},
       {op::Scale::facts, [](In in) -> OpResult { return {{in.ops.scale(0.3, in.x)}}; }, 2, 1,
-       [](In in) { (void)in.ops.scale(0.3, {}); }, "[scale] x is empty"},
+       [](In in) { (void)in.ops.scale(0.3, {}); }},
       {op::Multiply::facts, [](In in) -> OpResult { return {{in.ops.multiply(in.x, in.y)}}; }, 1, 1,
-       [](In in) { (void)in.ops.multiply(in.x, in.kv); },
-       "[multiply] y must be [67, 516], found [67, 258] for x [67, 516]"},
+       [](In in) { (void)in.ops.multiply(in.x, in.kv); }},
       {op::AddRow::facts, [](In in) -> OpResult { return {{in.ops.add_row(in.x, in.row)}}; }, 1, 2,
-       [](In in) { (void)in.ops.add_row(in.x, in.gain); },
-       "[add_row] row must be [1, 516], found [1, 129] for x [67, 516]"},
+       [](In in) { (void)in.ops.add_row(in.x, in.gain); }},
       {op::ColumnSums::facts, [](In in) -> OpResult { return {{in.ops.column_sums(in.x)}}; }, 67, 4,
-       [](In in) { (void)in.ops.column_sums({}); }, "[column_sums] x is empty"},
+       [](In in) { (void)in.ops.column_sums({}); }},
       {op::Gather::facts,
        [](In in) -> OpResult {
          return {{in.ops.gather(in.x, std::vector<int>{3, 66, 3})}};
@@ -134,15 +123,13 @@ std::vector<OpCase> make_cases() {
        1, 1,
        [](In in) {
          (void)in.ops.gather(in.x, std::vector<int>{0, 67});
-       },
-       "[gather] ids must be from 0 to 66, found 67"},
+       }},
       {op::ReplaceRows::facts, [](In in) -> OpResult { return {{in.ops.replace_rows(in.x, 66, in.row)}}; }, 1, 1,
-       [](In in) { (void)in.ops.replace_rows(in.x, 67, in.row); }, "[replace_rows] x [67, 516] has no rows 67 to 67"},
+       [](In in) { (void)in.ops.replace_rows(in.x, 67, in.row); }},
       {op::ScatterAdd::facts, [](In in) -> OpResult { return {{in.ops.scatter_add(in.x, ids(), 11)}}; }, 13, 4,
        [](In in) {
          (void)in.ops.scatter_add(in.x, std::vector<int>{0, 1}, 5);
-       },
-       "[scatter_add] dy must be [2, *], found [67, 516]: one row per id"},
+       }},
       // Lower's largest entry is the length of a row, 23, and an entry of basis is below 1. Of normal rows the
       // largest singular value is twice the smallest, to whose inverse errors of the basis are proportional.
       {op::RowBasis::facts,
@@ -150,28 +137,24 @@ std::vector<OpCase> make_cases() {
          const RowBasis b = in.ops.row_basis(in.x);
          return {{b.lower, b.basis}};
        },
-       67, 4, [](In in) { (void)in.ops.row_basis({}); }, "[row_basis] x is empty"},
+       67, 4, [](In in) { (void)in.ops.row_basis({}); }},
       {op::Activate::facts, [](In in) -> OpResult { return {{in.ops.activate(Activation::silu, in.x)}}; }, 12, 1,
-       [](In in) { (void)in.ops.activate(Activation::silu, {}); }, "[activate] x is empty"},
+       [](In in) { (void)in.ops.activate(Activation::silu, {}); }},
       {op::ActivateBackward::facts,
        [](In in) -> OpResult { return {{in.ops.activate_backward(Activation::silu, in.x, in.y)}}; }, 16, 1,
-       [](In in) { (void)in.ops.activate_backward(Activation::silu, in.x, in.kv); },
-       "[activate_backward] dy must be [67, 516], found [67, 258] for x [67, 516]"},
+       [](In in) { (void)in.ops.activate_backward(Activation::silu, in.x, in.kv); }},
       {op::Gated::facts, [](In in) -> OpResult { return {{in.ops.gated(Activation::silu, in.x, in.y)}}; }, 13, 1,
-       [](In in) { (void)in.ops.gated(Activation::silu, in.x, in.kv); },
-       "[gated] up must be [67, 516], found [67, 258] for gate [67, 516]"},
+       [](In in) { (void)in.ops.gated(Activation::silu, in.x, in.kv); }},
       {op::GatedBackward::facts,
        [](In in) -> OpResult {
          const GatedGradient g = in.ops.gated_backward(Activation::silu, in.x, in.y, in.x);
          return {{g.dgate, g.dup}};
        },
-       18, 1, [](In in) { (void)in.ops.gated_backward(Activation::silu, in.x, in.y, in.kv); },
-       "[gated_backward] dy must be [67, 516], found [67, 258] for gate [67, 516], up [67, 516]"},
+       18, 1, [](In in) { (void)in.ops.gated_backward(Activation::silu, in.x, in.y, in.kv); }},
       {op::SoftCap::facts, [](In in) -> OpResult { return {{in.ops.soft_cap(1.5, in.x)}}; }, 12, 1,
-       [](In in) { (void)in.ops.soft_cap(0.0, in.x); }, "[soft_cap] cap must be positive, found 0"},
+       [](In in) { (void)in.ops.soft_cap(0.0, in.x); }},
       {op::SoftCapBackward::facts, [](In in) -> OpResult { return {{in.ops.soft_cap_backward(1.5, in.x, in.y)}}; }, 24,
-       1, [](In in) { (void)in.ops.soft_cap_backward(1.5, in.x, in.kv); },
-       "[soft_cap_backward] dy must be [67, 516], found [67, 258] for x [67, 516]"},
+       1, [](In in) { (void)in.ops.soft_cap_backward(1.5, in.x, in.kv); }},
       // of every family of kinds one: with a divisor, and bent by alpha
       {op::Norm::facts,
        [](In in) -> OpResult {
@@ -179,8 +162,7 @@ std::vector<OpCase> make_cases() {
          return {{in.ops.norm(NormKind::layer, in.x, in.gain, in.gain, 1e-6, 4),
                   in.ops.norm(NormKind::dyt, in.x, in.gain, in.gain, 1e-6, 4, alpha)}};
        },
-       129, 4, [](In in) { (void)in.ops.norm(NormKind::layer, in.x, in.gain, {}, 1e-6, 1); },
-       "[norm] gain must be [1, 516], found [1, 129] for x [67, 516] with 1 group"},
+       129, 4, [](In in) { (void)in.ops.norm(NormKind::layer, in.x, in.gain, {}, 1e-6, 1); }},
       {op::NormBackward::facts,
        [](In in) -> OpResult {
          const NormGradient g = in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.y, 1e-6, 4);
@@ -188,28 +170,23 @@ std::vector<OpCase> make_cases() {
          const NormGradient bent = in.ops.norm_backward(NormKind::derf, in.x, in.gain, in.y, 1e-6, 4, alpha);
          return {{g.dx, g.dgain, g.dbias, bent.dx, bent.dgain, bent.dbias, bent.dalpha}};
        },
-       129 + 268, 16, [](In in) { (void)in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.kv, 1e-6, 4); },
-       "[norm_backward] dy must be [67, 516], found [67, 258] for x [67, 516], gain [1, 129]"},
+       129 + 268, 16, [](In in) { (void)in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.kv, 1e-6, 4); }},
       {op::Rope::facts, [](In in) -> OpResult { return {{in.ops.rope(in.x, 2, 1, frequencies())}}; }, 4 * 67, 2,
-       [](In in) { (void)in.ops.rope(in.x, 2, 1, std::vector<double>(3, 1.0)); },
-       "[rope] expected 129 frequencies, found 3 for x [67, 516] with 2 heads"},
+       [](In in) { (void)in.ops.rope(in.x, 2, 1, std::vector<double>(3, 1.0)); }},
       {op::RopeBackward::facts, [](In in) -> OpResult { return {{in.ops.rope_backward(in.x, 2, 1, frequencies())}}; },
-       4 * 67, 2, [](In in) { (void)in.ops.rope_backward(in.x, 5, 1, frequencies()); },
-       "[rope_backward] dy [67, 516] cannot be split into 5 heads of equal, even width"},
+       4 * 67, 2, [](In in) { (void)in.ops.rope_backward(in.x, 5, 1, frequencies()); }},
       {op::Attention::facts,
        [](In in) -> OpResult {
          const AttentionOutput a = in.ops.attention(in.x, in.kv, in.kv, shape);
          return {{a.mixed, a.scores}};
        },
-       attention_terms, 1, [](In in) { (void)in.ops.attention(in.x, in.x, in.kv, shape); },
-       "[attention] k must be [*, 258], found [67, 516] for q [67, 516], v [67, 258]"},
+       attention_terms, 1, [](In in) { (void)in.ops.attention(in.x, in.x, in.kv, shape); }},
       {op::AttentionBackward::facts,
        [](In in) -> OpResult {
          const AttentionGradient g = in.ops.attention_backward(in.x, in.kv, in.kv, in.y, shape);
          return {{g.dq, g.dk, g.dv}};
        },
-       3 * attention_terms, 8, [](In in) { (void)in.ops.attention_backward(in.x, in.kv, in.kv, in.kv, shape); },
-       "[attention_backward] dy must be [67, 516], found [67, 258] for q [67, 516], k [67, 258], v [67, 258]"},
+       3 * attention_terms, 8, [](In in) { (void)in.ops.attention_backward(in.x, in.kv, in.kv, in.kv, shape); }},
       {op::CrossEntropy::facts,
        [](In in) -> OpResult {
          const CrossEntropy c = in.ops.cross_entropy(in.x, labels());
@@ -218,14 +195,12 @@ std::vector<OpCase> make_cases() {
        516, 4,
        [](In in) {
          (void)in.ops.cross_entropy(in.x, std::vector<int>{1, 2});
-       },
-       "[cross_entropy] logits must be [2, *], found [67, 516]: one row per label"},
+       }},
       {op::TokenLosses::facts,
        [](In in) -> OpResult {
          return {{}, in.ops.token_losses(in.x, labels())};
        },
-       516, 4, [](In in) { (void)in.ops.token_losses(in.x, std::vector<int>(67, 516)); },
-       "[token_losses] labels must be from 0 to 515, found 516"},
+       516, 4, [](In in) { (void)in.ops.token_losses(in.x, std::vector<int>(67, 516)); }},
       {op::Adamw::facts,
        [](In in) -> OpResult {
          // Squares are positive, as a running mean of them is, and not near 0, where the root is steep.
@@ -242,11 +217,9 @@ std::vector<OpCase> make_cases() {
          (void)in.ops.adamw(
              {.parameter = in.x, .mean = in.x, .square = in.x}, in.kv,
              {.rate = 0.1, .decay = 0.0, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-8, .gradient_scale = 1.0, .step = 1});
-       },
-       "[adamw] gradient must be [67, 516], found [67, 258] for parameter [67, 516], mean [67, 516], square [67, 516]"},
+       }},
       // Of the kurtosis, a quotient of sums of fourth powers; relative to the squares' sum, the largest number.
-      {op::Measure::facts, statistics, 4 * 516, 1, [](In in) { (void)in.ops.measure(in.x, {.dots_with = in.kv}); },
-       "[measure] dots_with must be [67, 516], found [67, 258] for x [67, 516]"},
+      {op::Measure::facts, statistics, 4 * 516, 1, [](In in) { (void)in.ops.measure(in.x, {.dots_with = in.kv}); }},
   };
 }
 

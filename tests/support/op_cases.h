@@ -8,7 +8,7 @@
 
 namespace periscope::testing {
 
-/// Inputs for every op, on one backend. Sizes are odd and span several of any reasonable piece of work.
+/// Inputs for every op, on one backend. The sizes are odd and span several tiles of any reasonable kernel.
 struct OpInputs {
   const Backend& ops;
   DType dtype;
@@ -28,19 +28,18 @@ struct OpResult {
   std::vector<double> numbers{};
 };
 
-/// An op of the table as the tests call it.
+/// A call of one op of the table.
 struct OpCase {
   OpFacts op;
   std::function<OpResult(const OpInputs&)> run;
-  /// Roundings behind an entry of the result, in the accumulation's type, times its condition: the sum of the
-  /// magnitudes of its terms over the largest entry of the result.
+  /// Number of roundings per entry of the result, in the accumulation type.
   double terms;
+  /// Sum of the magnitudes of an entry's terms over the largest entry of the result.
   double condition;
-  std::function<void(const OpInputs&)> misuse;  ///< a call with a shape or a number that does not fit
-  std::string complaint;                        ///< what the op says to it
+  std::function<void(const OpInputs&)> misuse;  ///< call with an invalid shape or number
 };
 
-/// One per op.
+/// One case per op, in the order of the table.
 const std::vector<OpCase>& op_cases();
 
 /// All numbers of a result.
