@@ -12,7 +12,7 @@ namespace periscope::testing {
 namespace {
 
 TEST_CASE("weights scaled by one are the source's: rows and biases too") {
-  const TellingWeights source;
+  const DistinctWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
     check_same_weights(ScaledWeights(truth(), model, source, {}), source);
@@ -20,7 +20,7 @@ TEST_CASE("weights scaled by one are the source's: rows and biases too") {
 }
 
 TEST_CASE("rows of a scaled table are those of its scaled matrix") {
-  const TellingWeights source;
+  const DistinctWeights source;
   for (const bool embedding_norm : {false, true}) {
     ModelSpec model = placed(tiny_stack(), "peri").model;
     model.embedding_norm = embedding_norm;
@@ -50,7 +50,7 @@ TEST_CASE("theory reads a table of more rows than it takes at once, each row in 
 }
 
 TEST_CASE("weights with biases of nothing are the source's, which has biases and tables of its own") {
-  const TellingWeights source;
+  const DistinctWeights source;
   check_same_weights(BiasedWeights(truth(), source, 0.0), source);
 }
 

@@ -10,13 +10,12 @@
 #include "tests/support/stack_table.h"
 #include "tests/support/threads.h"
 #include "tests/support/tolerances.h"
-#include "tests/support/weight_contract.h"
 
 /// Whole backward passes on the backends.
 namespace periscope::testing {
 namespace {
 
-/// Calls body(what, values of a, values of b) for everything that the two passes say.
+/// Calls body(name, values of a, values of b) for every gradient, the input and the loss.
 template <class Body>
 void for_all(const Gradients& a, const Gradients& b, const Body& body) {
   REQUIRE(a.parameters.size() == b.parameters.size());
@@ -35,7 +34,7 @@ void check_against_reference(const std::string& name, StackSpec spec) {
   const Gradients expected = gradients_of(truth_target(), problem);
   for (const Target& target : targets()) {
     const Gradients actual = gradients_of(target, problem);
-    // every sublayer is passed forward and back, and rounding the parameters comes on top
+    // Both passes go through every sublayer; the parameters are rounded too.
     const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
     for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
       check_close_to_scale(target.name() + " " + name + ", " + what, a, b, relative);
@@ -43,15 +42,15 @@ void check_against_reference(const std::string& name, StackSpec spec) {
   }
 }
 
-TEST_CASE("every backend's gradients are the reference's, for every kind of stack") {
+TEST_CASE("gradients of every kind of stack on every backend equal the reference") {
   for (const NamedStack& stack : stacks_of_every_kind()) check_against_reference(stack.name, stack.spec);
 }
 
-/// Roundings to a narrow dtype have independent signs: eight of a sublayer forward, three times as many with the way
-/// back, make √(24 S)·u of an entry, and five times that is more than the worst of a few thousand entries.
+/// Roundings to a narrow dtype have independent signs: 24 per sublayer in both passes give √(24 S)·u per entry. Five
+/// times this exceeds the largest error of a few thousand entries.
 double narrow_error(int sublayers, DType dtype) { return 5.0 * std::sqrt(24.0 * sublayers) * unit_roundoff(dtype); }
 
-TEST_CASE("a whole pass forward and back in bf16 and f16 is the reference's as rounding explains, and no closer") {
+TEST_CASE("both passes in bf16 and f16 equal the reference to rounding, and not better") {
   for (const std::string_view placement : {"pre", "peri", "post", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.qk_norm = QkNorm::head;
@@ -67,12 +66,12 @@ TEST_CASE("a whole pass forward and back in bf16 and f16 is the reference's as r
         const double largest = std::abs(*std::ranges::max_element(b, {}, [](double v) { return std::abs(v); }));
         worst = std::max(worst, residual(a, b, unit_roundoff(target.dtype) * largest).worst);
       });
-      CHECK(worst > 1.0);  // it was computed in the narrow dtype
+      CHECK(worst > 1.0);  // computed in the narrow dtype
     }
   }
 }
 
-TEST_CASE("a whole backward pass gives the same bits for 1, 2 and 3 threads") {
+TEST_CASE("both passes give the same bits for 1, 2 and 3 threads") {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.width = 130;
   spec.model.heads = 6;
@@ -99,7 +98,7 @@ TEST_CASE("a whole backward pass gives the same bits for 1, 2 and 3 threads") {
   }
 }
 
-/// Counts how often each matrix is drawn.
+/// Counts how often each matrix is generated.
 class CountedWeights final : public WeightSource {
  public:
   explicit CountedWeights(const WeightSource& source) : source_(source) {}
@@ -123,12 +122,7 @@ class CountedWeights final : public WeightSource {
   const WeightSource& source_;
 };
 
-TEST_CASE("counting changes no answer") {
-  const TellingWeights source;
-  check_same_weights(CountedWeights(source), source);
-}
-
-TEST_CASE("a pass forward and back draws every weight twice, the unembedding once, whatever is kept") {
+TEST_CASE("both passes together generate every matrix twice, the unembedding once, for any memory budget") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
   const Target target = truth_target();
   const ResidentWeights source = weights_of(target, problem);
@@ -145,7 +139,7 @@ TEST_CASE("a pass forward and back draws every weight twice, the unembedding onc
   }
 }
 
-TEST_CASE("gradients do not depend on how much of the forward pass is kept, to the last bit") {
+TEST_CASE("gradients have the same bits for any memory budget of the forward pass") {
   for (const std::string_view placement : {"peri", "post", "residual-dual"}) {
     const LossProblem problem = loss_problem(placed(tiny_stack(), placement), 9);
     const Target target = truth_target();
@@ -169,22 +163,6 @@ TEST_CASE("gradients do not depend on how much of the forward pass is kept, to t
     check_same_bits("the last pass kept", gradient_with(1), recomputed);
     CHECK(kept == 1);
   }
-}
-
-TEST_CASE(
-    "without a budget the streams that enter layers are kept between forward and backward pass, and nothing else") {
-  const LossProblem problem = loss_problem(placed(tiny_stack(), "residual-dual"), 9);
-  const Target target = truth_target();
-  const ResidentWeights weights = weights_of(target, problem);
-  const StackContext context{truth(), problem.spec.model, weights};
-  StackTape tape;
-  tape.budget = 0;
-  const Tensor input = truth().from_host(5, 12, DType::f64, problem.input);
-  (void)stack_forward(context, input, {}, &tape);
-  REQUIRE(tape.streams.size() == 4);
-  CHECK(tape.streams.front().front().same_as(input));  // no embedding norm
-  for (std::size_t l = 0; l < 4; ++l) CHECK(tape.streams[l].empty() == (l % 2 == 1));
-  for (const auto& pass : tape.passes) CHECK(pass == nullptr);
 }
 
 }  // namespace

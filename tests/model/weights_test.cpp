@@ -6,17 +6,16 @@
 #include "tests/support/targets.h"
 #include "tests/support/weight_contract.h"
 
-/// Sources that pass on what others say.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("edited weights without an edit are the source's: rows and biases too") {
-  const TellingWeights source;
+TEST_CASE("edited weights without edits equal their source, including rows and biases") {
+  const DistinctWeights source;
   check_same_weights(EditedWeights(source, same_matrix, same_norm), source);
 }
 
-TEST_CASE("the rows of an edited table are edited") {
-  const TellingWeights source;
+TEST_CASE("edited weights: rows of a table are edited") {
+  const DistinctWeights source;
   const EditedWeights doubled(
       source, [](int, Weight, const Tensor& w) { return truth().scale(2.0, w); }, same_norm);
   check_rows_of_tables(doubled);

@@ -13,11 +13,10 @@
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
-/// doctest with words for what it would print as "{?}": enumerators by their name where there is one, and the elements
-/// of vectors, spans, pairs and optional values.
+/// doctest, printing enumerators by name, and the elements of vectors, spans, pairs and optionals instead of "{?}".
 namespace periscope {
 
-// doctest has a function of this name for every enum, which prints its number; one that is no template wins.
+// Overloads of doctest's template that prints the number of an enumerator.
 // NOLINTBEGIN(readability-identifier-naming)
 inline doctest::String toString(Signal value) { return std::string(name_of(value)).c_str(); }
 inline doctest::String toString(Weight value) { return std::string(name_of(value)).c_str(); }

@@ -1,15 +1,14 @@
 #include "tests/support/doctest.h"
 
-/// Tests of what a failed comparison prints.
 namespace periscope::testing {
 namespace {
 
 std::string text_of(const auto& value) {
-  using doctest::toString;  // as doctest calls it: where the type's namespace has one, that one
+  using doctest::toString;  // finds the overloads of periscope by argument-dependent lookup
   return toString(value).c_str();
 }
 
-TEST_CASE("a failure prints names and elements, not {?}") {
+TEST_CASE("failed comparisons print names and elements, not {?}") {
   CHECK(text_of(Signal::x_out) == "x_out");
   CHECK(text_of(Weight::down) == "down");
   CHECK(text_of(MlpKind::geglu) == "geglu");

@@ -7,8 +7,7 @@
 
 namespace periscope::testing {
 
-/// Another source's weights, some of its matrices and norms changed on the way. Edits return what they are given, or
-/// else.
+/// Weights of another source with edits applied to every matrix and norm.
 class EditedWeights final : public WeightSource {
  public:
   using MatrixEdit = std::function<Tensor(int layer, Weight weight, const Tensor& w)>;
@@ -28,11 +27,11 @@ class EditedWeights final : public WeightSource {
 inline Tensor same_matrix(int /*layer*/, Weight /*weight*/, const Tensor& w) { return w; }
 inline NormWeights same_norm(int /*sublayer*/, Weight /*norm*/, const NormWeights& w) { return w; }
 
-/// Gains |N(0,1)| + ½ and biases N(0,1), different for every norm: scalar gains would hide a norm that
-/// uses another's weights. Positive, so that homogeneous modules stay comparable.
+/// Gains |N(0,1)| + ½ and biases N(0,1), different for every norm, so that a norm with another norm's weights is
+/// detected. Gains are positive to keep homogeneous modules comparable.
 EditedWeights::NormEdit random_norms(const Backend& backend);
 
-/// A whole matrix; a norm. The layer of what no layer owns does not matter, nor does its sublayer.
+/// Returns a whole matrix, or a norm. `layer` and `sublayer` are ignored for weights outside layers.
 Tensor matrix_of(const WeightSource& source, const ModelSpec& model, int layer, Weight weight);
 NormWeights norm_of(const WeightSource& source, const ModelSpec& model, int sublayer, Weight norm);
 

@@ -11,7 +11,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Sum of the stencil's coefficients' magnitudes: the loss's error enters with this, over the step.
+/// Sum of the magnitudes of the stencil's coefficients: amplification of the loss's error, times the step.
 constexpr double stencil_weight = 2.0 * (0.75 + 0.15 + 1.0 / 60.0);
 
 double slope_along(const Differentiable& f, std::span<const double> direction) {
@@ -38,12 +38,12 @@ void compare(GradientCheck& check, const Differentiable& f, const std::vector<do
   if (units < check.worst) return;
   check.worst = units;
   check.where =
-      fmt::format("{}: gradient says {:.12g}, differences say {:.12g}, allowed {:.3g}", where, claimed, found, allowed);
+      fmt::format("{}: gradient {:.12g}, finite difference {:.12g}, allowed {:.3g}", where, claimed, found, allowed);
 }
 
 void report(const std::string& what, const GradientCheck& check) {
   CHECK_MESSAGE(check.worst <= 1.0, what, ", ", check.where);
-  CHECK_MESSAGE(check.largest >= 100.0, what, ": no derivative is far from zero, ", check.where);
+  CHECK_MESSAGE(check.largest >= 100.0, what, ": all derivatives are near zero, ", check.where);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void check_gradient(const std::string& what, const Differentiable& f, int direct
   REQUIRE_MESSAGE(f.gradient.size() == f.point.size(), what);
   report(what, check_directions(f, directions));
   GradientCheck check = check_entries(f, entries);
-  check.largest = HUGE_VAL;  // single entries may well have no slope
+  check.largest = HUGE_VAL;  // single entries may have derivative 0
   report(what, check);
 }
 

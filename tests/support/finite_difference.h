@@ -7,18 +7,17 @@
 
 namespace periscope::testing {
 
-/// f'(0) by the central stencil of sixth order: its own error is step⁶·f⁽⁷⁾/140.
+/// Returns f'(0) by the central stencil of sixth order, whose error is step⁶·f⁽⁷⁾/140.
 double derivative(const std::function<double(double)>& f, double step);
 
-/// A gradient held against finite differences of its function.
+/// Comparison of a gradient with finite differences.
 struct GradientCheck {
   double worst = 0.0;    ///< largest |difference| in units of the allowed error: up to 1 is agreement
-  double largest = 0.0;  ///< largest |derivative| seen, in the same units: near 1 nothing was tested
-  std::string where;     ///< the worst comparison, in words
+  double largest = 0.0;  ///< largest |derivative| in the same units; near 1 the check has no power
+  std::string where;     ///< description of the worst comparison
 };
 
-/// A function whose gradient is checked: `loss` at a point, the gradient there, and what rounding does to a value of
-/// the loss.
+/// A function, its gradient at a point, and the rounding error of its values.
 struct Differentiable {
   std::function<double(std::span<const double>)> loss;
   std::vector<double> point;
@@ -27,13 +26,12 @@ struct Differentiable {
   double step = 1e-3;       ///< of every entry; small enough that no kink lies within three steps
 };
 
-/// Compares along `directions` random directions (entries N(0, 1)) and at `entries` entries spread evenly over
-/// the point (0: all of them).
+/// Compares along `directions` random directions (entries N(0, 1)), or by `entries` evenly spaced entries (0: all).
 GradientCheck check_directions(const Differentiable& f, int directions);
 GradientCheck check_entries(const Differentiable& f, int entries);
 
-/// Fails the running test unless the gradient agrees both ways, and unless some derivative is at least 100 times
-/// what is allowed: a zero gradient of a function that does not depend on the point would agree too.
+/// Fails the running test unless the gradient passes both comparisons and some derivative exceeds the allowed error 100
+/// times. Without the second condition, a function that does not depend on the point would pass with a zero gradient.
 void check_gradient(const std::string& what, const Differentiable& f, int directions = 2, int entries = 0);
 
 }  // namespace periscope::testing

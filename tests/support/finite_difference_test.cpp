@@ -24,16 +24,16 @@ Differentiable sines() {
   return f;
 }
 
-TEST_CASE("the stencil is exact for a polynomial of degree six, and of sixth order") {
+TEST_CASE("derivative: exact for a polynomial of degree six, error of sixth order") {
   const auto polynomial = [](double t) { return 3.0 - 2.0 * t + std::pow(t, 2) + 7.0 * std::pow(t, 6); };
   CHECK(derivative(polynomial, 0.5) == doctest::Approx(-2.0).epsilon(1e-14));
   const auto error = [](double h) { return std::abs(derivative([](double t) { return std::exp(t); }, h) - 1.0); };
   CHECK(error(0.2) / error(0.1) == doctest::Approx(64.0).epsilon(0.05));
 }
 
-TEST_CASE("a right gradient passes") { check_gradient("sines", sines()); }
+TEST_CASE("check_gradient accepts a correct gradient") { check_gradient("sines", sines()); }
 
-TEST_CASE("a planted wrong entry is caught, by directions and by entries") {
+TEST_CASE("a wrong entry is detected along directions and by entries") {
   for (const std::size_t wrong : {std::size_t{0}, std::size_t{7}, std::size_t{19}}) {
     for (const double by : {1e-8, -1e-3, 1.0, std::nan("")}) {
       Differentiable f = sines();
@@ -46,19 +46,7 @@ TEST_CASE("a planted wrong entry is caught, by directions and by entries") {
   }
 }
 
-TEST_CASE("a wrong sign, a wrong factor and a wrong order of the entries are caught") {
-  Differentiable negative = sines();
-  for (double& g : negative.gradient) g = -g;
-  CHECK(check_directions(negative, 1).worst > 1.0);
-  Differentiable doubled = sines();
-  for (double& g : doubled.gradient) g *= 2.0;
-  CHECK(check_directions(doubled, 1).worst > 1.0);
-  Differentiable swapped = sines();
-  std::swap(swapped.gradient[3], swapped.gradient[4]);
-  CHECK(check_directions(swapped, 1).worst > 1.0);
-}
-
-TEST_CASE("a gradient of nothing is seen to be one") {
+TEST_CASE("the gradient of a constant has no significant derivative") {
   Differentiable f = sines();
   f.loss = [](std::span<const double>) { return 1.0; };
   f.gradient.assign(f.gradient.size(), 0.0);

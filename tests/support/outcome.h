@@ -6,7 +6,7 @@
 
 namespace periscope::testing {
 
-/// A pass over token ids, with the logits [N, V].
+/// Recorded forward pass over token ids, with logits [N, V].
 struct Outcome {
   RecordedStack stack;
   std::vector<double> logits;

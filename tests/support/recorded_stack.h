@@ -11,7 +11,7 @@
 
 namespace periscope::testing {
 
-/// Every signal of one forward pass, on the host.
+/// The stream signals of one forward pass, on the host.
 struct RecordedStack {
   std::vector<double> input;                                   ///< after the embedding norm [N, D]
   std::map<std::pair<int, Signal>, std::vector<double>> site;  ///< by sublayer
@@ -23,23 +23,23 @@ struct RecordedStack {
 
 RecordedStack record_stack(const StackContext& context, const Tensor& input);
 
-/// Generated weights and Gaussian input of the spec, on the target.
+/// Records a pass with generated weights and Gaussian input on the target.
 RecordedStack record_stack(const Target& target, const StackSpec& spec, std::uint64_t seed);
 
-/// A stack small enough for plain loops: 2 layers, width 12, 4 heads of 6 with 2 for keys and values (so
-/// that heads·head_dim is not the width), 5 tokens, LeCun's variances, gain 0.8. Validated.
+/// A validated stack small enough for plain loops: 2 layers, width 12, 4 heads of 6 (so that heads·head_dim differs
+/// from the width), 2 key/value heads, 5 tokens, LeCun initialization, gain 0.8.
 StackSpec tiny_stack();
 
-/// The spec with a named placement and the norms that come with it.
+/// Returns the spec with a named placement and its default norms.
 StackSpec placed(StackSpec spec, std::string_view placement);
 
-/// The rows of T1's own table, up to ResiDual, of which tests take all where each costs seconds.
+/// Placements of theorem T1, for tests that take seconds per placement.
 std::span<const Placement> rows_of_t1();
 
-/// True for a row that is T1 alone, one addition for every sublayer, without norms inside modules.
+/// Returns true if every sublayer is one addition and no norm is inside a module.
 bool is_plain(const Placement& placement);
 
-/// Σ x²/D of every row.
+/// Returns Σ x²/D of every row.
 std::vector<double> second_moments(const std::vector<double>& x, int width);
 
 }  // namespace periscope::testing

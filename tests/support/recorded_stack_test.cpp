@@ -6,20 +6,7 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("the recorder keeps every site of every sublayer") {
-  for (const bool two_streams : {false, true}) {
-    const StackSpec spec = placed(tiny_stack(), two_streams ? "residual-dual" : "peri");
-    const RecordedStack r = record_stack(truth_target(), spec, 1);
-    const std::size_t sites = two_streams ? 6 : 5;
-    CHECK(r.site.size() == sites * static_cast<std::size_t>(spec.model.sublayers()));
-    CHECK(r.at(0, Signal::x_in) == r.input);
-    CHECK(r.at(1, Signal::x_in) == r.at(0, Signal::x_out));
-    CHECK(r.stream == r.at(3, Signal::x_out));
-    CHECK(r.output != r.stream);
-  }
-}
-
-TEST_CASE("edited weights: an edit reaches the matrix that it names and no other") {
+TEST_CASE("edited weights: an edit changes only its own matrix") {
   const StackSpec spec = tiny_stack();
   const GeneratedWeights source(truth(), spec, DType::f64, 1);
   const EditedWeights edited(
@@ -37,7 +24,7 @@ TEST_CASE("edited weights: an edit reaches the matrix that it names and no other
   }
 }
 
-TEST_CASE("random norms: no two alike, gains positive, biases only where there were some") {
+TEST_CASE("random norms: all different, gains positive, biases only where the norm has one") {
   StackSpec spec = tiny_stack();
   spec.model.norm = NormKind::layer;
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .norm_c = true});
@@ -52,10 +39,6 @@ TEST_CASE("random norms: no two alike, gains positive, biases only where there w
   for (const double g : gain(3, Weight::norm_c)) CHECK(g >= 0.5);
   CHECK_FALSE(norm_of(edited, spec.model, 0, Weight::norm_a).bias.empty());
   CHECK(norm_of(edited, spec.model, 0, Weight::q_norm).bias.empty());
-}
-
-TEST_CASE("second moments by hand") {
-  CHECK(second_moments({3.0, 4.0, 0.0, 1.0}, 2) == std::vector<double>{12.5, 0.5});
 }
 
 }  // namespace

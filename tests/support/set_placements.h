@@ -6,7 +6,7 @@
 
 namespace periscope::testing {
 
-/// Makes the stacks of `config` its base with each of these placements, and with their norms.
+/// Replaces the variants of `config` by its base stack with each placement and its default norms.
 inline void set_placements(config::Config& config, std::initializer_list<const char*> names) {
   config.variants.clear();
   for (const char* name : names) {

@@ -5,23 +5,23 @@
 #include <string>
 #include <vector>
 
-/// Statistical comparisons. Each is a test at a fixed seed with a stated false-alarm rate: it passes for
-/// good or fails for good, and a correct program fails it with that probability, once, when it is written.
+/// Statistical comparisons at fixed seeds with a known false-alarm rate. Results are reproducible, so a false alarm can
+/// occur only when a test is written or its random numbers change.
 namespace periscope::testing {
 
 /// Five standard errors, two-sided: false alarm 5.7e-7 per comparison, below 0.1 % for 1700 of them.
 inline constexpr double most_standard_errors = 5.0;
 
-/// A number that was estimated from samples.
+/// An estimate with its standard error.
 struct Estimate {
   double mean;
   double standard_error;  ///< of the mean
 };
 
-/// Estimates a mean from independent samples, at least two.
+/// Estimates a mean from at least two independent samples.
 Estimate estimate(std::span<const double> samples);
 
-/// (a − expected)/s.e., and (a − b)/√(s.e.² + s.e.²). Equal numbers without error give 0.
+/// Returns the difference over its standard error; 0 for equal numbers without error.
 double z_score(Estimate a, double expected);
 double z_score(Estimate a, Estimate b);
 
@@ -31,8 +31,7 @@ void check_consistent(const std::string& what, Estimate measured, Estimate expec
 
 /// Largest distance of the samples' distribution function from `cdf` (Kolmogorov–Smirnov).
 double kolmogorov_distance(std::vector<double> samples, const std::function<double(double)>& cdf);
-/// The distance that n samples of the right distribution exceed with probability `false_alarm`
-/// (asymptotic: √(ln(2/p)/(2n))).
+/// Critical distance for n samples at significance level `false_alarm` (asymptotic: √(ln(2/p)/(2n))).
 double kolmogorov_limit(std::size_t n, double false_alarm);
 
 }  // namespace periscope::testing

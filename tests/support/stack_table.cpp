@@ -12,10 +12,10 @@ namespace {
 void add_placements(std::vector<NamedStack>& all) {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
-    if (placement.name == "mix") spec.model.layers = 4;  // one Post layer, three Pre
+    if (placement.name == "mix") spec.model.layers = 4;  // one Post-LN layer, three Pre-LN layers
     all.push_back({std::string(placement.name), spec});
     spec.model.final_norm = !spec.model.final_norm;
-    all.push_back({fmt::format("{}, final norm turned", placement.name), spec});
+    all.push_back({fmt::format("{}, final norm toggled", placement.name), spec});
   }
   for (int norms = 0; norms < 8; ++norms) {
     StackSpec spec = tiny_stack();

@@ -13,7 +13,7 @@
 namespace periscope::testing {
 namespace {
 
-/// The backend, or null if this build does not have it, or this machine not the device.
+/// Returns the backend, or null if the build or the machine does not support the device.
 std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
   try {
     return make_backend(device);
@@ -22,7 +22,7 @@ std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
   }
 }
 
-/// Attention of the tests' sizes in several tiles.
+/// Splits attention of the tests' sizes into several tiles.
 constexpr cuda::Options small_tiles{.scores_at_once = 500};
 
 struct Found {
@@ -35,7 +35,7 @@ std::vector<Found> find_backends() {
   for (const CpuLevel& level : cpu_levels()) {
     if (level.processor <= processor_level()) found.push_back({level.make(), std::string(level.name)});
   }
-  if (auto gpu = backend_if_there("cuda")) found.push_back({std::move(gpu), ""});  // cuda-tf32 is no f32
+  if (auto gpu = backend_if_there("cuda")) found.push_back({std::move(gpu), ""});  // cuda-tf32 does not compute in f32
   found.push_back({make_cuda_backend_on_host(small_tiles), ""});
   return found;
 }

@@ -12,24 +12,23 @@ namespace periscope::testing {
 struct Target {
   std::shared_ptr<const Backend> backend;
   DType dtype;
-  std::string instructions = {};  ///< of a backend that is there for several levels
+  std::string instructions = {};  ///< instruction-set level of the CPU backend
   [[nodiscard]] std::string name() const;
 };
 
-/// Every backend that this build and this machine have, but the reference, in f64 and f32: the CPU's at every level
-/// (sim/cpu/levels.h), the CUDA backend twice if there is a GPU, there and on the host.
+/// Available backends except the reference, in f64 and f32: the CPU backend at every level (sim/cpu/levels.h), the CUDA
+/// backend on the host, and on the GPU if there is one.
 const std::vector<Target>& targets();
 
-/// Returns the targets in bf16 and f16, of devices that know them. Bounds for these types:
-/// tests/backend/narrow_test.cpp.
+/// Returns the backends that support bf16 and f16, in these dtypes.
 const std::vector<Target>& narrow_targets();
 
-/// The slow backend that defines every op.
+/// The reference backend, which defines every op.
 const Backend& truth();
-/// The truth as a target of its own.
+/// The reference backend in f64 as a target.
 Target truth_target();
 
-/// Lengths around the widths of vectors, warps and blocks, none of them convenient.
+/// Lengths around the widths of vectors, warps and blocks.
 inline constexpr Tensor::Index odd_sizes[] = {1, 2, 31, 32, 33, 257};
 
 }  // namespace periscope::testing

@@ -6,7 +6,7 @@
 
 namespace periscope::testing {
 
-/// An empty folder of its own, removed with all that is in it at the end.
+/// A new empty folder, removed with its contents by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -16,17 +16,17 @@ class TemporaryFolder {
 
   [[nodiscard]] std::string path() const { return path_.string(); }
 
-  /// The path of a file in it, which need not exist; `file` may name a folder within.
+  /// Returns the path of a file in the folder, which need not exist. `file` may contain subfolders.
   [[nodiscard]] std::string path(const std::string& file) const { return (path_ / file).string(); }
 
-  /// Writes a file, and the folder it is in, and returns its path.
+  /// Writes a file, creating its folder, and returns its path.
   std::string write(const std::string& file, std::string_view bytes) const;
 
  private:
   std::filesystem::path path_;
 };
 
-/// The bytes of a file; throws std::runtime_error if it cannot be read.
+/// Returns the bytes of a file. Throws std::runtime_error if it cannot be read.
 [[nodiscard]] std::string bytes_of_file(const std::string& path);
 
 }  // namespace periscope::testing

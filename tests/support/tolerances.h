@@ -7,9 +7,8 @@
 #include "sim/core/tensor.h"
 #include "sim/spec/model_spec.h"
 
-/// Every tolerance of the tests that compares two computations of one number. They are bounds from
-/// rounding analysis, not fitted: a failure is a bug or a wrong bound, and neither is mended by a factor.
-/// Statistical comparisons are in hypothesis.h.
+/// Tolerances for comparing two computations of one number. They are bounds from rounding analysis, not fitted: a
+/// failure is a bug or a wrong bound. For statistical comparisons see significance.h.
 namespace periscope::testing {
 
 /// Unit round-off u: the largest relative error of one operation.
@@ -22,7 +21,7 @@ constexpr double smallest_normal(DType dtype) {
 /// γ_n of a dtype.
 constexpr double rounding_bound(double n, DType dtype) { return periscope::rounding_bound(n, unit_roundoff(dtype)); }
 
-/// Adds the truth's own error to `roundings`: the reference computes in f64.
+/// Bound of n roundings in the dtype, plus those of the reference in f64.
 constexpr double rounding_bound_of_both(double n, DType dtype) {
   return rounding_bound(n, dtype) + rounding_bound(n, DType::f64);
 }
@@ -33,8 +32,8 @@ constexpr double dot_error(double n, DType dtype) { return rounding_bound_of_bot
 /// a·x + b·y relative to |a x| + |b y|: two coefficients rounded to dtype, two products, one sum.
 constexpr double axpby_error(DType dtype) { return rounding_bound_of_both(3, dtype); }
 
-/// A norm over n features, relative to |gain|·(|x| + mean|x|)/rms + |bias|. Moments are accumulated in f64
-/// (a rule of the house), so n enters with f64's round-off only; the result is rounded, scaled, shifted.
+/// A norm over n features, relative to |gain|·(|x| + mean|x|)/rms + |bias|. Moments are accumulated in f64, so n enters
+/// with the round-off of f64 only; the result is rounded, scaled and shifted.
 constexpr double norm_error(double n, DType dtype) {
   return rounding_bound(3, dtype) + 2.0 * rounding_bound(n + 8, DType::f64);
 }
@@ -46,17 +45,16 @@ constexpr double rope_error(double position, DType dtype) {
 }
 
 /// Attention relative to Σ_s A_ts|v_s|, for logits that are sums of head_dim terms of total magnitude
-/// `logit_magnitude`. A logit's error δ moves a weight by e^{±2δ} (itself and the sum); then come the
-/// exponential (4 ulp at most), the sum over tokens, the quotient, and the sum over values.
+/// `logit_magnitude`. A logit's error δ changes a weight by a factor e^{±2δ} (itself and the sum). The exponential (at
+/// most 4 ulp), the sum over tokens, the quotient and the sum over values add to it.
 inline double attention_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
   const double logit = rounding_bound_of_both(head_dim + 4, dtype) * logit_magnitude;
   return std::expm1(4.0 * logit) + rounding_bound_of_both(2.0 * tokens + 8, dtype);
 }
 
-/// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the complementary error function's
-/// condition number is about x² in the left tail, which is over at −40. Where e^{−x} overflows, the quotient
-/// is 0 or x times a number below the smallest normal one. GELU's tanh form is an exponential of u(x), whose rounding
-/// has the size of u: in its left tail, over at −8, about 1.6|x|(1 + 0.05x²).
+/// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the condition number of erfc is about x² in the left
+/// tail, which ends at −40. GELU's tanh form: an exponential of u(x) ≈ 1.6|x|(1 + 0.05x²), whose rounding error is
+/// proportional to u. Where e^{−x} overflows, the result is 0 or subnormal.
 inline double activation_error(Activation kind, double x, double y, DType dtype) {
   if (kind == Activation::relu) return 0.0;
   if (kind == Activation::gelu_tanh) {
@@ -68,8 +66,8 @@ inline double activation_error(Activation kind, double x, double y, DType dtype)
   return rounding_bound_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
 }
 
-/// Row statistics are in f64 for every dtype. `mean_error` is the mean's own error, which a two-pass
-/// variance feels only squared: a one-pass formula does not pass.
+/// Row statistics are computed in f64 for every dtype. The error of the mean enters a two-pass variance only squared,
+/// so a one-pass formula fails.
 inline double mean_error(double n, double mean_magnitude) {
   return 2.0 * rounding_bound(n, DType::f64) * mean_magnitude;
 }
@@ -82,11 +80,11 @@ inline double kurtosis_error(double n, double kurtosis, double variance, double 
   const double shift = mean_error(n, mean_magnitude) / std::sqrt(variance);
   return kurtosis * (2.0 * rounding_bound(4.0 * n + 16, DType::f64) + 4.0 * shift);
 }
-/// (‖Σ x/‖x‖‖² − T)/(T(T−1)), absolute: a number up to T² with n + T roundings, over T².
+/// (‖Σ x/‖x‖‖² − T)/(T(T−1)), absolute: n + T roundings.
 constexpr double cosine_error(double n, double tokens) { return 8.0 * rounding_bound(n + tokens + 8, DType::f64); }
 
-/// Signals of a stack, relative to the largest entry of the signal. A sublayer adds the roundings of its
-/// longest sums (n terms, four in a row), and multiplies the errors that come in by at most `gain`.
+/// Signals of a stack, relative to the largest entry of the signal. A sublayer adds the roundings of four consecutive
+/// sums of n terms, and amplifies incoming errors by at most `gain`.
 inline double stack_error(int sublayers, double n, DType dtype, double gain = 2.0) {
   return rounding_bound_of_both(4.0 * n + 32.0, dtype) * std::pow(gain, sublayers);
 }

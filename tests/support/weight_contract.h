@@ -4,15 +4,15 @@
 
 namespace periscope::testing {
 
-/// A source of which every answer is another one: by sublayer, weight and part. Matrices are [4, 3], vectors [1, 4];
-/// every sublayer has every weight, every matrix a bias and every norm one too. On the reference.
-class TellingWeights final : public WeightSource {
+/// A source in which every tensor is different. Matrices are [4, 3], vectors [1, 4]; every sublayer has every weight,
+/// with a bias. On the reference backend.
+class DistinctWeights final : public WeightSource {
  public:
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
 };
 
-/// Checks, for every sublayer of a stack of two layers and for what lies before and after them, that `actual` answers
-/// as `expected` does, bit for bit, and that its rows of a table are the rows of its matrix.
+/// Checks that both sources have the same bits, for a stack of two layers and the weights outside layers, and that
+/// rows of tables agree with the whole tables.
 void check_same_weights(const WeightSource& actual, const WeightSource& expected);
 
 /// Checks that the rows of every table are those of its matrix, bit for bit.
