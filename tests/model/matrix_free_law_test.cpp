@@ -13,8 +13,8 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/significance.h"
 
-/// Matrix-free and dense stacks are samples of one law: at a width where a law of infinite width would be far off,
-/// their statistics have the same means, and the same spread over seeds.
+/// Matrix-free and dense stacks have the same distribution at finite width: statistics agree in mean and in variance
+/// over seeds.
 namespace periscope::testing {
 namespace {
 
@@ -57,7 +57,7 @@ Samples samples_of(const StackSpec& spec, bool matrix_free, int seeds) {
     GradientProbe gradients(context);
     std::vector<int> labels;
     for (int t = 0; t < spec.input.tokens; ++t) labels.push_back(3 * t % spec.model.vocab);
-    // The inputs are others too: then the two samples are independent.
+    // Different inputs make the two samples independent.
     const Tensor input = gaussian_input(ops, spec, target.dtype, number + (matrix_free ? 1'000'000 : 0));
     backpropagate(context, input, labels, {.recorders = {&probe, &gradients}, .gradients = {&gradients}});
     Reading reading = probe.take();
@@ -67,7 +67,7 @@ Samples samples_of(const StackSpec& spec, bool matrix_free, int seeds) {
   return samples;
 }
 
-/// Squares of the distances from the mean, whose own mean is the spread.
+/// Returns squared deviations from the mean.
 std::vector<double> squared_distances(const std::vector<double>& samples) {
   const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
   std::vector<double> squares;
@@ -89,7 +89,7 @@ void check_same_law(const std::string& what, const StackSpec& spec, int seeds) {
 
 StackSpec narrow(std::string_view placement) {
   StackSpec spec = placed(tiny_stack(), placement);
-  spec.init.qk_factor = 2.0;  // so that attention is not uniform
+  spec.init.qk_factor = 2.0;  // avoids uniform attention
   return spec;
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("matrix-free stacks have the law of dense ones, for every placement") 
   for (const char* name : {"parallel", "x0", "hyper"}) check_same_law(name, narrow(name), 600);
 }
 
-TEST_CASE("matrix-free stacks have the law of dense ones, where tokens are more than features or as good as equal") {
+TEST_CASE("matrix-free stacks have the law of dense ones: 20 tokens, one token, nearly equal tokens") {
   StackSpec many = narrow("peri");
   many.input.tokens = 20;
   check_same_law("20 tokens", many, 600);
@@ -112,7 +112,7 @@ TEST_CASE("matrix-free stacks have the law of dense ones, where tokens are more 
   check_same_law("correlated tokens", correlated, 1000);
 }
 
-TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbers, and so are two matrices") {
+TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, are independent normal") {
   StackSpec spec = tiny_stack();
   spec.model.width = spec.model.mlp_width = 4000;
   spec.model.heads = spec.model.kv_heads = 4;
@@ -124,7 +124,7 @@ TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbe
   for (const int layer : {0, 1}) {
     const SublayerWeights fetched = weights.fetch(2 * layer);
     for (const Weight weight : {Weight::q, Weight::v}) {
-      // X = (1, 0, …) reads the first column of W, dY = (0, 1, 0, …) pulls its second row.
+      // X = (1, 0, …) gives the first column of W, dY = (0, 1, 0, …) its second row.
       std::vector<double> first(4000, 0.0);
       first[0] = 1.0;
       std::vector<double> second(4000, 0.0);
@@ -134,7 +134,7 @@ TEST_CASE("matrix-free: a matrix's rows and columns are independent normal numbe
       const std::string name = std::string(name_of(weight)) + std::to_string(layer);
       drawn[name + " column"] = ops.to_host(reading->output());
       drawn[name + " row"] = ops.to_host(reading->backward(ops.from_host(1, 4000, target.dtype, second)));
-      // The entry that both have.
+      // The entry in both.
       CHECK(drawn[name + " row"][0] == doctest::Approx(drawn[name + " column"][1]));
       drawn[name + " row"][0] = drawn[name + " column"][0];
     }

@@ -33,7 +33,7 @@ class PlainStack {
       return y;
     }
     for (Vec& row : y) {
-      // QK-norm per head has a gain as wide as one head: the row then consists of several parts.
+      // QK-norm per head: the gain has the width of one head, and the row has several groups.
       for (std::size_t first = 0; first < row.size(); first += gain.size()) {
         double mean = 0.0;
         double square = 0.0;
@@ -133,7 +133,7 @@ class PlainStack {
     return y;
   }
 
-  /// A pair of features is a complex number that turns.
+  /// Rotates every pair of features as a complex number.
   void rotate(Vec& row, double position) const {
     const auto e = static_cast<std::size_t>(m_.head_dim);
     for (std::size_t head = 0; head < row.size(); head += e) {
@@ -180,7 +180,7 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers, Modul
   if (name == "keel")
     return layer == 0 ? SublayerRule{.norm_a = true} : SublayerRule{.norm_a = true, .norm_c = true, .alpha = 2 * depth};
   if (name == "muse-spark") return {.norm_a = true, .norm_b = true, .alpha = std::sqrt(3.0) / 2.0, .beta = 0.5};
-  const double n = 2.0 * layer + (kind == ModuleKind::mlp ? 1.0 : 0.0);  // the additions before
+  const double n = 2.0 * layer + (kind == ModuleKind::mlp ? 1.0 : 0.0);  // number of earlier additions
   if (name == "beam") {
     return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n + 1) / (n + 2)), .beta = 1 / std::sqrt(n + 2)};
   }
@@ -188,18 +188,18 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers, Modul
     const double tau = 1 / std::sqrt(depth + n);
     return {.norm_a = true, .alpha = 1 / std::sqrt(1 + tau * tau), .beta = tau / std::sqrt(1 + tau * tau)};
   }
-  throw std::logic_error("a placement that T1 does not have");
+  throw std::logic_error("unknown placement");
 }
 
 namespace {
 
-/// The placements that are not T1's sublayers one after another, each written out.
+/// Placements that are not a sequence of T1 sublayers.
 class PlainBlocks {
  public:
   PlainBlocks(const ModelSpec& m, const PlainStack& stack, PlainRecord& record)
       : m_(m), stack_(stack), record_(record) {}
 
-  /// What the sublayer's module makes of x behind norm A, or of what norm A has made already.
+  /// Output of the sublayer's module for x after norm A, or for the given normalized input.
   Rows branch(int l, const Rows& x, bool has_norm = true, const Rows* normed = nullptr) {
     if (normed == nullptr) record_.site[{l, Signal::x_in}] = x;
     const Rows a = normed != nullptr ? *normed : has_norm ? stack_.norm(l, Weight::norm_a, x) : x;
@@ -255,7 +255,7 @@ class PlainBlocks {
 
 PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
   const PlainStack stack(m, backend, weights);
-  const bool two_streams = m.placement.name == "residual-dual";  // with scales of its own too
+  const bool two_streams = m.placement.name == "residual-dual";  // also with custom scales
   PlainRecord record;
   Rows x = m.embedding_norm ? stack.norm(0, Weight::embedding_norm, embedded) : embedded;
   Rows r = x;

@@ -9,7 +9,7 @@
 
 namespace periscope::testing {
 
-/// A matrix as rows.
+/// A matrix as a vector of rows.
 using Rows = std::vector<std::vector<double>>;
 
 /// Every signal of a stack for one sequence.
@@ -20,13 +20,13 @@ struct PlainRecord {
   Rows output;
 };
 
-/// A whole stack in plain loops, written from T1–T5 and the definitions of the modules. It shares with
-/// sim/model nothing but the weights' numbers, which are read through `backend`, and it knows T1's table by
-/// the placements' names: only the free form is read from the model's placement.
+/// A whole stack in plain loops, written from theorems T1–T5 and the definitions of the modules. It shares only the
+/// weights with sim/model, read through `backend`. Named placements are written out again by name; only custom ones are
+/// read from the model.
 PlainRecord plain_stack(const ModelSpec& model, const Backend& backend, const WeightSource& weights,
                         const Rows& embedded);
 
-/// The free form and the named rows of T1's table for one layer, counted from 0.
+/// Rule of a named or custom placement for one layer, counted from 0.
 SublayerRule plain_rule(const Placement& placement, int layer, int layers, ModuleKind kind = ModuleKind::attention);
 
 Rows rows_of(const std::vector<double>& values, std::size_t width);

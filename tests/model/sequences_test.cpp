@@ -11,14 +11,14 @@
 namespace periscope::testing {
 namespace {
 
-/// Tokens first … first+count−1 of x.
+/// Returns tokens first … first+count−1 of x.
 Tensor tokens_of(const Backend& ops, const Tensor& x, int first, int count) {
   std::vector<int> ids(static_cast<std::size_t>(count));
   std::iota(ids.begin(), ids.end(), first);
   return ops.gather(x, ids);
 }
 
-TEST_CASE("several sequences are the same as each sequence alone") {
+TEST_CASE("a batch of sequences equals each sequence alone") {
   constexpr int sequences = 3;
   constexpr int tokens = 5;
   for (const bool causal : {true, false}) {
@@ -40,7 +40,7 @@ TEST_CASE("several sequences are the same as each sequence alone") {
           return std::vector<double>(x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(s) * size),
                                      x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(s + 1) * size));
         };
-        // A matrix product may sum in another order for another number of rows.
+        // The summation order of a matrix product may depend on the number of rows.
         const double relative = stack_error(spec.model.sublayers(), spec.model.query_width(), target.dtype);
         const std::string what = target.name() + ", sequence " + std::to_string(s);
         for (const auto& [place, x] : alone.site) {
@@ -54,7 +54,7 @@ TEST_CASE("several sequences are the same as each sequence alone") {
   }
 }
 
-TEST_CASE("a causal stack's tokens do not depend on later ones, a bidirectional one's do") {
+TEST_CASE("later tokens affect earlier ones only without a causal mask") {
   for (const bool causal : {true, false}) {
     StackSpec spec = placed(tiny_stack(), "peri");
     spec.model.causal = causal;
