@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-TEST_CASE("extremes: which token, which feature, how far above the median, at every depth") {
+TEST_CASE("extremes probe: token and feature of the largest entries, and the median, at every depth") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.layers = 1;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -33,7 +33,7 @@ TEST_CASE("extremes: which token, which feature, how far above the median, at ev
   CHECK(depths[1].median == 1.5);
 }
 
-TEST_CASE("the largest magnitudes inside attention and MLP are those of the modules' own signals") {
+TEST_CASE("extremes probe: maxima inside modules equal those of the recorded signals") {
   for (const MlpKind mlp : {MlpKind::swiglu, MlpKind::relu}) {
     StackSpec spec = placed(tiny_stack(), "peri");
     spec.model.mlp = mlp;
@@ -62,7 +62,7 @@ TEST_CASE("the largest magnitudes inside attention and MLP are those of the modu
   }
 }
 
-TEST_CASE("massive: above 100 and a thousand times the median, infinite too; NaN is not") {
+TEST_CASE("massive activations: above 100 and 1000 times the median, including infinity but not NaN") {
   CHECK(is_massive({0, 0, -500.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 499.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 100.0}, 0.001));

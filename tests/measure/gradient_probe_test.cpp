@@ -5,7 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/measure/seed_average.h"
 #include "sim/model/loss.h"
 #include "tests/support/recorded_stack.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// A probe that is told numbers instead of a backward pass, two layers deep.
+/// A probe of two layers that receives hand-made gradients.
 class GradientsByHand {
  public:
   explicit GradientsByHand(std::string_view placement)
@@ -27,7 +26,7 @@ class GradientsByHand {
     return truth().from_host(2, static_cast<Tensor::Index>(values.size()) / 2, DType::f64, values);
   }
   GradientProbe& probe() { return probe_; }
-  void tell(const ParameterId& parameter, const Tensor& gradient) {
+  void add(const ParameterId& parameter, const Tensor& gradient) {
     probe_.on_gradient(parameter,
                        {[&] { return gradient; }, [&] { return truth().measure(gradient, {.squares = true}); }});
   }
@@ -44,13 +43,13 @@ class GradientsByHand {
   GradientProbe probe_;
 };
 
-TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries, and their logarithms") {
+TEST_CASE("gradient probe: squares per token at a signal, summed over a weight, and their logarithms") {
   GradientsByHand hand("peri");
   hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, GradientsByHand::tensor({1, 2, 3, 4}));  // (5 + 25)/2
   hand.probe().on_signal({0, Signal::x_out, Pass::backward}, GradientsByHand::tensor({2, 0, 0, 0}));   // 4/2
   hand.probe().on_signal({3, Signal::A_out, Pass::backward}, GradientsByHand::tensor({1, 1, 1, 1}));   // 4/2
-  hand.tell(matrix_id(1, Weight::down), GradientsByHand::tensor({3, 0, 0, 4}));                        // 25
-  hand.tell(matrix_id(0, Weight::unembedding), GradientsByHand::tensor({3, 0, 0, 4}));
+  hand.add(matrix_id(1, Weight::down), GradientsByHand::tensor({3, 0, 0, 4}));                         // 25
+  hand.add(matrix_id(0, Weight::unembedding), GradientsByHand::tensor({3, 0, 0, 4}));
   const Profile p = hand.take();
   const Values& stream = p.find(Statistic::grad_sq, Signal::x_out)->value;
   REQUIRE(stream.size() == 5);
@@ -70,7 +69,7 @@ TEST_CASE("squares: mean over two tokens at a site, sum over a weight's entries,
   CHECK(p.find(Statistic::grad_sq, Signal::r_out) == nullptr);
 }
 
-TEST_CASE("with two streams both begin with the gradient of the tensor that they share") {
+TEST_CASE("gradient probe: both streams of ResiDual share the gradient at depth 0") {
   GradientsByHand hand("residual-dual");
   hand.probe().on_signal({0, Signal::r_out, Pass::backward}, GradientsByHand::tensor({1, 0, 0, 1}));
   hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, GradientsByHand::tensor({1, 2, 3, 4}));
@@ -80,7 +79,7 @@ TEST_CASE("with two streams both begin with the gradient of the tensor that they
   CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[1] == 1.0);
 }
 
-TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
+TEST_CASE("gradient probe: a real backward pass gives a positive value in every entry") {
   for (const Placement& placement : placement_table()) {
     CAPTURE(placement.name);
     const StackSpec spec = placed(tiny_stack(), placement.name);
@@ -99,7 +98,7 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
     for (const auto& [key, curve] : p.curves) {
       if (key.first == Statistic::score_share) continue;
       if (std::holds_alternative<Weight>(key.second)) CHECK(curve.value.size() == 2);
-      if (key.first == Statistic::grad_sq) {  // also of a stream of several parts, whose gradients add up
+      if (key.first == Statistic::grad_sq) {  // including a stream of several parts, whose gradients add up
         const Values& logs = p.find(Statistic::log_grad_sq, key.second)->value;
         REQUIRE(logs.size() == curve.value.size());
         for (std::size_t i = 0; i < logs.size(); ++i) CHECK(logs[i] == std::log(curve.value[i]));
@@ -109,7 +108,7 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
   }
 }
 
-TEST_CASE("the score path's share counts queries and keys together, values apart") {
+TEST_CASE("gradient probe: the score share is that of queries and keys together") {
   GradientsByHand hand("pre");
   hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
   hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
@@ -118,7 +117,7 @@ TEST_CASE("the score path's share counts queries and keys together, values apart
   CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
 }
 
-TEST_CASE("what reaches a module's input through its matrices adds up to the gradient of that input") {
+TEST_CASE("the gradients of a module's input through its matrices add up to the gradient of the input") {
   struct Sum final : SignalRecorder {
     void on_signal(const Emission& at, const Tensor& dx) override {
       if (at.pass != Pass::backward) return;
@@ -140,21 +139,6 @@ TEST_CASE("what reaches a module's input through its matrices adds up to the gra
   backpropagate(context, gaussian_input(truth(), spec, DType::f64, 1), std::vector<int>{1, 2, 3, 4, 5},
                 {.recorders = {&sum}});
   CHECK(sum.modules == 4);
-}
-
-TEST_CASE("over seeds: the mean of logarithms is not the logarithm of the mean") {
-  SeedAverage average;
-  for (const double value : {1.0, 100.0}) {
-    Reading reading;
-    reading.profile.curves[{Statistic::grad_sq, Weight::q}].value = {value};
-    reading.profile.curves[{Statistic::log_grad_sq, Weight::q}].value = {std::log(value)};
-    average.add(reading);
-  }
-  const Profile p = average.profile();
-  CHECK(p.find(Statistic::grad_sq, Weight::q)->value[0] == 50.5);
-  CHECK(p.find(Statistic::grad_sq, Weight::q)->standard_error[0] == doctest::Approx(49.5));
-  CHECK(p.find(Statistic::log_grad_sq, Weight::q)->value[0] == doctest::Approx(std::log(10.0)));
-  CHECK(p.find(Statistic::log_grad_sq, Weight::q)->standard_error[0] == doctest::Approx(std::log(10.0)));
 }
 
 }  // namespace

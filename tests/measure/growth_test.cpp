@@ -22,7 +22,7 @@ StackSpec two_wide(std::string_view placement) {
   return spec;
 }
 
-/// Growth of sublayer 0 of a stack of width 2 for signals that were made by hand.
+/// Growth of sublayer 0 of a stack of width 2 for hand-made signals.
 Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, const Values& x_out,
                  DType dtype = DType::f64) {
   const Backend& ops = dtype == DType::f64 ? truth() : *targets().front().backend;
@@ -45,7 +45,7 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   return probe.growth().front();
 }
 
-TEST_CASE("the growth identity by hand: means over tokens of its three terms") {
+TEST_CASE("growth identity: means over tokens of its three terms by hand") {
   // Tokens (1, 0) + (3, 4) and (0, 2) + (−3, 3): q 1/2 and 2, s² 25/2 and 9, ⟨x, b⟩/D 3/2 and 3.
   const Growth g = growth_of(two_wide("peri"), {1, 0, 0, 2}, {3, 4, -3, 3}, {4, 4, -3, 5});
   CHECK(g.stream == 1.25);
@@ -56,7 +56,7 @@ TEST_CASE("the growth identity by hand: means over tokens of its three terms") {
   CHECK_FALSE(g.is_violated());
 }
 
-TEST_CASE("the growth identity with scales of the stream and of the branch") {
+TEST_CASE("growth identity: scaled stream and branch by hand") {
   StackSpec spec = two_wide("none");
   spec.model.placement = custom_placement({.alpha = 0.5, .beta = -2.0});
   const Growth g = growth_of(spec, {4, 2}, {1, 3}, {0, -5});
@@ -67,13 +67,13 @@ TEST_CASE("the growth identity with scales of the stream and of the branch") {
   CHECK(g.residual == 0.0);
 }
 
-TEST_CASE("with norm C the identity is that of the sum before the norm") {
+TEST_CASE("growth identity: with norm C, of the sum before the norm") {
   const Growth g = growth_of(two_wide("post"), {1, 0}, {3, 4}, {100, 100});
   CHECK(g.sum == 16.0);
   CHECK_FALSE(g.is_violated());
 }
 
-TEST_CASE("a stream that is not x + branch violates the identity, also by little") {
+TEST_CASE("growth identity: violated by small errors of the sum") {
   CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4.001}).is_violated());
   CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4 * (1 + 1e-13)}).is_violated());
   CHECK(growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, 4 * (1 + 1e-5)}, DType::f32).is_violated());
@@ -81,14 +81,14 @@ TEST_CASE("a stream that is not x + branch violates the identity, also by little
   CHECK(growth_of(two_wide("peri"), {0, 0}, {0, 0}, {0, 1e-9}).is_violated());
 }
 
-TEST_CASE("signals that are not finite are neither right nor wrong") {
+TEST_CASE("growth identity: not violated by non-finite signals") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const Growth g = growth_of(two_wide("peri"), {1, 0}, {infinity, 4}, {infinity, 4});
   CHECK(std::isnan(g.residual));
   CHECK_FALSE(g.is_violated());
 }
 
-TEST_CASE("every placement of a real stack obeys the identity to rounding, in every dtype") {
+TEST_CASE("growth identity: holds to rounding for every placement and dtype") {
   for (const Target& target : targets()) {
     for (const Placement& placement : placement_table()) {
       if (!is_plain(placement)) continue;
@@ -111,7 +111,7 @@ TEST_CASE("every placement of a real stack obeys the identity to rounding, in ev
   }
 }
 
-TEST_CASE("the branch's size from gains alone: by hand, and exact for equal power on every feature") {
+TEST_CASE("branch size from gains: by hand") {
   StackSpec spec = two_wide("peri");
   spec.model.norm = NormKind::layer;
   const GeneratedWeights drawn(truth(), spec, DType::f64, 1);
@@ -125,14 +125,14 @@ TEST_CASE("the branch's size from gains alone: by hand, and exact for equal powe
   const EditedWeights weights(drawn, same_matrix, edit);
   const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
   CHECK(branch_size_from_gains(context) == Values{7.5, 4.0});
-  // (1, −1) is what LayerNorm makes of any two features, with either sign: no mean over these two tokens.
+  // LayerNorm of two features is ±(1, −1); these two tokens have opposite signs.
   const Tensor x = truth().from_host(2, 2, DType::f64, Values{5, 1, 2, 8});
   const NormWeights w = norm_of(weights, spec.model, 0, Weight::norm_b);
   const RowMoments m = truth().row_moments(truth().norm(NormKind::layer, x, w.gain, w.bias, 0.0));
   CHECK((m[Statistic::second_moment][0] + m[Statistic::second_moment][1]) / 2 == Approx(7.5));
 }
 
-TEST_CASE("the branch's size from gains: beta counts, and without norm B there is none") {
+TEST_CASE("branch size from gains: proportional to beta squared, NaN without norm B") {
   StackSpec spec = two_wide("pre");
   const auto sizes = [&] {
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

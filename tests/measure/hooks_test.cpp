@@ -17,15 +17,14 @@
 #include "sim/model/parameters.h"
 #include "tests/support/recorded_stack.h"
 
-/// What attaches to a pass through a stack: every hook is told everything, each signal once forward and once back, and
-/// a replacement is what the rest of the pass sees.
+/// Hooks of a pass: every hook receives each signal once per pass, and replacements affect the rest of the pass.
 namespace periscope::testing {
 namespace {
 
 using Calls = std::vector<std::string>;
 
-/// Writes down all that it is told.
-class Listener final : public SignalRecorder, public GradientRecorder {
+/// Logs all calls.
+class Logger final : public SignalRecorder, public GradientRecorder {
  public:
   void on_signal(const Emission& at, const Tensor& x) override {
     calls.push_back(fmt::format("{} {} {} {}", static_cast<int>(at.pass), at.sublayer, name_of(at.signal),
@@ -38,17 +37,17 @@ class Listener final : public SignalRecorder, public GradientRecorder {
   Calls calls;
 };
 
-/// Lets everything pass, and writes down in which passes it was asked for each signal.
-class Passing final : public SignalReplacer {
+/// Replaces nothing, and logs in which passes it was called for each signal.
+class PassThrough final : public SignalReplacer {
  public:
   [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override {
-    asked[{at.sublayer, at.signal}].push_back(at.pass);
+    calls[{at.sublayer, at.signal}].push_back(at.pass);
     return x;
   }
-  std::map<std::pair<int, Signal>, std::vector<Pass>> asked;
+  std::map<std::pair<int, Signal>, std::vector<Pass>> calls;
 };
 
-/// A stack that has every part: token input of another width, positions, biases of LayerNorm, QK-norm, head transform.
+/// A stack with all optional parts: embedding width, positions, LayerNorm biases, QK-norm, head transform.
 StackSpec whole_stack(std::string_view placement) {
   StackSpec spec = placed(tiny_stack(), placement);
   spec.model.norm = NormKind::layer;
@@ -72,50 +71,46 @@ void walk(const StackSpec& spec, const Hooks& hooks, std::size_t budget) {
   embedding_backward(context, ids, dinput, hooks);
 }
 
-TEST_CASE("every recorder is told everything, in one order, whatever is kept and whoever else listens") {
+TEST_CASE("recorders get every signal and gradient once, in one order, for any budget and other recorders") {
   for (const std::string_view placement : {"peri", "residual-dual"}) {
-    Listener alone, first, second, recomputed;
-    Passing passing;
+    Logger alone, first, second, recomputed;
+    PassThrough pass_through;
     const StackSpec spec = whole_stack(placement);
     const std::size_t plenty = std::size_t{1} << 30U;
     walk(spec, {.recorders = {&alone}, .gradients = {&alone}}, plenty);
-    walk(spec, {.recorders = {&first, &second}, .gradients = {&first, &second}, .replacers = {&passing}}, plenty);
+    walk(spec, {.recorders = {&first, &second}, .gradients = {&first, &second}, .replacers = {&pass_through}}, plenty);
     walk(spec, {.recorders = {&recomputed}, .gradients = {&recomputed}}, 0);
     CHECK(alone.calls.size() > 100);
-    for (const Listener* other : {&first, &second, &recomputed}) {
+    Logger gradients;
+    walk(spec, {.gradients = {&gradients}}, 0);
+    std::size_t parameters = matrices_of(spec).size();
+    for (const ParameterId& gain : gains_of(spec.model)) {
+      parameters += gain.weight == Weight::q_norm || gain.weight == Weight::k_norm ? 1 : 2;
+    }
+    CHECK(gradients.calls.size() == parameters);
+    for (const Logger* other : {&first, &second, &recomputed}) {
       REQUIRE(other->calls.size() == alone.calls.size());
       for (std::size_t i = 0; i < alone.calls.size(); ++i) CHECK(other->calls[i] == alone.calls[i]);
     }
-    // Each call is one of a kind: no signal or parameter comes twice.
+    // No signal or parameter occurs twice.
     Calls sorted = alone.calls;
     std::ranges::sort(sorted);
     CHECK(std::ranges::adjacent_find(sorted) == sorted.end());
   }
 }
 
-TEST_CASE("every parameter's gradient is told once") {
-  Listener listener;
-  const StackSpec spec = whole_stack("peri");
-  walk(spec, {.gradients = {&listener}}, 0);
-  std::size_t parameters = matrices_of(spec).size();
-  for (const ParameterId& gain : gains_of(spec.model)) {
-    parameters += gain.weight == Weight::q_norm || gain.weight == Weight::k_norm ? 1 : 2;
-  }
-  CHECK(listener.calls.size() == parameters);
-}
-
-TEST_CASE("a replacer is asked forward, at a recomputation and back, a recorder is not told of the recomputation") {
-  Passing passing;
-  walk(whole_stack("peri"), {.replacers = {&passing}}, 0);
+TEST_CASE("replacers are called in the forward pass, in recomputation and in the backward pass") {
+  PassThrough pass_through;
+  walk(whole_stack("peri"), {.replacers = {&pass_through}}, 0);
   for (const Signal signal : {Signal::x_in, Signal::A_out, Signal::q, Signal::hidden, Signal::f_out, Signal::x_out}) {
     const int sublayer = signal == Signal::hidden ? 1 : 2;
     CAPTURE(std::string(name_of(signal)));
-    CHECK(passing.asked.at({sublayer, signal}) ==
+    CHECK(pass_through.calls.at({sublayer, signal}) ==
           std::vector<Pass>{Pass::forward, Pass::recomputation, Pass::backward});
   }
 }
 
-TEST_CASE("what a replacer puts in a signal's place goes on, forward and back") {
+TEST_CASE("a replaced signal is used by the rest of the pass, forward and backward") {
   class Doubled final : public SignalReplacer {
    public:
     Doubled(Signal signal, Pass pass) : signal_(signal), pass_(pass) {}
@@ -157,7 +152,7 @@ TEST_CASE("what a replacer puts in a signal's place goes on, forward and back") 
   }
 }
 
-TEST_CASE("a model's reading has every gradient that a probe alone records, the score path's share too") {
+TEST_CASE("read_model has every gradient statistic of a gradient probe") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.input.kind = InputKind::tokens;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);

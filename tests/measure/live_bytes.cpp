@@ -9,12 +9,12 @@ namespace {
 std::atomic<std::size_t> total{0};
 std::atomic<bool> is_out_of_memory{false};
 
-/// In front of every block, as wide as the strictest alignment that plain operator new promises.
+/// Size of the header before every block: the alignment guaranteed by plain operator new.
 constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace
 
-// Sanitizers bring a nothrow form of their own, whose blocks have no header.
+// Replaces the nothrow form of sanitizers, whose blocks have no header.
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   void* block = is_out_of_memory ? nullptr : std::malloc(header + bytes);
   if (block == nullptr) return nullptr;
@@ -29,7 +29,7 @@ void* operator new(std::size_t bytes) {
   return block;
 }
 
-/// Not counted.
+/// Aligned blocks are not counted.
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<std::size_t>(alignment);
   void* block = is_out_of_memory ? nullptr : std::aligned_alloc(step, (bytes + step - 1) / step * step);

@@ -4,7 +4,7 @@
 
 namespace periscope::testing {
 
-/// Bytes that were asked of operator new and not yet given back, in the whole program.
+/// Returns the number of bytes allocated by operator new and not yet freed, in the whole program.
 std::size_t live_bytes();
 
 /// Makes operator new throw std::bad_alloc during its lifetime.

@@ -16,7 +16,7 @@ namespace {
 using doctest::Approx;
 using Values = std::vector<double>;
 
-/// A probe of a stack of width 2, shown tensors that were made by hand.
+/// A probe of a stack of width 2 that receives hand-made signals.
 class ByHand {
  public:
   explicit ByHand(std::string_view placement = "peri", int sequences = 1, int layers = 1)
@@ -64,49 +64,8 @@ double value(const Reading& reading, Statistic statistic, Signal site, std::size
   return curve->value.at(index);
 }
 
-TEST_CASE("estimators of one signal by hand") {
-  // Rows (1, 3) and (−2, 0): means 2 and −1, variances over D both 1, second moments 5 and 2.
-  ByHand probe;
-  probe.input({1, 3, -2, 0});
-  const Reading r = probe.take();
-  CHECK(value(r, Statistic::mean, Signal::x_out, 0) == 0.5);
-  CHECK(value(r, Statistic::second_moment, Signal::x_out, 0) == 3.5);
-  CHECK(value(r, Statistic::variance, Signal::x_out, 0) == 1.0);
-  CHECK(value(r, Statistic::kurtosis, Signal::x_out, 0) == 1.0);
-  CHECK(value(r, Statistic::maximum, Signal::x_out, 0) == 3.0);
-  CHECK(value(r, Statistic::token_cosine, Signal::x_out, 0) == Approx(-2.0 / std::sqrt(40.0)));
-}
-
-TEST_CASE("token cosine pairs the tokens of one sequence only") {
-  ByHand probe("peri", 2);
-  probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
-  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == Approx(0.5));
-}
-
-TEST_CASE("curves: streams have an entry for the input, the other sites have one per sublayer") {
-  ByHand probe("residual-dual");
-  probe.input({1, 1});
-  for (int l = 0; l < 2; ++l) {
-    const double x = l + 2.0;
-    for (const Signal site :
-         {Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) {
-      probe.site(l, site, {x + static_cast<int>(site), 0});
-    }
-  }
-  const Reading r = probe.take();
-  for (const Signal site : {Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::x_out, Signal::r_out}) {
-    const bool stream = site == Signal::x_out || site == Signal::r_out;
-    const std::size_t first = stream ? 1 : 0;
-    REQUIRE(r.profile.find(Statistic::maximum, site)->value.size() == 2 + first);
-    if (stream) CHECK(value(r, Statistic::maximum, site, 0) == 1.0);
-    for (std::size_t l = 0; l < 2; ++l) {
-      CHECK(value(r, Statistic::maximum, site, first + l) == static_cast<double>(l) + 2.0 + static_cast<int>(site));
-    }
-  }
-}
-
-TEST_CASE("the branch: its share of the stream, and the angle between the two") {
-  // alpha and beta come from the placement: depth-scaled has beta = 1/√2 at one layer.
+TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
+  // beta of the placement: depth-scaled has 1/√2 at one layer.
   for (const auto& [placement, scale] : {std::pair{"peri", 1.0}, std::pair{"depth-scaled", std::sqrt(0.5)}}) {
     ByHand probe(placement);
     probe.input({1, 0, 0, 2});
@@ -117,10 +76,7 @@ TEST_CASE("the branch: its share of the stream, and the angle between the two") 
     CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
-}
-
-TEST_CASE("the branch beside a scaled stream: |beta/alpha| times the quotient of lengths, the plain angle") {
-  ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});
+  ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});  // the ratio has |beta/alpha|, the angle no sign
   probe.input({1, 0});
   probe.site(0, Signal::x_in, {1, 0});
   probe.site(0, Signal::B_out, {3, 4});
@@ -129,11 +85,11 @@ TEST_CASE("the branch beside a scaled stream: |beta/alpha| times the quotient of
   CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 0) == Approx(0.6));
 }
 
-TEST_CASE("angular distance between depths, mean over tokens, in half turns") {
+TEST_CASE("probe: angular distance between depths in units of pi, mean over tokens") {
   ByHand probe;
   probe.input({1, 0, 0, 1});
-  probe.site(0, Signal::x_out, {0, 2, 0, 3});    // a quarter turn; none
-  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // half a turn from the input; three eighths
+  probe.site(0, Signal::x_out, {0, 2, 0, 3});    // π/2; 0
+  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // π from the input; 3π/4
   const Values d = probe.take().profile.angular_distance;
   REQUIRE(d.size() == 9);
   CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
@@ -145,8 +101,14 @@ TEST_CASE("angular distance between depths, mean over tokens, in half turns") {
   }
 }
 
-TEST_CASE("angular distance of many tokens uses some, spread over all of them") {
-  // The first half of 200 tokens turns by a quarter, the second half not at all.
+TEST_CASE("probe: token cosine pairs tokens of one sequence only") {
+  ByHand probe("peri", 2);
+  probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
+  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == Approx(0.5));
+}
+
+TEST_CASE("probe: angular distance of many tokens uses a subset spread over all tokens") {
+  // The first 100 of 200 tokens rotate by π/2, the others do not.
   Values before, after;
   for (int t = 0; t < 200; ++t) {
     before.insert(before.end(), {1.0, 0.0});
@@ -158,7 +120,7 @@ TEST_CASE("angular distance of many tokens uses some, spread over all of them") 
   CHECK(probe.take().profile.angular_distance[1] == Approx(0.25));
 }
 
-TEST_CASE("angular distance is left out of stacks deeper than the stated number of depths") {
+TEST_CASE("probe: no angular distance for stacks deeper than angular_depths") {
   for (const int layers : {256, 257}) {  // 513 depths, 515
     ByHand probe("peri", 1, layers);
     probe.input({1, 0});
@@ -170,7 +132,7 @@ TEST_CASE("angular distance is left out of stacks deeper than the stated number 
   }
 }
 
-TEST_CASE("top magnitudes: per sublayer, in order, at most the stated number") {
+TEST_CASE("probe: top magnitudes per sublayer, in order, at most top_count") {
   ByHand probe;
   probe.input({1, 1});
   Values many;
@@ -186,7 +148,7 @@ TEST_CASE("top magnitudes: per sublayer, in order, at most the stated number") {
   CHECK(top[1].back() == 200.0);
 }
 
-TEST_CASE("divergence: the first sublayer whose output is not finite, and what its statistics say") {
+TEST_CASE("probe: divergence is the first sublayer with a non-finite output") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   ByHand healthy;
   healthy.input({1, 1});
@@ -206,9 +168,9 @@ TEST_CASE("divergence: the first sublayer whose output is not finite, and what i
   }
 }
 
-TEST_CASE("a probe on a real stack says of every site what the recorded signal says") {
+TEST_CASE("probe: statistics of a real stack equal those of the recorded signals") {
   for (const Placement& placement : placement_table()) {
-    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal there
+    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal
     CAPTURE(placement.name);
     const StackSpec spec = placed(tiny_stack(), placement.name);
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/measure/live_bytes.h"
-#include "tests/support/recorded_stack.h"
+#include "tests/support/targets.h"
 
 namespace periscope::testing {
 namespace {
@@ -15,7 +15,7 @@ using doctest::Approx;
 using Values = std::vector<double>;
 constexpr std::pair curve_key{Statistic::variance, Signal::x_out};
 
-/// A reading of one curve of two depths, one angular distance and one site's magnitudes.
+/// A reading with one curve, one angular distance and the top magnitudes of one signal.
 Reading reading(Values curve, double angle, Values top, int diverged_at = -1) {
   Reading r;
   r.profile.curves[curve_key] = {std::move(curve), {}};
@@ -25,9 +25,10 @@ Reading reading(Values curve, double angle, Values top, int diverged_at = -1) {
   return r;
 }
 
-TEST_CASE("mean and standard error over seeds by hand") {
+TEST_CASE("seed average: mean and standard error by hand, NaN for one seed") {
   SeedAverage average;
   average.add(reading({1, 10}, 0.25, {3}));
+  CHECK(std::isnan(average.profile().curves.at(curve_key).standard_error[0]));
   average.add(reading({2, 10}, 0.5, {4}));
   average.add(reading({6, 10}, 0.75, {1}));
   CHECK(average.seeds() == 3);
@@ -40,18 +41,12 @@ TEST_CASE("mean and standard error over seeds by hand") {
   CHECK(p.angular_distance[0] == Approx(0.5));
 }
 
-TEST_CASE("one seed has no standard error") {
-  SeedAverage average;
-  average.add(reading({1, 2}, 0, {}));
-  CHECK(std::isnan(average.profile().curves.at(curve_key).standard_error[0]));
-}
-
-TEST_CASE("top magnitudes over seeds are the largest of all, in order") {
+TEST_CASE("seed average: top magnitudes are the largest over all seeds, in order") {
   SeedAverage average;
   average.add(reading({1, 2}, 0, {9, 5, 1}));
   average.add(reading({1, 2}, 0, {7, 5, 2}));
   CHECK(average.top().at(Signal::f_out)[0] == Values{9, 7, 5, 5, 2, 1});
-  // Many, from two seeds whose values interleave: 200 … 1 gives the hundred from 200 to 101.
+  // The values 200 … 1, alternating between two seeds.
   Values even, odd;
   for (int i = 200; i > 0; i -= 2) even.push_back(i), odd.push_back(i - 1);
   SeedAverage full;
@@ -62,7 +57,7 @@ TEST_CASE("top magnitudes over seeds are the largest of all, in order") {
   for (std::size_t i = 0; i < top.size(); ++i) CHECK(top[i] == 200.0 - static_cast<double>(i));
 }
 
-TEST_CASE("diverged seeds are counted, and the earliest sublayer is kept") {
+TEST_CASE("seed average: number of diverged seeds and earliest sublayer") {
   SeedAverage average;
   average.add(reading({1, 2}, 0, {}));
   CHECK(average.diverged_seeds() == 0);
@@ -73,23 +68,7 @@ TEST_CASE("diverged seeds are counted, and the earliest sublayer is kept") {
   CHECK(average.diverged_at() == 3);
 }
 
-TEST_CASE("seeds of a real stack: the mean of the seeds' own profiles") {
-  const StackSpec spec = placed(tiny_stack(), "pre");
-  SeedAverage average;
-  double sum = 0.0;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    const GeneratedWeights weights(truth(), spec, DType::f64, seed);
-    const StackContext context{truth(), spec.model, weights, 1};
-    Probe probe(context);
-    (void)stack_forward(context, gaussian_input(truth(), spec, DType::f64, seed), {.recorders = {&probe}});
-    const Reading r = probe.take();
-    sum += r.profile.curves.at(curve_key).value.back();
-    average.add(r);
-  }
-  CHECK(average.profile().curves.at(curve_key).value.back() == Approx(sum / 4).epsilon(1e-14));
-}
-
-TEST_CASE("memory does not grow with the number of seeds") {
+TEST_CASE("seed average: memory does not grow with the number of seeds") {
   SeedAverage average;
   const auto add = [&](int seed) {
     Values top(top_count);
@@ -98,7 +77,7 @@ TEST_CASE("memory does not grow with the number of seeds") {
   };
   for (int seed = 0; seed < 3; ++seed) add(seed);
   const std::size_t before = live_bytes();
-  CHECK(before > top_count * sizeof(double));  // the counter counts
+  CHECK(before > top_count * sizeof(double));  // live_bytes works
   for (int seed = 3; seed < 200; ++seed) add(seed);
   CHECK(live_bytes() <= before);
   CHECK(average.profile().curves.at(curve_key).value.size() == 50);

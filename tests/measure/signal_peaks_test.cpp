@@ -19,35 +19,17 @@ std::vector<int> ids_of(const StackSpec& spec) {
   return ids;
 }
 
-/// A pass over a stack whose W_down is `factor` times its random weights.
-ModelReading reading_of(StackSpec spec, double factor) {
-  spec.init.down_factor = factor;
+/// Reads a pass over a stack with random weights.
+ModelReading reading_of(const StackSpec& spec) {
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
   const StackContext context{truth(), spec.model, weights, 1};
   return read_model(context, {.ids = ids_of(spec), .labels = ids_of(spec)});
 }
 
-TEST_CASE("the largest number of a sublayer is over all of its signals, those that norms hide too") {
-  for (const char* placement : {"peri", "post", "b-only"}) {
-    const StackSpec spec = placed(tiny_stack(), placement);
-    const std::vector<double> one = largest_by_sublayer(reading_of(spec, 1.0));
-    const ModelReading reading = reading_of(spec, 1e6);
-    const std::vector<double> found = largest_by_sublayer(reading);
-    REQUIRE(found.size() == static_cast<std::size_t>(spec.model.sublayers()));
-    INFO(std::string(placement));
-    for (std::size_t l = 1; l < found.size(); l += 2) CHECK(found[l] > 1e4 * one[l]);  // what W_down puts out
-    double most = 0.0;
-    for (const SignalPeaks& peaks : signal_peaks(reading))
-      for (const double value : peaks.values) most = std::max(most, std::isnan(value) ? 0.0 : value);
-    CHECK(std::ranges::max(found) == most);
-    CHECK(smallest_margin(signal_peaks(reading), 65504.0).value == 65504.0 / most);
-  }
-}
-
-TEST_CASE("every recorded maximum is among the peaks, of a second stream too") {
+TEST_CASE("signal peaks: every recorded maximum, in dataflow order, including a second stream") {
   for (const Placement& placement : placement_table()) {
     INFO(std::string(placement.name));
-    const ModelReading reading = reading_of(placed(tiny_stack(), placement.name), 1.0);
+    const ModelReading reading = reading_of(placed(tiny_stack(), placement.name));
     const std::vector<SignalPeaks> peaks = signal_peaks(reading);
     bool has_second_stream = false;
     for (const auto& [key, curve] : reading.reading.profile.curves) {
@@ -65,32 +47,22 @@ TEST_CASE("every recorded maximum is among the peaks, of a second stream too") {
       }
     }
     CHECK(has_second_stream == (placement.wiring == Wiring::dual));
+    CHECK(std::ranges::is_sorted(peaks, {}, &SignalPeaks::signal));
   }
 }
 
-TEST_CASE("signals are in the order of the dataflow, what norm C reads among them only where there is one") {
-  const auto has_sum = [](const char* placement) {
-    return std::ranges::any_of(signal_peaks(reading_of(placed(tiny_stack(), placement), 1.0)),
-                               [](const SignalPeaks& p) { return p.signal == Signal::sum; });
-  };
-  CHECK(has_sum("post"));
-  CHECK_FALSE(has_sum("pre"));
-  const auto peaks = signal_peaks(reading_of(placed(tiny_stack(), "post"), 1.0));
-  CHECK(std::ranges::is_sorted(peaks, {}, &SignalPeaks::signal));
-}
-
-TEST_CASE("a NaN in the stream counts as infinite") {
-  ModelReading reading = reading_of(placed(tiny_stack(), "pre"), 1.0);
+TEST_CASE("signal peaks: NaN in the stream counts as infinite") {
+  ModelReading reading = reading_of(placed(tiny_stack(), "pre"));
   reading.extremes.depths[2].top.front().value = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> largest = largest_by_sublayer(reading);
   CHECK(std::isinf(largest[1]));
   CHECK(std::isfinite(largest[0]));
 }
 
-TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for the sublayer that it leaves") {
+TEST_CASE("signal peaks: a planted maximum is attributed to its sublayer, one of the stream to the writer") {
   for (const char* placement : {"post", "peri", "residual-dual", "parallel", "parallel-two"}) {
     INFO(std::string(placement));
-    const ModelReading plain = reading_of(placed(tiny_stack(), placement), 1.0);
+    const ModelReading plain = reading_of(placed(tiny_stack(), placement));
     const std::size_t sublayers = plain.growth.size();
     const std::size_t steps = plain.extremes.depths.size() - 1;
     const std::vector<double> before = largest_by_sublayer(plain);
@@ -110,7 +82,7 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
           reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value[i + first] = 1e9;
         }
         ++planted;
-        // Depth d is what the last sublayer of step d − 1 leaves; depth 0 enters the first.
+        // Depth d is written by the last sublayer of step d − 1; depth 0 is attributed to the first sublayer.
         const std::size_t owner = by_depth && i > 0 ? i * sublayers / steps - 1 : i;
         const std::vector<double> largest = largest_by_sublayer(reading);
         for (std::size_t l = 0; l < sublayers; ++l) CHECK(largest[l] == (l == owner ? 1e9 : before[l]));
