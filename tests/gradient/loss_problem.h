@@ -14,7 +14,7 @@ namespace periscope::testing {
 /// Numbers by the names of sim/model/parameters.h.
 using Parameters = std::map<std::string, std::vector<double>>;
 
-/// A stack's loss as a function of all its numbers.
+/// The loss of a stack as a function of its parameters and its input.
 struct LossProblem {
   StackSpec spec;
   std::vector<int> ids;  ///< token input: "embedding.weight" is then a parameter
@@ -24,14 +24,14 @@ struct LossProblem {
   int sequences = 1;
 };
 
-/// Weights of one seed, but with gains and biases drawn at random: equal gains would hide a norm that uses
-/// another's, and zero biases one that is left out. Token input reads one id twice and some never.
+/// Returns a problem with random weights, gains and biases: equal gains would hide a mix-up of norms, zero biases a
+/// missing one. Token input has one id twice.
 LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequences = 1);
 
-/// Gives every matrix that is no table a random bias.
+/// Adds a random bias to every matrix except tables.
 void add_biases(LossProblem& problem, std::uint64_t seed);
 
-/// What a backward pass says, on the host.
+/// Results of a backward pass, on the host.
 struct Gradients {
   double loss = 0.0;
   Parameters parameters;
@@ -42,17 +42,16 @@ struct Gradients {
 
 Gradients gradients_of(const Target& target, const LossProblem& problem);
 
-/// The loss alone, on the reference.
+/// Computes the loss on the reference.
 double loss_at(const LossProblem& problem, const Hooks& hooks = {});
 
-/// The problem's parameters on a target.
+/// Copies the parameters to a target.
 ResidentWeights weights_of(const Target& target, const LossProblem& problem);
 
-/// What rounding does to the loss: stack_error for the spec's widest sum, times the loss.
+/// Rounding error of the loss: stack_error for the widest sum, times 1 + loss.
 double loss_rounding(const LossProblem& problem, double loss);
 
-/// Step of finite differences: small against the weights' size, and so small for ReLU that a kink between the
-/// stencil's points is improbable.
+/// Step of finite differences; smaller for ReLU, where a kink between the points of the stencil must be improbable.
 double step_for(const ModelSpec& model);
 
 }  // namespace periscope::testing

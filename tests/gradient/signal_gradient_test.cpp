@@ -6,15 +6,15 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 
-/// Gradients of every signal of a stack against finite differences: a replacer moves the signal where it arises, and
-/// the walk goes on from there. With two streams the one that is not moved stays.
+/// Gradients of every signal of a stack compared with finite differences: a replacer changes one signal, and the
+/// forward pass continues with it. With two streams the other one is unchanged.
 namespace periscope::testing {
 namespace {
 
 using Values = std::vector<double>;
 using Place = std::pair<int, Signal>;
 
-/// Puts values in a signal's place.
+/// Replaces one signal by given values.
 class Mover final : public SignalReplacer {
  public:
   Mover(Place place, std::span<const double> values) : place_(std::move(place)), values_(values) {}
@@ -30,7 +30,7 @@ class Mover final : public SignalReplacer {
   std::span<const double> values_;
 };
 
-/// Every signal of a forward pass, the head's too.
+/// Returns every signal of a forward pass, including the head.
 std::map<Place, Values> signals_of(const LossProblem& problem) {
   struct Keeper final : SignalRecorder {
     void on_signal(const Emission& at, const Tensor& x) override {
@@ -47,7 +47,7 @@ void check_signals(const std::string& what, const StackSpec& spec) {
   const Gradients g = gradients_of(truth_target(), problem);
   const std::map<Place, Values> signals = signals_of(problem);
   for (const auto& [place, values] : signals) {
-    // Of the scores only the largest are told, and at the bottom both streams are one tensor.
+    // Only the largest scores are recorded, and at depth 0 both streams are one tensor.
     if (place.second == Signal::scores || place == Place(-1, Signal::r_out)) continue;
     const std::string name =
         what + ", sublayer " + std::to_string(place.first) + " " + std::string(name_of(place.second));
@@ -70,7 +70,7 @@ void check_signals(const std::string& what, const StackSpec& spec) {
   for (const auto& [place, gradient] : g.site) CHECK(signals.contains(place));
 }
 
-TEST_CASE("every signal of every sublayer, in every placement") {
+TEST_CASE("gradients of every signal match finite differences, in every placement") {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
     if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal there
@@ -80,7 +80,7 @@ TEST_CASE("every signal of every sublayer, in every placement") {
   }
 }
 
-TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table of another width, head, soft caps") {
+TEST_CASE("gradients of every signal match finite differences: QK-norm, embedding width, head, soft caps") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.layers = 1;
   spec.model.norm = NormKind::layer;
@@ -93,7 +93,7 @@ TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table
   check_signals("checkpoint", spec);
 }
 
-TEST_CASE("every signal of a stack with norms and gates inside its modules") {
+TEST_CASE("gradients of every signal match finite differences: norms and gates inside modules") {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     StackSpec spec = placed(tiny_stack(), "peri");
     spec.model.layers = 1;
@@ -109,7 +109,7 @@ TEST_CASE("every signal of a stack with norms and gates inside its modules") {
   }
 }
 
-TEST_CASE("every signal of two streams with scales") {
+TEST_CASE("gradients of every signal match finite differences: two streams with scales") {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;
   spec.model.placement.custom =
@@ -117,7 +117,7 @@ TEST_CASE("every signal of two streams with scales") {
   check_signals("two streams with scales", spec);
 }
 
-TEST_CASE("ResiDual: the gradient at depth 0 is that of both streams, above it that of the Post stream alone") {
+TEST_CASE("ResiDual: the gradient at depth 0 is the sum over both streams") {
   const StackSpec spec = placed(tiny_stack(), "residual-dual");
   const Gradients g = gradients_of(truth_target(), loss_problem(spec, 6));
   const Values& post = g.site.at({0, Signal::x_in});

@@ -10,7 +10,7 @@
 #include "sim/spec/model_spec.h"
 #include "tests/support/targets.h"
 
-/// Random stacks for properties. Call inside a property: RapidCheck shrinks every choice.
+/// Random stacks for RapidCheck properties; call inside a property.
 namespace periscope::testing {
 
 /// One of the values.
@@ -26,18 +26,17 @@ double any_number(double low, double high);
 /// Seed for weights and input.
 std::uint64_t any_seed();
 
-/// Shapes that differ in every respect: 1–3 layers, width 8–24, 1–4 heads with any divisor for keys and
-/// values, even head width, 1–7 tokens, any MLP, norm, mask, RoPE and QK-norm, gain 0.3–2, eps 0.
-/// The placement is left to the property.
+/// Random shape and options: 1–3 layers, width 8–24, 1–4 heads with any divisor as key/value heads, even head width,
+/// 1–7 tokens, any MLP, norm, mask, RoPE and QK-norm, gain 0.3–2, eps 0. The placement is left to the property.
 StackSpec any_stack();
 
-/// The backends that compute in f64, the truth included: invariants hold there to 1e-12.
+/// Backends that compute in f64, including the reference.
 const std::vector<Target>& exact_targets();
 
 /// Fails the running property unless |actual − expected| ≤ relative · max|expected|.
 void assert_close(std::span<const double> actual, std::span<const double> expected, double relative);
 
-/// stack_error for the spec's widest sum, with room for ill-conditioned norms of few features.
+/// Returns stack_error for the widest sum, with a larger gain for ill-conditioned norms of few features.
 double rounding_of(const ModelSpec& model);
 
 }  // namespace periscope::testing

@@ -8,12 +8,11 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/outcome.h"
 
-/// Placements that compute one function: the size of a stream that only norms read is a gauge. At eps = 0.
+/// Placements that compute the same function at eps = 0: the scale of a stream read only by norms is a gauge.
 namespace periscope::testing {
 namespace {
 
-/// A row of the table with other scales: alpha_l and beta_l of every addition, or what they are in the gauge where
-/// every alpha is 1, beta_l / Π_{k ≤ l} alpha_k.
+/// A named placement with given scales alpha_l and beta_l. `gauged` replaces them by 1 and beta_l / Π_{k ≤ l} alpha_k.
 struct GivenScales {
   const Placement* row = nullptr;
   std::vector<double> alpha;
@@ -39,7 +38,7 @@ SublayerRule given_rule(const RulePlace& place) {
   return rule;
 }
 
-/// Trained-looking weights: every matrix of another size, every norm with gains and biases of its own.
+/// Runs a stack in which all matrices differ in scale and all norms differ in gains and biases.
 Outcome outcome_of_stack(const StackSpec& spec, std::uint64_t seed, const std::vector<int>& ids) {
   const Backend& ops = truth();
   const GeneratedWeights drawn(ops, spec, DType::f64, seed);
@@ -50,7 +49,7 @@ Outcome outcome_of_stack(const StackSpec& spec, std::uint64_t seed, const std::v
   return outcome_of({.ops = ops, .model = spec.model, .weights = weights}, ids);
 }
 
-/// A stack of token input. ReLU can switch a branch off, and what norm B makes of nothing is not a number at eps 0.
+/// A stack with token input and without ReLU, since norm B of a zero branch is NaN at eps = 0.
 StackSpec any_token_stack(std::string_view placement) {
   StackSpec spec = any_stack();
   if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
@@ -73,7 +72,7 @@ std::vector<int> any_ids(const StackSpec& spec) {
 
 constexpr double tolerance = 1e-12;
 
-TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod alpha_k compute, for any weights") {
+TEST_CASE("gauge theorem: alpha_l, beta_l and 1, beta_l / prod alpha_k give the same function, for any weights") {
   CHECK(rc::check("alpha is a gauge", [] {
     const auto name = any_of<std::string_view>({"pre", "peri", "lns", "depth-scaled", "beam", "u-mup", "sub-ln",
                                                 "layer-scale", "muse-spark", "parallel", "parallel-two"});
@@ -98,7 +97,7 @@ TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod 
   }));
 }
 
-/// The logits of `placement` with another scale of its embedding.
+/// Returns the logits of `placement` with the embedding scaled by `embedding`.
 std::vector<double> logits_of(StackSpec spec, std::string_view placement, double embedding, std::uint64_t seed,
                               const std::vector<int>& ids) {
   spec.model.placement = find_placement(placement).value();
@@ -106,7 +105,7 @@ std::vector<double> logits_of(StackSpec spec, std::string_view placement, double
   return outcome_of_stack(spec, seed, ids).logits;
 }
 
-TEST_CASE("depth-scaled and u-mup are Pre-LN, beam is Peri-LN, each from another size of the embedding") {
+TEST_CASE("depth-scaled and u-mup equal Pre-LN, beam equals Peri-LN, with a rescaled embedding") {
   CHECK(rc::check("one function, two placements", [] {
     const StackSpec spec = any_token_stack("pre");
     const double layers = spec.model.layers;
@@ -123,7 +122,7 @@ TEST_CASE("depth-scaled and u-mup are Pre-LN, beam is Peri-LN, each from another
   }));
 }
 
-TEST_CASE("another size of the embedding is another function, and so is alpha where something reads the stream raw") {
+TEST_CASE("placements differ with another embedding scale, or if a module reads the stream without a norm") {
   StackSpec spec = tiny_stack();
   spec.model.norm_eps = 0.0;
   spec.input.kind = InputKind::tokens;
@@ -140,7 +139,7 @@ TEST_CASE("another size of the embedding is another function, and so is alpha wh
   CHECK(apart("u-mup", "b-only", std::sqrt(2.0)) > 1e-3);
 }
 
-TEST_CASE("streams that are not mixed and that every branch is added to are Pre-LN") {
+TEST_CASE("hyper-connections without mixing that write to every stream equal Pre-LN") {
   CHECK(rc::check("hyper = pre", [] {
     StackSpec spec = any_token_stack("hyper");
     spec.model.streams = any_int(1, 5);
@@ -152,8 +151,8 @@ TEST_CASE("streams that are not mixed and that every branch is added to are Pre-
   }));
 }
 
-/// mean |û − v̂|²/D over tokens, of two streams in units of their tokens' root mean square.
-double turned(const std::vector<double>& u, const std::vector<double>& v, int width) {
+/// Returns mean |û − v̂|²/D over tokens, for streams normalized to rms 1.
+double rotation(const std::vector<double>& u, const std::vector<double>& v, int width) {
   const std::vector<double> qu = second_moments(u, width);
   const std::vector<double> qv = second_moments(v, width);
   const auto d = static_cast<std::size_t>(width);
@@ -171,7 +170,7 @@ double mean(const std::vector<double>& x) {
   return sum / static_cast<double>(x.size());
 }
 
-/// How far all layers but the first turn a fresh stack's stream, and the second moment of their branches.
+/// Rotation of the stream by all layers after the first at initialization, and second moment of their branches.
 struct Turn {
   double angle2;
   double branch;
@@ -191,7 +190,7 @@ Turn turn_of(std::string_view placement, int layers) {
   constexpr int seeds = 4;
   for (int seed = 1; seed <= seeds; ++seed) {
     const RecordedStack record = record_stack(truth_target(), spec, static_cast<std::uint64_t>(seed));
-    turn.angle2 += turned(record.at(1, Signal::x_out), record.at(m.sublayers() - 1, Signal::x_out), m.width) / seeds;
+    turn.angle2 += rotation(record.at(1, Signal::x_out), record.at(m.sublayers() - 1, Signal::x_out), m.width) / seeds;
     for (int l = 2; l < m.sublayers(); ++l) {
       turn.branch += mean(second_moments(record.at(l, Signal::f_out), m.width)) / (m.sublayers() - 2) / seeds;
     }
@@ -199,9 +198,8 @@ Turn turn_of(std::string_view placement, int layers) {
   return turn;
 }
 
-TEST_CASE("KEEL at initialisation is the identity, plus one layer's worth of branch shared by all") {
-  // Every sublayer behind the first layer turns a stream of second moment 1 by f/(2L): independent of each other, so
-  // that all 2L − 2 turn it by the second moment (2L − 2)/(2L)² of a branch, O(1/2L).
+TEST_CASE("KEEL at initialization rotates the stream by O(1/2L)") {
+  // Each of the 2L − 2 sublayers after the first layer adds an independent f/(2L) to a stream of second moment 1.
   for (const int layers : {4, 8, 16, 32}) {
     CAPTURE(layers);
     const Turn keel = turn_of("keel", layers);
@@ -212,7 +210,7 @@ TEST_CASE("KEEL at initialisation is the identity, plus one layer's worth of bra
   }
 }
 
-/// Σ_i |x_i − x̄|² / (n |x̄|²) of the streams after every step.
+/// Computes Σ_i |x_i − x̄|² / (n |x̄|²) of the streams after every step.
 class StreamDifference final : public SignalRecorder {
  public:
   explicit StreamDifference(const Backend& ops) : ops_(ops) {}
@@ -246,7 +244,7 @@ class StreamDifference final : public SignalRecorder {
   std::vector<std::vector<std::vector<double>>> parts_;
 };
 
-/// Of streams to which the layers before `silent_from` write, each branch to the stream that it reads.
+/// Differences of streams if each branch writes to the stream it reads and layers from `silent_from` on write nothing.
 std::vector<double> stream_differences(StreamMixing mixing, int silent_from) {
   StackSpec spec = placed(tiny_stack(), "hyper");
   spec.model.layers = 8;
@@ -267,7 +265,7 @@ std::vector<double> stream_differences(StreamMixing mixing, int silent_from) {
   return differences.ratios();
 }
 
-TEST_CASE("random mixing forgets the differences between streams within a few sublayers, no mixing never") {
+TEST_CASE("random mixing removes differences between streams within a few sublayers, no mixing preserves them") {
   const std::vector<double> mixed = stream_differences(StreamMixing::random, 1);
   const std::vector<double> unmixed = stream_differences(StreamMixing::identity, 1);
   REQUIRE(mixed.size() == 16);
@@ -279,7 +277,7 @@ TEST_CASE("random mixing forgets the differences between streams within a few su
     CHECK(unmixed[step] == doctest::Approx(unmixed[1]).epsilon(1e-12));
   }
   CHECK(mixed[5] < 0.05 * mixed[1]);
-  // Where branches go on writing, only what the last few wrote is left.
+  // If all layers write, only differences of the last few remain.
   CHECK(stream_differences(StreamMixing::random, 8).back() <
         0.3 * stream_differences(StreamMixing::identity, 8).back());
 }

@@ -10,14 +10,13 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/twin.h"
 
-/// T13's exact invariants of the backward pass, at eps = 0 and without biases: norm B does not see the scale of
-/// what it normalises.
+/// Scale invariance of norm B in both passes (theorem T13), at eps = 0 and without biases.
 namespace periscope::testing {
 namespace {
 
 using Values = std::vector<double>;
 
-/// Keeps the gradient of one matrix.
+/// Stores the gradient of one matrix.
 class MatrixRecorder final : public GradientRecorder {
  public:
   MatrixRecorder(const Backend& ops, const ParameterId& matrix) : ops_(ops), matrix_(matrix) {}
@@ -37,7 +36,7 @@ struct MatrixGradient {
   Values logits;
 };
 
-/// `scale` multiplies the matrix (layer, weight).
+/// Runs both passes with the matrix (layer, weight) multiplied by `scale`.
 MatrixGradient gradient_of(const Target& target, const StackSpec& spec, std::uint64_t seed, int layer, Weight weight,
                            double scale) {
   const Backend& ops = *target.backend;
@@ -63,14 +62,14 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-/// A stack whose norms are well conditioned: LayerNorm of few features may divide by next to nothing.
+/// A stack with well-conditioned norms: LayerNorm of few features may divide by nearly 0.
 StackSpec any_stack_with_norm_b() {
   StackSpec spec = placed(any_stack(), any_of<std::string_view>({"peri", "b-only"}));
   spec.model.mlp_width = any_int(8, 24);
   return spec;
 }
 
-/// A matrix right in front of a norm B.
+/// A matrix directly before a norm B.
 struct NormedMatrix {
   StackSpec spec = any_stack_with_norm_b();
   std::uint64_t seed = any_seed();
@@ -82,7 +81,7 @@ struct NormedMatrix {
   }
 };
 
-TEST_CASE("T13: with norm B the output does not see k in W_down -> k W_down, and the gradient is divided by k") {
+TEST_CASE("T13: with norm B, scaling W_o or W_down by k keeps the logits and divides the gradient by k") {
   CHECK(rc::check("any k, to rounding", [] {
     const NormedMatrix m;
     const double k = std::pow(10.0, any_number(-3.0, 3.0));
@@ -105,8 +104,8 @@ TEST_CASE("T13: with norm B the output does not see k in W_down -> k W_down, and
   }));
 }
 
-TEST_CASE("T13: with norm B a weight in front of it is orthogonal to its gradient") {
-  // ⟨W, dW⟩ = Σ_t ⟨f_t, df_t⟩, and norm B's backward pass makes df_t orthogonal to f_t to its rounding
+TEST_CASE("T13: a matrix directly before norm B is orthogonal to its gradient") {
+  // ⟨W, dW⟩ = Σ_t ⟨f_t, df_t⟩, and the backward pass of norm B makes df_t orthogonal to f_t.
   CHECK(rc::check("<W, dW> = 0", [] {
     const NormedMatrix m;
     for (const Target& target : exact_targets()) {
@@ -117,7 +116,7 @@ TEST_CASE("T13: with norm B a weight in front of it is orthogonal to its gradien
   }));
 }
 
-TEST_CASE("without norm B neither holds") {
+TEST_CASE("without norm B the logits change with the scale and the gradient is not orthogonal") {
   const StackSpec spec = placed(tiny_stack(), "pre");
   const MatrixGradient one = gradient_of(truth_target(), spec, 1, 1, Weight::down, 1.0);
   const MatrixGradient scaled = gradient_of(truth_target(), spec, 1, 1, Weight::down, 2.0);
@@ -126,7 +125,7 @@ TEST_CASE("without norm B neither holds") {
   CHECK(std::abs(scaled.logits[0] - one.logits[0]) > 1e-3);
 }
 
-TEST_CASE("the gradient of cross-entropy sums to zero over the classes, so that of a row of U does over rows") {
+TEST_CASE("the gradient of the unembedding sums to zero over the classes") {
   // Σ_v dU_v = Σ_t (Σ_v dlogits_tv) output_t = 0
   CHECK(rc::check("columns of dU sum to zero", [] {
     StackSpec spec = placed(any_stack(), any_of<std::string_view>({"pre", "post", "peri", "residual-dual"}));

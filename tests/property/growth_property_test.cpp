@@ -9,11 +9,11 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// T15–T17: how a stream may grow, for any weights.
+/// Growth of the stream for any weights (theorems T15–T17).
 namespace periscope::testing {
 namespace {
 
-/// Gains and biases of a norm, on the host; a missing bias is 0.
+/// Gains and biases of a norm on the host; a missing bias is 0.
 struct HostNorm {
   std::vector<double> gain;
   std::vector<double> bias;
@@ -31,11 +31,10 @@ double largest_magnitude(const std::vector<double>& x) {
   return largest;
 }
 
-/// A bound that holds in exact arithmetic holds to rounding in ours.
+/// Allowance for rounding in bounds that are exact in real arithmetic.
 constexpr double slack = 1.0 + 1e-12;
 
-/// What is done to every matrix: aligned ones are of rank one and write onto one direction, so that all branches and
-/// in the end the stream point along it.
+/// Edit of every matrix. `aligned`: rank-one matrices that all write one direction, so that all branches are parallel.
 enum class Rank { full, one, aligned };
 
 Rank any_rank() { return any_of({Rank::full, Rank::one, Rank::aligned}); }
@@ -100,7 +99,7 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
   }));
 }
 
-TEST_CASE("T15 ties a probe's statistics together, for one token") {
+TEST_CASE("T15: the statistics of a probe satisfy the growth identity, for one token") {
   CHECK(rc::check("growth identity of the probe", [] {
     StackSpec spec =
         placed(any_stack(), any_of<std::string_view>({"none", "pre", "peri", "b-only", "lns", "depth-scaled"}));
@@ -118,7 +117,7 @@ TEST_CASE("T15 ties a probe's statistics together, for one token") {
       const std::vector<double> cosine = curve(Statistic::branch_cosine, Signal::B_out);
       const std::vector<double> ratio = curve(Statistic::branch_ratio, Signal::B_out);
       for (std::size_t l = 0; l < s2.size(); ++l) {
-        if (s2[l] == 0.0) continue;  // a ReLU layer without one active unit: no angle
+        if (s2[l] == 0.0) continue;  // no active ReLU unit: the angle is undefined
         const double beta = spec.model.rule(static_cast<int>(l)).beta;
         const double s = beta * std::sqrt(s2[l]);
         const double expected = q[l] + s * s + 2.0 * s * std::sqrt(q[l]) * cosine[l];
@@ -129,7 +128,7 @@ TEST_CASE("T15 ties a probe's statistics together, for one token") {
   }));
 }
 
-/// A stack with norm B, hostile weights and random gains (and biases), for the bounds below.
+/// A stack with norm B and weights of extreme scales.
 StackSpec any_bounded_stack() {
   StackSpec spec = placed(any_stack(), any_of<std::string_view>({"peri", "b-only"}));
   spec.model.norm_eps = any_of({0.0, 1e-6, 1.0});
@@ -138,7 +137,7 @@ StackSpec any_bounded_stack() {
   return spec;
 }
 
-TEST_CASE("T16: with norm B the stream's rms grows by at most max|gain| (+ rms(bias)) per sublayer") {
+TEST_CASE("T16: with norm B the rms of the stream grows by at most max|gain| + rms(bias) per sublayer") {
   CHECK(rc::check("sqrt(q_L) <= sqrt(q_0) + sum max|gamma|", [] {
     const StackSpec spec = any_bounded_stack();
     const std::uint64_t seed = any_seed();
@@ -150,19 +149,18 @@ TEST_CASE("T16: with norm B the stream's rms grows by at most max|gain| (+ rms(b
       const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
                                            gaussian_input(ops, spec, target.dtype, seed));
       const std::vector<double> start = second_moments(r.input, spec.model.width);
-      double allowance = 0.0;
+      double bound = 0.0;
       for (int l = 0; l < spec.model.sublayers(); ++l) {
         const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
-        allowance += largest_magnitude(norm.gain) + std::sqrt(second_moments(norm.bias, spec.model.width)[0]);
+        bound += largest_magnitude(norm.gain) + std::sqrt(second_moments(norm.bias, spec.model.width)[0]);
         const std::vector<double> q = second_moments(r.at(l, Signal::x_out), spec.model.width);
-        for (std::size_t t = 0; t < q.size(); ++t)
-          RC_ASSERT(std::sqrt(q[t]) <= (std::sqrt(start[t]) + allowance) * slack);
+        for (std::size_t t = 0; t < q.size(); ++t) RC_ASSERT(std::sqrt(q[t]) <= (std::sqrt(start[t]) + bound) * slack);
       }
     }
   }));
 }
 
-TEST_CASE("T17: with norm B no entry passes |x_0| + sqrt(D) sum |gain| (+ |bias|) of its feature") {
+TEST_CASE("T17: with norm B no entry exceeds |x_0| + sum (sqrt(D) |gain| + |bias|) of its feature") {
   CHECK(rc::check("overflow certificate", [] {
     const StackSpec spec = any_bounded_stack();
     const std::uint64_t seed = any_seed();
@@ -174,20 +172,20 @@ TEST_CASE("T17: with norm B no entry passes |x_0| + sqrt(D) sum |gain| (+ |bias|
       const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
                                            gaussian_input(ops, spec, target.dtype, seed));
       const double reach = std::sqrt(spec.model.width - (spec.model.norm == NormKind::layer ? 1.0 : 0.0));
-      std::vector<double> allowance(d, 0.0);
+      std::vector<double> bound(d, 0.0);
       for (int l = 0; l < spec.model.sublayers(); ++l) {
         const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
-        for (std::size_t k = 0; k < d; ++k) allowance[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
+        for (std::size_t k = 0; k < d; ++k) bound[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
         const std::vector<double>& x = r.at(l, Signal::x_out);
         for (std::size_t i = 0; i < x.size(); ++i) {
-          RC_ASSERT(std::abs(x[i]) <= (std::abs(r.input[i]) + allowance[i % d]) * slack);
+          RC_ASSERT(std::abs(x[i]) <= (std::abs(r.input[i]) + bound[i % d]) * slack);
         }
       }
     }
   }));
 }
 
-TEST_CASE("Pre-LN keeps no such bound") {
+TEST_CASE("Pre-LN exceeds the bound of T16") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 100.0;

@@ -7,7 +7,7 @@
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 
-/// T13 for a norm by itself. LayerNorm's bias is 0 throughout: with one, none of this holds.
+/// Invariants of a single norm (theorem T13), without bias.
 namespace periscope::testing {
 namespace {
 
@@ -36,7 +36,7 @@ TEST_CASE("T13: a norm is idempotent at gain 1, eps 0") {
   }));
 }
 
-TEST_CASE("T13: a norm without eps forgets the scale, to the bit if it is a power of two") {
+TEST_CASE("T13: a norm without eps is scale-invariant, to the bit for powers of two") {
   CHECK(rc::check("N(k x) = N(x), k > 0", [] {
     const AnyNorm norm;
     const double k = any_number(0.001, 1000.0);
@@ -52,7 +52,7 @@ TEST_CASE("T13: a norm without eps forgets the scale, to the bit if it is a powe
   }));
 }
 
-TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0, the L2 norm's the length 1") {
+TEST_CASE("normalized rows have second moment 1, for LayerNorm mean 0, for the L2 norm length 1") {
   CHECK(rc::check("moments of N(x)", [] {
     const AnyNorm norm;
     for (const Target& target : exact_targets()) {
@@ -64,7 +64,7 @@ TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0,
   }));
 }
 
-TEST_CASE("DyT and Derf are odd to the bit, stay within their gain, and keep the order of entries") {
+TEST_CASE("DyT and Derf are odd to the bit, bounded by the gain, and monotone") {
   CHECK(rc::check("N(-x) = -N(x), |N(x)| <= gain, x <= y => N(x) <= N(y)", [] {
     const NormKind kind = any_of({NormKind::dyt, NormKind::derf});
     const int width = any_int(1, 70);
@@ -90,7 +90,7 @@ TEST_CASE("DyT and Derf are odd to the bit, stay within their gain, and keep the
   }));
 }
 
-TEST_CASE("what does not hold: idempotence with another gain, or with eps") {
+TEST_CASE("a norm is not idempotent with eps or with gains that differ between features") {
   const Target target = truth_target();
   const Tensor x = normal_twin(target, 3, 8, 1).here;
   const auto twice = [&](double gain, double eps) {
@@ -100,7 +100,7 @@ TEST_CASE("what does not hold: idempotence with another gain, or with eps") {
   };
   CHECK(twice(1.0, 0.0) < 1e-10);
   CHECK(twice(1.0, 0.5) > 1.0);
-  // γ cancels: N(γN(x)) = γN(x) for a scalar gain. A vector gain does not.
+  // A scalar gain cancels: N(γN(x)) = γN(x). A vector gain does not.
   CHECK(twice(2.0, 0.0) < 1e-10);
   std::vector<double> gains(8, 1.0);
   gains[3] = 2.0;

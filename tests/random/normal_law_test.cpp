@@ -5,7 +5,6 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
-#include <complex>
 #include <functional>
 #include <numbers>
 #include <vector>
@@ -16,15 +15,15 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 
-/// Is a stream normal, white, and independent of its neighbours? Each test is told a generator, and is also seen to
-/// refuse broken ones. Each refuses a right one with probability below `false_alarm`.
+/// Tests of the distribution of a stream and of its independence from neighboring streams. Each rejects a correct
+/// generator with probability below `false_alarm`, and is shown to reject a broken one.
 namespace periscope {
 namespace {
 
 constexpr double false_alarm = 1e-6;
 constexpr StreamKey some_key{.seed = 1, .layer = 2, .stream = Stream{3}};
 
-/// `count` numbers of a stream.
+/// Returns `count` numbers of a stream.
 using Generator = std::function<std::vector<double>(StreamKey key, std::size_t count)>;
 
 std::vector<double> ours(StreamKey stream, std::size_t count) {
@@ -33,7 +32,7 @@ std::vector<double> ours(StreamKey stream, std::size_t count) {
   return x;
 }
 
-/// Boost's engine and ziggurat: another right one, which the tests must accept too.
+/// Generator of Boost: a second correct one, which the tests must accept.
 std::vector<double> boosts(StreamKey stream, std::size_t count) {
   boost::random::mt19937_64 engine(stream.seed + 1000 * stream.layer +
                                    1'000'000 * static_cast<std::uint64_t>(stream.stream));
@@ -43,7 +42,7 @@ std::vector<double> boosts(StreamKey stream, std::size_t count) {
   return x;
 }
 
-/// Ours with a fault in how words become numbers.
+/// Our generator with a faulty table for mapping words to numbers.
 template <class Table>
 std::vector<double> mapped_by(StreamKey stream, std::size_t count) {
   std::vector<std::uint32_t> words((count + 3) / 4 * 4);
@@ -65,7 +64,7 @@ struct WrongTailCoefficient : UnitNormalTable {
   }();
 };
 
-/// Boost's quantiles of equally probable cells.
+/// Returns the bounds of equally probable cells.
 std::vector<double> cells(int count) {
   const boost::math::normal normal;
   std::vector<double> bounds;
@@ -73,7 +72,7 @@ std::vector<double> cells(int count) {
   return bounds;
 }
 
-/// χ² of the counts of `x` in equally probable cells, over its limit.
+/// χ² of the counts of `x` in equally probable cells, over its critical value.
 double chi_square(const std::vector<double>& x) {
   constexpr int count = 1024;
   static const std::vector<double> bounds = cells(count);
@@ -91,7 +90,7 @@ double kolmogorov(const std::vector<double>& x) {
          testing::kolmogorov_limit(x.size(), false_alarm);
 }
 
-/// Of the first four moments, the largest deviation in standard errors, over the limit.
+/// Largest deviation of the first four moments in standard errors, over its critical value.
 double moments(const std::vector<double>& x) {
   const auto n = static_cast<double>(x.size());
   double m[5] = {};
@@ -104,8 +103,8 @@ double moments(const std::vector<double>& x) {
   return z / quantile(complement(boost::math::normal(), false_alarm / 8));
 }
 
-/// How many lie beyond 3, 3½, … 5 standard deviations: the probability of as many or more, as many or fewer, over the
-/// limit of the least likely one. Below 1 is refused.
+/// Smallest tail probability of the counts beyond 3, 3½, … 5 standard deviations, over the significance level; rejects
+/// if below 1.
 double tails(const std::vector<double>& x) {
   double least = 1.0;
   for (const double sigma : {3.0, 3.5, 4.0, 4.5, 5.0}) {
@@ -116,7 +115,7 @@ double tails(const std::vector<double>& x) {
   return least / (false_alarm / 10);
 }
 
-TEST_CASE("a million numbers, two million for the tails, have the normal law") {
+TEST_CASE("a million numbers are normal: moments, Kolmogorov-Smirnov, chi-square, tails") {
   for (const Generator& right : {Generator(ours), Generator(boosts)}) {
     const std::vector<double> x = right(some_key, 1'000'000);
     CHECK(moments(x) < 1.0);
@@ -126,7 +125,7 @@ TEST_CASE("a million numbers, two million for the tails, have the normal law") {
   }
 }
 
-TEST_CASE("wrong coefficients are seen by the tests of the law") {
+TEST_CASE("wrong coefficients are detected by the distribution tests") {
   const std::vector<double> leading = mapped_by<WrongLeadingCoefficient>(some_key, 1'000'000);
   CHECK(kolmogorov(leading) > 1.0);
   CHECK(moments(leading) > 1.0);
@@ -137,7 +136,7 @@ TEST_CASE("wrong coefficients are seen by the tests of the law") {
 
 // -- independence -----------------------------------------------------------------------------------
 
-/// The correlation of two streams in standard errors, over the limit.
+/// Correlation of two streams in standard errors, over its critical value.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   const std::size_t n = std::min(x.size(), y.size());
   double sum = 0.0;
@@ -145,57 +144,18 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return std::abs(sum) / std::sqrt(n) / quantile(complement(boost::math::normal(), false_alarm / 2));
 }
 
-/// The same with squares: dependence of magnitudes.
+/// The same for squares, which detects dependent magnitudes.
 double square_correlation(std::vector<double> x, std::vector<double> y) {
   for (double& v : x) v = (v * v - 1.0) / std::numbers::sqrt2;
   for (double& v : y) v = (v * v - 1.0) / std::numbers::sqrt2;
   return correlation(x, y);
 }
 
-/// In place; x.size() is a power of two.
-void fourier_transform(std::vector<std::complex<double>>& x) {
-  const std::size_t n = x.size();
-  if (n == 1) return;
-  std::vector<std::complex<double>> even(n / 2), odd(n / 2);
-  for (std::size_t i = 0; i < n; ++i) (i % 2 == 0 ? even : odd)[i / 2] = x[i];
-  fourier_transform(even);
-  fourier_transform(odd);
-  for (std::size_t k = 0; k < n / 2; ++k) {
-    const std::complex<double> t =
-        std::polar(1.0, -2.0 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)) * odd[k];
-    x[k] = even[k] + t;
-    x[k + n / 2] = even[k] - t;
-  }
-}
-
-/// rows × columns numbers, row r from the r-th of neighbouring streams; 0 < both, powers of two. The largest ordinate
-/// of the two-dimensional periodogram, over its limit: ordinates of white noise are exponential with mean 1, and χ² of
-/// one degree of freedom at the four frequencies that are their own negative.
-double spectrum(const Generator& generate, const std::function<StreamKey(std::uint32_t)>& key_of, std::size_t rows,
-                std::size_t columns) {
-  std::vector<std::vector<std::complex<double>>> table(columns, std::vector<std::complex<double>>(rows));
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::vector<double> x = generate(key_of(static_cast<std::uint32_t>(r)), columns);
-    std::vector<std::complex<double>> row(x.begin(), x.end());
-    fourier_transform(row);
-    for (std::size_t c = 0; c < columns; ++c) table[c][r] = row[c];
-  }
-  double largest = 0.0;
-  for (auto& column : table) {
-    fourier_transform(column);
-    for (const std::complex<double> v : column) largest = std::max(largest, std::norm(v));
-  }
-  const auto n = static_cast<double>(rows * columns);
-  const double of_pairs = std::log(n / false_alarm);
-  const double of_four = quantile(complement(boost::math::chi_squared(1), false_alarm / 8));
-  return largest / n / std::max(of_pairs, of_four);
-}
-
 StreamKey next_seed(std::uint32_t i) { return {1 + i, 2, Stream{3}}; }
 StreamKey next_layer(std::uint32_t i) { return {1, 2 + i, Stream{3}}; }
 StreamKey next_stream(std::uint32_t i) { return {1, 2, Stream{3 + i}}; }
 
-TEST_CASE("neighbouring numbers, seeds, layers and streams are uncorrelated, their squares too") {
+TEST_CASE("neighboring numbers, seeds, layers and streams are uncorrelated, and so are their squares") {
   constexpr std::size_t n = 200'000;
   const std::vector<double> x = ours(some_key, n);
   for (const auto& neighbour : {next_seed, next_layer, next_stream}) {
@@ -211,28 +171,14 @@ TEST_CASE("neighbouring numbers, seeds, layers and streams are uncorrelated, the
   }
 }
 
-TEST_CASE("tables across neighbouring seeds, layers and streams are white") {
-  for (const auto& neighbour : {next_seed, next_layer, next_stream}) {
-    CHECK(spectrum(ours, neighbour, 512, 256) < 1.0);
-    CHECK(spectrum(ours, neighbour, 4096, 16) < 1.0);
-  }
-  CHECK(spectrum(boosts, next_seed, 512, 256) < 1.0);
-}
-
-TEST_CASE("a shared counter, and a counter that overlaps with its neighbour's, are seen") {
-  const Generator no_layer = [](StreamKey k, std::size_t n) { return ours({k.seed, 0, k.stream}, n); };
-  CHECK(correlation(no_layer(some_key, 10'000), no_layer(next_layer(1), 10'000)) > 1.0);
-  CHECK(spectrum(no_layer, next_layer, 512, 256) > 1.0);
-  // Layer l begins at the l-th number of one stream.
-  const Generator overlapping = [](StreamKey k, std::size_t n) {
-    std::vector<double> x(n);
-    fill_normal<double>({k.seed, 0, k.stream}, k.layer, 1.0, x);
-    return x;
-  };
-  CHECK(spectrum(overlapping, next_layer, 512, 256) > 1.0);
-  // A word used twice, as a draw of pairs that forgets to advance would.
+TEST_CASE("reused counters and repeated words are detected by the correlation") {
   const std::vector<double> x = ours(some_key, 20'000);
-  std::vector<double> twice;
+  CHECK(correlation(x, ours({some_key.seed, some_key.layer, some_key.stream}, 20'000)) > 1.0);
+  std::vector<double> shifted(x.begin() + 1, x.end());
+  std::vector<double> overlapping(20'000);
+  fill_normal<double>(some_key, 1, 1.0, overlapping);
+  CHECK(correlation(shifted, overlapping) > 1.0);
+  std::vector<double> twice;  // as a generator of pairs that does not advance would give
   for (const double v : x) twice.insert(twice.end(), {v, v});
   CHECK(correlation(twice, {twice.begin() + 1, twice.end()}) > 1.0);
 }

@@ -22,7 +22,7 @@ std::vector<T> normals(std::size_t count, std::uint64_t first = 0, double stddev
   return x;
 }
 
-/// Number i of the stream as the header defines it, with Random123's Philox.
+/// Number i of the stream by the definition in the header, with Philox of Random123.
 double defined(std::uint64_t i) {
   const std::uint64_t counter = i / 4;
   const auto words = r123::Philox4x32()(
@@ -30,13 +30,13 @@ double defined(std::uint64_t i) {
   return static_cast<double>(unit_normal(words[i % 4]));
 }
 
-TEST_CASE("golden numbers: a seed means the same weights in every release") {
+TEST_CASE("fill_normal: numbers of a seed are the same in every release") {
   CHECK(normals(5) == std::vector<double>{0x1.dae4bap-2, -0x1.72c48ep-2, -0x1.60de4cp-5, 0x1.d50728p+0, -0x1.9cbep-4});
   CHECK(normals(2, (std::uint64_t{1} << 40U) + 3) == std::vector<double>{-0x1.15d14ep-1, 0x1.034fdp-3});
 }
 
-TEST_CASE("any part of a stream, of any length, is what the definition says, in two compilations") {
-  const std::uint64_t carry = std::uint64_t{1} << 34U;  // the low word of the counter is full here
+TEST_CASE("fill_normal: any part of a stream follows the definition, with and without vector instructions") {
+  const std::uint64_t carry = std::uint64_t{1} << 34U;  // the low word of the counter overflows here
   for (const std::uint64_t start : {std::uint64_t{0}, std::uint64_t{1} << 20U, carry - 300, ~std::uint64_t{0} - 2000}) {
     for (std::uint64_t first = start; first < start + 9; ++first) {
       for (const std::size_t count : {0, 1, 2, 3, 4, 5, 15, 17, 33, 253, 254, 255, 256, 257, 259, 511, 513, 1031}) {
@@ -50,14 +50,14 @@ TEST_CASE("any part of a stream, of any length, is what the definition says, in 
   }
 }
 
-TEST_CASE("a stream ends where its numbers have 64 bits") {
+TEST_CASE("fill_normal: positions beyond 64 bits throw") {
   constexpr std::uint64_t last = ~std::uint64_t{0};
   CHECK_NOTHROW((void)normals(5, last - 5));
   CHECK_THROWS_AS((void)normals(2, last), std::length_error);
   CHECK_THROWS_AS((void)normals(1000, last - 5), std::length_error);
 }
 
-TEST_CASE("f32 numbers are the f64 numbers, rounded; those are the unit normal times the standard deviation") {
+TEST_CASE("fill_normal: f64 numbers are unit_normal times the standard deviation, f32 numbers are these rounded") {
   const std::vector<double> wide = normals(3000, 5, 0.02);
   const std::vector<float> narrow = normals<float>(3000, 5, 0.02);
   for (std::size_t i = 0; i < wide.size(); ++i) {

@@ -1,4 +1,4 @@
-// The same sources under another name, so that two compilations of them are in one program.
+// Compiles the same sources in another namespace, so that one program has two builds of them.
 #define periscope portable_periscope
 #include "sim/random/normal.cpp"
 #include "sim/random/philox.cpp"

@@ -8,7 +8,7 @@
 namespace periscope {
 namespace {
 
-// Two streams of one number are two cases of one value, and a stream without a case is a warning: neither compiles.
+// Two streams with one number are duplicate case values, a stream without a case is a warning: neither compiles.
 constexpr std::string_view name_of(Stream stream) {
   static_assert(weight_names.size() <= 100);
   switch (stream) {
@@ -28,31 +28,31 @@ constexpr std::string_view name_of(Stream stream) {
     case Stream::soundness_run: return "soundness_run";
   }
   const auto number = static_cast<std::uint32_t>(stream);
-  return number < weight_names.size() ? weight_names[number] : "nobody's";
+  return number < weight_names.size() ? weight_names[number] : "unassigned";
 }
 
-TEST_CASE("the streams of weights are those of no one else") {
+TEST_CASE("streams of weights differ from all other streams") {
   std::set<std::string_view> names;
   for (std::uint32_t w = 0; w < weight_names.size(); ++w) {
     CHECK(name_of(stream_of(static_cast<Weight>(w))) == weight_names[w]);
     names.insert(weight_names[w]);
   }
   CHECK(names.size() == weight_names.size());
-  CHECK(name_of(Stream{99}) == "nobody's");
+  CHECK(name_of(Stream{99}) == "unassigned");
   for (std::uint32_t w = 0; w < 100; ++w) {
-    CHECK(name_of(matrix_free_forward(static_cast<Weight>(w))) == "nobody's");
-    CHECK(name_of(matrix_free_backward(static_cast<Weight>(w))) == "nobody's");
-    CHECK(name_of(bias_stream(static_cast<Weight>(w))) == "nobody's");
+    CHECK(name_of(matrix_free_forward(static_cast<Weight>(w))) == "unassigned");
+    CHECK(name_of(matrix_free_backward(static_cast<Weight>(w))) == "unassigned");
+    CHECK(name_of(bias_stream(static_cast<Weight>(w))) == "unassigned");
     CHECK(matrix_free_forward(static_cast<Weight>(w)) < matrix_free_backward(Weight::q));
     CHECK(matrix_free_backward(static_cast<Weight>(w)) < bias_stream(Weight::q));
   }
 }
 
-TEST_CASE("everything that is rounded has a stream of its own") {
+TEST_CASE("every stochastically rounded tensor has its own stream") {
   std::set<std::uint32_t> numbers;
   std::size_t count = 0;
   const auto add = [&](Stream stream) {
-    CHECK(name_of(stream) == "nobody's");
+    CHECK(name_of(stream) == "unassigned");
     numbers.insert(static_cast<std::uint32_t>(stream));
     ++count;
   };
@@ -63,7 +63,7 @@ TEST_CASE("everything that is rounded has a stream of its own") {
   CHECK(numbers.size() == count);
 }
 
-TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T25's chain") {
+TEST_CASE("random-stream places of the theory are at least 2^20 sublayers apart") {
   namespace place = theory::place;
   constexpr std::uint64_t most_sublayers = 1U << 20U;
   std::set<std::uint64_t> starts{0, place::input, place::table};
@@ -75,7 +75,7 @@ TEST_CASE("no two sums of theory's places are equal, and none is a sublayer of T
     }
   }
   REQUIRE(starts.size() == count);
-  starts.erase(place::table);  // one place, beside the input's
+  starts.erase(place::table);  // a single place next to the input
   for (auto next = std::next(starts.begin()); next != starts.end(); ++next) {
     CHECK(*next - *std::prev(next) > most_sublayers);
   }

@@ -14,9 +14,11 @@ std::vector<int> draw(std::size_t count, int bound, StreamKey key = {1, 0, Strea
   return x;
 }
 
-TEST_CASE("golden numbers") { CHECK(draw(8, 1000) == std::vector<int>{954, 513, 814, 917, 960, 973, 424, 326}); }
+TEST_CASE("fill_uniform_int: numbers of a seed are the same in every release") {
+  CHECK(draw(8, 1000) == std::vector<int>{954, 513, 814, 917, 960, 973, 424, 326});
+}
 
-TEST_CASE("the length of a draw does not change its numbers; the stream does") {
+TEST_CASE("fill_uniform_int: numbers depend on the stream and not on the length") {
   const std::vector<int> all = draw(100, 50);
   const std::vector<int> some = draw(10, 50);
   CHECK(std::vector<int>(all.begin(), all.begin() + 10) == some);
@@ -24,11 +26,10 @@ TEST_CASE("the length of a draw does not change its numbers; the stream does") {
   CHECK(draw(100, 50, {2, 0, Stream::token_ids}) != all);
 }
 
-TEST_CASE("a bound of 1 leaves only 0") { CHECK(draw(5, 1) == std::vector<int>(5, 0)); }
+TEST_CASE("fill_uniform_int: a bound of 1 gives 0") { CHECK(draw(5, 1) == std::vector<int>(5, 0)); }
 
-TEST_CASE("every value comes equally often") {
-  // 257 does not divide 2^32: a plain remainder would favour small values, but only by 2^-24, so this
-  // sees a wrong range or a wrong bound, not that.
+TEST_CASE("fill_uniform_int: values are equally frequent") {
+  // Detects a wrong range. The bias of a plain remainder (2^-24) is too small for this test.
   constexpr int bound = 257;
   constexpr std::size_t n = 257'000;
   std::vector<double> count(bound, 0.0);

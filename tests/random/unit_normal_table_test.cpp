@@ -7,9 +7,8 @@
 #include "sim/random/unit_normal.h"
 #include "tests/support/doctest.h"
 
-/// Where the numbers of UnitNormalTable come from: polynomials fitted in 50 digits, rounded to binary32 one coefficient
-/// at a time, those after it fitted again to what is left. A fit is least squares over Chebyshev nodes, which is near
-/// the smallest largest error.
+/// Derives the coefficients of UnitNormalTable: least-squares polynomials over Chebyshev nodes (near minimax) in 50
+/// digits. Coefficients are rounded to binary32 one at a time, and the remaining ones are refitted after each.
 namespace periscope {
 namespace {
 
@@ -29,7 +28,7 @@ Vector chebyshev_nodes(const Real& a, const Real& b, int count) {
   return nodes;
 }
 
-/// A c = b by elimination; A is symmetric and positive definite, so no pivots are sought. [n, n], [n] → [n]
+/// Solves A c = b by elimination without pivoting; A is symmetric positive definite. [n, n], [n] → [n]
 Vector solved(std::vector<Vector> a, Vector b) {
   const std::size_t n = b.size();
   for (std::size_t k = 0; k < n; ++k) {
@@ -92,7 +91,7 @@ void check_same(const std::vector<float>& derived, const std::array<float, n>& t
   }
 }
 
-TEST_CASE("the coefficients of log2(1 + r) are those that the fit gives") {
+TEST_CASE("UnitNormalTable: coefficients of log2(1 + r) equal the fit") {
   const auto points = [](int count) {
     Points p;
     p.t = chebyshev_nodes(sqrt(Real(0.5)) - 1, sqrt(Real(2)) - 1, count);
@@ -105,7 +104,7 @@ TEST_CASE("the coefficients of log2(1 + r) are those that the fit gives") {
   CHECK(largest_error(points(301), 1, fit) < 5.4e-8);
 }
 
-TEST_CASE("the coefficients of f(w) are those that the fit gives") {
+TEST_CASE("UnitNormalTable: coefficients of f(w) equal the fit") {
   const Real at_zero = sqrt(boost::math::constants::pi<Real>() / 2);
   CHECK(static_cast<float>(at_zero) == UnitNormalTable::at_zero);
   const Real shift = UnitNormalTable::shift;

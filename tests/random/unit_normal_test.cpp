@@ -29,7 +29,7 @@ double exact(std::uint32_t m) {
   return std::numbers::sqrt2 * (x < 0.5 ? boost::math::erf_inv(x) : boost::math::erfc_inv(rest));
 }
 
-/// Both ends, and `each` magnitudes of every octave of m and of largest − m.
+/// Both ends, and `each` magnitudes per octave of m and of largest − m.
 std::vector<std::uint32_t> magnitudes(std::uint32_t each) {
   std::vector<std::uint32_t> m{0, 1, largest - 1, largest};
   for (int octave = 1; octave < 31; ++octave) {
@@ -40,12 +40,12 @@ std::vector<std::uint32_t> magnitudes(std::uint32_t each) {
   return m;
 }
 
-TEST_CASE("golden numbers: a word means the same number on every device and in every release") {
+TEST_CASE("unit_normal: the number of a word is the same on every device and in every release") {
   CHECK(mapped({0, 1, 0x12345678, 0x40000000, 0x7fffffff}) ==
         std::vector<float>{0x1.40d932p-32F, 0x1.e145ccp-31F, 0x1.6f0258p-3F, 0x1.5956b8p-1F, 0x1.95a118p+2F});
 }
 
-TEST_CASE("vector instructions and none give the same bits, and so does another compilation") {
+TEST_CASE("unit_normal: same bits with vector instructions, without them, and in a portable build") {
   std::vector<std::uint32_t> words;
   for (std::uint32_t i = 0; i < 1'000'003; ++i) words.push_back(i * 2654435761U);
   for (const std::uint32_t m : magnitudes(1000)) words.insert(words.end(), {m, ~m});
@@ -58,7 +58,7 @@ TEST_CASE("vector instructions and none give the same bits, and so does another 
   }
 }
 
-TEST_CASE("the top bit is the sign and nothing else") {
+TEST_CASE("unit_normal: the top bit is the sign") {
   for (const std::uint32_t m : magnitudes(1000)) {
     REQUIRE(unit_normal(m) > 0.0F);
     REQUIRE(unit_normal(m | 0x80000000U) == -unit_normal(m));
@@ -91,46 +91,12 @@ struct WrongFactor : UnitNormalTable {
   }();
 };
 
-TEST_CASE("within 2.2e-7 of the inverse normal distribution, relatively, in every octave") {
+// Moments and monotonicity over all words: normal_moments.cpp.
+TEST_CASE("unit_normal: relative error below 2.2e-7 of the inverse normal distribution in every octave") {
   CHECK(largest_error<UnitNormalTable>() < 2.2e-7);
-  // One flipped bit in the middle of a small coefficient is seen.
+  // A flipped bit of a small coefficient is detected.
   CHECK(largest_error<WrongLogarithm>() > 2.2e-7);
   CHECK(largest_error<WrongFactor>() > 2.2e-7);
-}
-
-TEST_CASE("as many words lie beyond 1, 2, … 6 standard deviations as should") {
-  for (int sigma = 1; sigma <= 6; ++sigma) {
-    // z(m) > σ from the first m with (largest − m + ½)/2³¹ < 2Q(σ), within an error of 2.2e-7 σ of z.
-    const double count = 0x1p31 * std::erfc(sigma / std::numbers::sqrt2);
-    const double density = 0x1p31 * std::sqrt(2.0 / std::numbers::pi) * std::exp(-0.5 * sigma * sigma);
-    const auto slack = static_cast<std::uint32_t>(std::ceil(2.2e-7 * sigma * density)) + 1;
-    const auto from = static_cast<std::uint32_t>(largest - std::floor(count - 0.5));
-    CAPTURE(sigma);
-    CHECK(unit_normal(from - slack) < static_cast<float>(sigma));
-    CHECK(unit_normal(std::min(largest, from + slack)) > static_cast<float>(sigma));
-  }
-  CHECK(unit_normal(largest) == doctest::Approx(6.3379577).epsilon(1e-7));
-}
-
-TEST_CASE("z grows with m across the octaves of 1 - x^2, but for rounding") {
-  constexpr double last_places = 2.0;
-  for (int e = 0; e > -30; --e) {
-    // 1 − x² = 2^e/√2 is where the logarithm's exponent changes.
-    const double v = std::ldexp(std::numbers::sqrt2 / 2.0, e);
-    const double rest = v / (1.0 + std::sqrt(1.0 - v));
-    const auto joint = static_cast<std::int64_t>((1.0 - rest) * 0x1p31);
-    const std::int64_t width = std::min<std::int64_t>(20'000, largest - joint);
-    CAPTURE(e);
-    float before = unit_normal(static_cast<std::uint32_t>(joint - width));
-    const float start = before;
-    for (std::int64_t m = joint - width + 1; m <= joint + width; ++m) {
-      const float z = unit_normal(static_cast<std::uint32_t>(m));
-      const float place = std::nextafter(z, HUGE_VALF) - z;
-      REQUIRE(static_cast<double>(z - before) >= -last_places * static_cast<double>(place));
-      before = z;
-    }
-    CHECK(before > start);
-  }
 }
 
 }  // namespace
