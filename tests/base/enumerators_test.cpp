@@ -17,7 +17,7 @@ struct ColourRow {
 
 using Names = std::array<std::string_view, 3>;
 
-TEST_CASE("enumerators: their identifiers, from 0 on, as gcc and clang spell them") {
+TEST_CASE("enumerators: identifiers from 0 on, with gcc and clang") {
   CHECK(enumerators_supported);
   REQUIRE(identifiers<Colour>.size() == 3);
   CHECK(identifiers<Colour>[0] == "red");
@@ -25,7 +25,7 @@ TEST_CASE("enumerators: their identifiers, from 0 on, as gcc and clang spell the
   CHECK(identifiers<Colour>[2] == "blue");
 }
 
-TEST_CASE("enumerators: a table of names that lacks one, has an empty one or swaps two is rejected") {
+TEST_CASE("enumerators: a table of names with a missing, extra, empty or swapped name is rejected") {
   CHECK(are_names_of<Colour>(Names{"red", "light-green", "dark"}));
   CHECK_FALSE(are_names_of<Colour>(std::array<std::string_view, 2>{"red", "light-green"}));
   CHECK_FALSE(are_names_of<Colour>(std::array<std::string_view, 4>{"red", "light-green", "blue", "violet"}));
@@ -34,7 +34,7 @@ TEST_CASE("enumerators: a table of names that lacks one, has an empty one or swa
   CHECK_FALSE(are_names_of<Colour>(Names{"light-green", "dark", "blue"}));
 }
 
-TEST_CASE("enumerators: a table of rows that lacks one or has another order is rejected") {
+TEST_CASE("enumerators: a table of rows with a missing or swapped row is rejected") {
   CHECK(
       are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::light_green, 2}, ColourRow{Colour::blue, 3}},
                   &ColourRow::colour));

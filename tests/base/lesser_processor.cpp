@@ -1,6 +1,5 @@
-// A library for LD_PRELOAD: the program finds a processor of the x86-64 level PROCESSOR_LEVEL, 2 or 3, for CPUID hides
-// the vectors of the levels above. Ends the program with code 77 where the processor or the kernel does not let a
-// process catch that instruction.
+// LD_PRELOAD library that emulates a processor of x86-64 level PROCESSOR_LEVEL (2 or 3) by hiding the vector extensions
+// of higher levels from CPUID. Exits with code 77 if the processor or the kernel does not support trapping CPUID.
 #include <asm/prctl.h>
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -20,7 +19,7 @@ bool catch_cpuid(bool caught) { return syscall(SYS_arch_prctl, ARCH_SET_CPUID, c
 void answer(int, siginfo_t*, void* context) {
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  if (code[0] != 0x0f || code[1] != 0xa2) {  // a fault of another kind
+  if (code[0] != 0x0f || code[1] != 0xa2) {  // another kind of fault
     std::signal(SIGSEGV, SIG_DFL);
     return;
   }

@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-TEST_CASE("the nearest name: a typo first, then a common beginning, then the fewest edits") {
+TEST_CASE("nearest name: a typo first, then a common prefix, then the fewest edits") {
   const std::array<std::string, 5> names{"post", "pre", "peri", "deepnorm", "mix"};
   CHECK(nearest("prenorm", names) == "pre");
   CHECK(nearest("postnorm", names) == "post");
@@ -18,7 +18,7 @@ TEST_CASE("the nearest name: a typo first, then a common beginning, then the few
   CHECK(nearest("", std::array<std::string, 0>{}).empty());
 }
 
-TEST_CASE("a suggestion: only a name within two edits, at most half of the word, or with a common beginning") {
+TEST_CASE("suggestion: only names within two edits and half of the word, or with a common prefix") {
   const std::array<std::string, 3> names{"toy", "theory", "propagate"};
   CHECK(similar_name("foo", names).empty());
   CHECK(similar_name("", names).empty());

@@ -52,7 +52,7 @@ bool is_regular(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/// The bytes of `size` that there is room for; -1 with errno if there is none.
+/// Returns the number of bytes that fit, or -1 with errno if the disk is full.
 std::int64_t granted(int descriptor, std::size_t size) {
   const auto wanted = std::min(static_cast<std::int64_t>(size), disk().at_once);
   static std::mutex threads;
@@ -107,7 +107,7 @@ std::vector<std::string> DiskLog::lines() const {
 
 }  // namespace periscope::testing
 
-// In place of the C library's functions of these names, which call the same.
+// Replacements of the functions of the C library.
 extern "C" {
 
 ssize_t write(int descriptor, const void* bytes, size_t size) {

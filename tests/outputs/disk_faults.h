@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-/// A disk that gets full, and what reaches it in which order: disk_faults.cpp stands in for the system's calls that
-/// write, sync, rename and remove regular files, in a test program that it is linked to. As a library of its own it
-/// does so in any program that LD_PRELOAD loads it into, told by the environment:
-///   DISK_ROOM=N     so many bytes can be written, and none further
+/// Simulates a full disk and logs the order of disk operations: disk_faults.cpp replaces the functions that write,
+/// sync, rename and remove regular files. As an LD_PRELOAD library it is configured by the environment:
+///   DISK_ROOM=N     number of bytes that can be written
 ///   DISK_LOG=FILE   a line per call: "sync PATH", "rename FROM TO", "unlink PATH"
 namespace periscope::testing {
 
-/// While this lives, the disk has room for so many bytes more. Asking for room in advance is not supported, as on some
-/// file systems, unless `reserves`: then it fails where the writing would.
+/// Limits the number of bytes that can be written during its lifetime. fallocate is unsupported, as on some file
+/// systems, unless `reserves`: then it fails if the bytes do not fit.
 class DiskWithRoom {
  public:
   explicit DiskWithRoom(std::int64_t bytes, bool reserves = false);
@@ -21,7 +20,7 @@ class DiskWithRoom {
   ~DiskWithRoom();
 };
 
-/// While this lives, no call writes more than so many bytes at once.
+/// Limits the bytes per call of write during its lifetime.
 class ShortWrites {
  public:
   explicit ShortWrites(std::int64_t bytes);
@@ -30,8 +29,8 @@ class ShortWrites {
   ~ShortWrites();
 };
 
-/// The calls since it was made, as in DISK_LOG, without the folder `without` in front of names and with the random part
-/// of temporary names as "*".
+/// Logs calls during its lifetime, as in DISK_LOG, without the prefix `without` of names and with "*" for the random
+/// part of temporary names.
 class DiskLog {
  public:
   explicit DiskLog(std::string without);

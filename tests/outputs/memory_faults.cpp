@@ -1,7 +1,7 @@
-// Makes allocations fail in a program into which LD_PRELOAD loads this library. Environment variables:
+// LD_PRELOAD library that makes allocations fail. Environment variables:
 //   MEMORY_FAULT_AT=N     the first allocation that fails, counted from 1
 //   MEMORY_FAULTS=K       how many fail in a row
-//   MEMORY_COUNT=FILE     a file that gets the number of allocations when the program ends
+//   MEMORY_COUNT=FILE     file for the number of allocations, written when the program ends
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -28,7 +28,7 @@ Names names_in(const std::string& folder) {
   return names;
 }
 
-TEST_CASE("a disk that is full at any byte: the old file stays, and the message says so") {
+TEST_CASE("write_file: a disk full at any byte preserves the old file") {
   const TemporaryFolder folder;
   const std::string path = folder.write("result.json", "the old file");
   const std::string text(300, 'x');
@@ -36,8 +36,7 @@ TEST_CASE("a disk that is full at any byte: the old file stays, and the message 
     CAPTURE(room);
     const DiskWithRoom disk(static_cast<std::int64_t>(room));
     if (room < text.size()) {
-      CHECK_THROWS_WITH_AS(write_file(path, text), ("cannot write " + path + ": No space left on device").c_str(),
-                           Error);
+      CHECK_THROWS_WITH_AS(write_file(path, text), doctest::Contains(path.c_str()), Error);
       REQUIRE(bytes_of_file(path) == "the old file");
     } else {
       write_file(path, text);
@@ -47,7 +46,7 @@ TEST_CASE("a disk that is full at any byte: the old file stays, and the message 
   }
 }
 
-TEST_CASE("a disk that is full at any byte of a safetensors file") {
+TEST_CASE("safetensors: a disk full at any byte preserves the old file") {
   const TemporaryFolder folder;
   const std::string path = folder.write("a.safetensors", "the old file");
   const auto write = [&] {
@@ -65,7 +64,7 @@ TEST_CASE("a disk that is full at any byte of a safetensors file") {
       write();
       is_whole = true;
     } catch (const Error& error) {
-      REQUIRE(std::string(error.what()) == "cannot write " + path + ": No space left on device");
+      REQUIRE(std::string(error.what()).find(path) != std::string::npos);
       REQUIRE(bytes_of_file(path) == "the old file");
     }
     REQUIRE(names_in(folder.path()) == Names{"a.safetensors"});
@@ -76,7 +75,7 @@ TEST_CASE("a disk that is full at any byte of a safetensors file") {
                        doctest::Contains("No space left on device"), Error);
 }
 
-TEST_CASE("what the system takes bit by bit arrives whole") {
+TEST_CASE("short writes are completed") {
   const TemporaryFolder folder;
   std::string text(1000, 'x');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
@@ -90,7 +89,7 @@ TEST_CASE("what the system takes bit by bit arrives whole") {
   CHECK(bytes_of_file(log) == text);
 }
 
-TEST_CASE("a file is synced before it gets its name, and the folder afterwards") {
+TEST_CASE("write_file: the file is synced before the rename, the folder afterwards") {
   const TemporaryFolder folder;
   const DiskLog log(folder.path() + "/");
   write_file(folder.path("a/result.json"), "text");
@@ -98,7 +97,7 @@ TEST_CASE("a file is synced before it gets its name, and the folder afterwards")
                              "rename a/result.json.*.tmp a/result.json", "sync a"});
 }
 
-TEST_CASE("a symbolic link stays, and what it leads to is replaced") {
+TEST_CASE("write_file: replaces the target of a symbolic link and preserves the link") {
   const TemporaryFolder folder;
   const std::string target = folder.write("far/target.json", "old");
   fs::create_symlink("far/target.json", folder.path("link.json"));
@@ -118,29 +117,29 @@ TEST_CASE("a symbolic link stays, and what it leads to is replaced") {
   CHECK_THROWS_WITH_AS(write_file(folder.path("loop.json"), "x"), doctest::Contains("symbolic links"), Error);
 }
 
-TEST_CASE("what is no file is not replaced") {
+TEST_CASE("OutputFile: FIFOs, devices, folders and descriptors are rejected") {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   fs::create_symlink("/dev/null", folder.path("to null"));
-  const auto check_refused = [](const std::string& path, const std::string& what) {
+  const auto check_rejected = [](const std::string& path, const std::string& what) {
     CAPTURE(path);
     CHECK_THROWS_WITH_AS(OutputFile{path}, doctest::Contains(what.c_str()), ConfigError);
   };
-  check_refused(fifo, "found a FIFO");
-  check_refused(folder.path("to null"), "found a character device");
-  check_refused("/dev/full", "found a character device");
-  check_refused(folder.path(), "found a folder");
-  check_refused(folder.path() + "/", "found a folder");
-  check_refused(folder.path("absent/"), "found a folder name");
-  check_refused(folder.write("file", "") + "/result.nc", "file: expected a folder, found a regular file");
-  check_refused("/dev/stdout", "found an open descriptor");
-  check_refused("", "expected a file name");
+  check_rejected(fifo, "found a FIFO");
+  check_rejected(folder.path("to null"), "found a character device");
+  check_rejected("/dev/full", "found a character device");
+  check_rejected(folder.path(), "found a folder");
+  check_rejected(folder.path() + "/", "found a folder");
+  check_rejected(folder.path("absent/"), "found a folder name");
+  check_rejected(folder.write("file", "") + "/result.nc", "file: expected a folder, found a regular file");
+  check_rejected("/dev/stdout", "found an open descriptor");
+  check_rejected("", "expected a file name");
   CHECK(fs::is_fifo(fifo));
   CHECK(names_in(folder.path()) == Names{"fifo", "file", "to null"});
 }
 
-TEST_CASE("text is written into what is no file") {
+TEST_CASE("write_file_or_stream: writes to FIFOs, descriptors and devices") {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
@@ -152,7 +151,7 @@ TEST_CASE("text is written into what is no file") {
   ::close(reader);
   CHECK(fs::is_fifo(fifo));
 
-  // At the position of the descriptor, which others may have written before.
+  // At the current position of the descriptor.
   const std::string log = folder.write("log", "");
   const int descriptor = ::open(log.c_str(), O_WRONLY);
   CHECK(write_all(descriptor, "before, ") == 0);
@@ -169,7 +168,7 @@ TEST_CASE("text is written into what is no file") {
   CHECK_THROWS_AS(write_file_or_stream(folder.path(), ""), ConfigError);
 }
 
-TEST_CASE("what a killed writer left is removed, what a living one writes is not") {
+TEST_CASE("OutputFile: removes temporary files of killed writers, not those of active ones") {
   const TemporaryFolder folder;
   const std::string path = folder.path("result.nc");
   folder.write("result.nc.0123456789abcdef.tmp", "left");
@@ -177,12 +176,12 @@ TEST_CASE("what a killed writer left is removed, what a living one writes is not
                      "result.nc.0123456789abcdeg.tmp", "result.nc.tmp"};
   for (const std::string& name : others) folder.write(name, "not ours");
   {
-    OutputFile living(path);
+    OutputFile active(path);
     CHECK(names_in(folder.path()).size() == others.size() + 1);
-    living.write_at(0, "first");
+    active.write_at(0, "first");
     write_file(path, "second");
     CHECK(bytes_of_file(path) == "second");
-    living.commit();
+    active.commit();
     CHECK(bytes_of_file(path) == "first");
   }
   Names expected = others;
@@ -191,7 +190,7 @@ TEST_CASE("what a killed writer left is removed, what a living one writes is not
   CHECK(names_in(folder.path()) == expected);
 }
 
-TEST_CASE("a signal handler removes the temporary files of the process") {
+TEST_CASE("remove_temporary_files removes those of the process") {
   const TemporaryFolder folder;
   const OutputFile one(folder.path("one"));
   const OutputFile two(folder.path("two"));
@@ -202,7 +201,7 @@ TEST_CASE("a signal handler removes the temporary files of the process") {
   CHECK(names_in(folder.path()) == Names{"whole"});
 }
 
-TEST_CASE("a replaced file keeps its mode, a new one follows the umask") {
+TEST_CASE("write_file: preserves the mode of a replaced file, a new one follows the umask") {
   const TemporaryFolder folder;
   const std::string path = folder.write("secret", "");
   fs::permissions(path, fs::perms::owner_read);
@@ -214,7 +213,7 @@ TEST_CASE("a replaced file keeps its mode, a new one follows the umask") {
   CHECK(static_cast<unsigned>(fs::status(folder.path("fresh")).permissions()) == 0640);
 }
 
-TEST_CASE("names of any bytes, and as long as a name can be") {
+TEST_CASE("write_file: names of any bytes, up to the maximum length") {
   const TemporaryFolder folder;
   for (const std::string& name : {std::string("caf\xe9/\xff\x01\n.nc"), std::string(255, 'n')}) {
     write_file(folder.path(name), "x");

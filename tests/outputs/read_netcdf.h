@@ -6,7 +6,7 @@
 
 namespace periscope::testing {
 
-/// A file that write_netcdf wrote, as the NetCDF library reads it. Throws std::runtime_error for what it does not.
+/// Reads a file of write_netcdf with the NetCDF library. Throws std::runtime_error on errors.
 dataset::Dataset read_netcdf(const std::string& path);
 
 }  // namespace periscope::testing

@@ -1,5 +1,5 @@
-// A library for LD_PRELOAD: sends the process the signal SIGNAL_AT_LOAD while its libraries are initialised, before its
-// own static objects and main.
+// LD_PRELOAD library that raises the signal SIGNAL_AT_LOAD during library initialization, before static objects and
+// main.
 #include <csignal>
 #include <cstdlib>
 

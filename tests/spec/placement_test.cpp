@@ -18,7 +18,7 @@ constexpr SublayerRule b{.norm_b = true};
 constexpr SublayerRule c{.norm_c = true};
 constexpr SublayerRule ac{.norm_a = true, .norm_c = true};
 
-/// T1's table, typed again. Eight layers make DeepNorm's and depth scaling's roots whole: (2·8)^¼ = 2, (2·8)^½ = 4.
+/// The table of theorem T1, written out for 8 layers, where the roots are exact: (2·8)^¼ = 2, (2·8)^½ = 4.
 struct Row {
   std::string_view name;
   bool final_norm;
@@ -43,7 +43,9 @@ const std::vector<Row> t1{
     {"residual-dual", true, true, std::vector(8, c)},
 };
 
-TEST_CASE("every row of T1's table") {
+TEST_CASE("named placements equal the table of T1; other names are unknown, a former name is an alias") {
+  CHECK_FALSE(find_placement("Peri").has_value());
+  CHECK(find_placement("residual").value().name == "residual-dual");
   REQUIRE(placement_table().size() > t1.size());
   for (std::size_t i = 0; i < t1.size(); ++i) {
     const Row& row = t1[i];
@@ -60,29 +62,7 @@ TEST_CASE("every row of T1's table") {
   }
 }
 
-TEST_CASE("GLM-130B's constants are not DeepNet's") {
-  CHECK(find_placement("deepnorm-glm")->used_by == "GLM-130B");
-  CHECK(find_placement("deepnorm")->used_by.find("GLM") == std::string_view::npos);
-  CHECK(find_placement("deepnorm-glm")->at({.layer = 0, .layers = 70}).alpha ==
-        doctest::Approx(std::sqrt(140.0)).epsilon(1e-15));
-}
-
-TEST_CASE("a former name finds its row, which answers with its name of today") {
-  const std::optional<Placement> former = find_placement("residual");
-  REQUIRE(former.has_value());
-  CHECK(former->name == "residual-dual");
-  CHECK(former->wiring == Wiring::dual);
-}
-
-TEST_CASE("scales at another depth") {
-  CHECK(find_placement("deepnorm")->at({.layer = 0, .layers = 24}).alpha ==
-        doctest::Approx(std::pow(48.0, 0.25)).epsilon(1e-15));
-  CHECK(find_placement("depth-scaled")->at({.layer = 23, .layers = 24}).beta ==
-        doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
-  CHECK(find_placement("lns")->at({.layer = 24, .layers = 25}).input_gain == 0.2);
-}
-
-TEST_CASE("DeepNorm alone changes the initialisation: DeepNet's by (8L)^-1/4, GLM-130B's by (2L)^-1/2") {
+TEST_CASE("only DeepNorm changes the initialization: (8L)^-1/4 for DeepNet, (2L)^-1/2 for GLM-130B") {
   for (const Placement& placement : placement_table()) {
     const bool deepnorm = placement.name == "deepnorm" || placement.name == "deepnorm-glm";
     CHECK((placement.branch_init_gain != nullptr) == deepnorm);
@@ -93,7 +73,7 @@ TEST_CASE("DeepNorm alone changes the initialisation: DeepNet's by (8L)^-1/4, GL
   CHECK(find_placement("deepnorm")->branch_init_gain(24) == doctest::Approx(std::pow(192.0, -0.25)).epsilon(1e-15));
 }
 
-TEST_CASE("Mix-LN: the first floor(L/4) layers are Post") {
+TEST_CASE("Mix-LN: the first floor(L/4) layers are Post-LN") {
   for (const int layers : {1, 3, 4, 7, 8, 9, 24, 26}) {
     const int post = layers / 4;
     for (int layer = 0; layer < layers; ++layer) {
@@ -104,33 +84,7 @@ TEST_CASE("Mix-LN: the first floor(L/4) layers are Post") {
   }
 }
 
-TEST_CASE("a stack's sublayers: two per layer, attention first, both under the layer's rule") {
-  ModelSpec m;
-  m.layers = 8;
-  m.placement = *find_placement("lns");
-  CHECK(m.sublayers() == 16);
-  for (int l = 0; l < 16; ++l) {
-    CHECK(ModelSpec::is_attention(l) == (l % 2 == 0));
-    CHECK(m.rule(l) == lns(l / 2 + 1));
-  }
-}
-
-TEST_CASE("names that are not in the table") {
-  CHECK_FALSE(find_placement("Peri").has_value());
-  CHECK_FALSE(find_placement("").has_value());
-  CHECK_FALSE(find_placement("custom").has_value());
-}
-
-TEST_CASE("the free form holds what it is given at every layer") {
-  const SublayerRule rule{.norm_b = true, .alpha = 0.5, .beta = 2.0};
-  const Placement placement = custom_placement(rule);
-  CHECK(placement.is_custom());
-  CHECK(placement.wiring == Wiring::sequential);
-  CHECK((placement.branch_init_gain == nullptr));
-  for (const int layer : {0, 1, 7}) CHECK(placement.at({.layer = layer, .layers = 8}) == rule);
-}
-
-TEST_CASE("the free form's final norm follows the rule of the named rows") {
+TEST_CASE("custom placements have a final norm by the rule of the named ones") {
   for (const Row& row : t1) {
     if (row.two_streams || row.name == "mix") continue;
     CAPTURE(row.name);
@@ -138,7 +92,7 @@ TEST_CASE("the free form's final norm follows the rule of the named rows") {
   }
 }
 
-TEST_CASE("a final norm follows if the placement of either kind of module has one") {
+TEST_CASE("custom placements have a final norm if the placement of either module kind has one") {
   const auto final_norm = [](const char* attention, const char* mlp) {
     FreeForm form;
     form.attention = std::make_shared<const Placement>(*find_placement(attention));
@@ -151,24 +105,20 @@ TEST_CASE("a final norm follows if the placement of either kind of module has on
   CHECK_FALSE(final_norm("none", "post"));
 }
 
-TEST_CASE("an expression without a finite value: the message has the expression and the first l") {
+TEST_CASE("a scale expression that is not finite for some l is rejected by its text and the first such l") {
   const auto alpha = [](const char* expression, int l, int layers) {
     const Placement placement = free_placement(FreeForm{.alpha = DepthExpression::parse(expression)});
     return placement.at({.layers = layers, .addition = l}).alpha;
   };
-  CHECK_THROWS_WITH_AS((void)alpha("1/sqrt(l)", 0, 2),
-                       "model.placement.alpha = \"1/sqrt(l)\": expected a finite number for every l; it is infinite at "
-                       "l = 0, L = 2, where l counts earlier additions from 0",
+  CHECK_THROWS_WITH_AS((void)alpha("1/sqrt(l)", 0, 2), doctest::Contains("model.placement.alpha = \"1/sqrt(l)\""),
                        ConfigError);
-  CHECK_THROWS_WITH_AS((void)alpha("0/0", 0, 2),
-                       doctest::Contains("\"0/0\": expected a finite number for every l; it is NaN at l = 0"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS((void)alpha("0/0", 0, 2), doctest::Contains("l = 0"), ConfigError);
   CHECK_THROWS_AS((void)alpha("1/(L-1)", 1, 1), ConfigError);
   CHECK(alpha("1/sqrt(l)", 1, 2) == 1.0);
   CHECK(alpha("1/(L-1)", 0, 2) == 1.0);
 }
 
-TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed again") {
+TEST_CASE("scales that depend on the number of earlier additions: KEEL, Beam and u-muP") {
   const auto at = [](const char* name, int l, int layers) {
     ModelSpec m;
     m.layers = layers;
@@ -185,7 +135,7 @@ TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed
     CHECK(rule.beta == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-15));
     CHECK(beam == doctest::Approx(rule.beta).epsilon(1e-14));
   }
-  // u-muP: with tau_l^2 = 1/(L + l) every branch has the weight 1/sqrt(3L) in the end, the embedding sqrt(1/3).
+  // u-muP: with tau_l^2 = 1/(L + l) the final weight of every branch is 1/sqrt(3L), of the embedding sqrt(1/3).
   double kept = 1.0;
   for (int l = 15; l >= 0; --l) {
     const SublayerRule rule = at("u-mup", l, 8);
@@ -195,7 +145,7 @@ TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed
   CHECK(kept == doctest::Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-14));
 }
 
-TEST_CASE("a free form with one placement for each kind of module, and scales in L and l") {
+TEST_CASE("a custom placement with one placement per module kind, and scales in L and l") {
   FreeForm form;
   form.attention = std::make_shared<const Placement>(*find_placement("peri"));
   form.mlp = std::make_shared<const Placement>(free_placement(FreeForm{
@@ -207,7 +157,7 @@ TEST_CASE("a free form with one placement for each kind of module, and scales in
   CHECK(m.rule(5) == SublayerRule{.norm_c = true, .alpha = 16.0, .beta = 1.0 / 6.0});
 }
 
-TEST_CASE("a range of layers has another placement and norms of its own; ranges overlap where they set unlike keys") {
+TEST_CASE("layer ranges override placement and norms; overlapping ranges may set different keys") {
   ModelSpec m;
   m.layers = 8;
   m.placement = *find_placement("pre");

@@ -18,7 +18,7 @@ using doctest::Approx;
 constexpr Weight all[] = {Weight::q,  Weight::k,    Weight::v,         Weight::o,          Weight::gate,
                           Weight::up, Weight::down, Weight::embedding, Weight::unembedding};
 
-/// Every size different, so that no two can be mistaken for each other: D=12, H·e=40, kv·e=20, h=30, V=50.
+/// All sizes differ, so that a mix-up is detected: D=12, H·e=40, kv·e=20, h=30, V=50.
 StackSpec shapes() {
   StackSpec spec;
   spec.model.layers = 2;
@@ -32,38 +32,7 @@ StackSpec shapes() {
   return spec;
 }
 
-TEST_CASE("shapes are [fan_out, fan_in]") {
-  const ModelSpec m = shapes().model;
-  const auto is = [&](Weight weight, int fan_out, int fan_in) {
-    const auto [out, in] = shape_of(m, weight);
-    CHECK(out == fan_out);
-    CHECK(in == fan_in);
-  };
-  is(Weight::q, 40, 12);
-  is(Weight::k, 20, 12);
-  is(Weight::v, 20, 12);
-  is(Weight::o, 12, 40);
-  is(Weight::gate, 30, 12);
-  is(Weight::up, 30, 12);
-  is(Weight::down, 12, 30);
-  is(Weight::embedding, 50, 12);
-  is(Weight::unembedding, 50, 12);
-}
-
-TEST_CASE("QK-norms have the features of a head, or of all heads of queries or of keys") {
-  ModelSpec m = shapes().model;
-  m.qk_norm = QkNorm::head;
-  CHECK(norm_width(m, Weight::q_norm, 0) == 10);
-  CHECK(norm_width(m, Weight::k_norm, 0) == 10);
-  m.qk_norm = QkNorm::full;
-  CHECK(norm_width(m, Weight::q_norm, 0) == 40);
-  CHECK(norm_width(m, Weight::k_norm, 0) == 20);
-  CHECK(norm_width(m, Weight::v_norm, 0) == 10);
-  CHECK(norm_width(m, Weight::inner_norm, 0) == 40);
-  CHECK(norm_width(m, Weight::inner_norm, 1) == m.mlp_width);
-}
-
-TEST_CASE("standard deviation of every scheme, for every matrix") {
+TEST_CASE("initialization: variance of every scheme, for every matrix") {
   StackSpec spec = shapes();
   spec.init.std = 0.3;
   spec.init.factor = 5.0;
@@ -80,7 +49,7 @@ TEST_CASE("standard deviation of every scheme, for every matrix") {
     CHECK(variance(InitScheme::he) == Approx(2.0 / in).epsilon(1e-14));
     CHECK(variance(InitScheme::xavier) == Approx(2.0 / (in + out)).epsilon(1e-14));
     CHECK(variance(InitScheme::scaled) == Approx(5.0 / in).epsilon(1e-14));
-    // Mitchell's rule, whose truncation at 3 standard deviations leaves 97.3337 % of the variance.
+    // Mitchell's rule truncates at 3 standard deviations, which leaves 97.3337 % of the variance.
     const bool writes = weight == Weight::o || weight == Weight::down;
     CHECK(variance(InitScheme::mitchell) == Approx(0.97333692466254 / in / (writes ? 2.0 : 1.0)).epsilon(1e-12));
     const double layer_1 = std::pow(stddev_of(spec, 1, weight), 2);
@@ -88,15 +57,7 @@ TEST_CASE("standard deviation of every scheme, for every matrix") {
   }
 }
 
-TEST_CASE("the embedding table is an input: its second moment is input.second_moment under every scheme") {
-  StackSpec spec = shapes();
-  for (const InitScheme scheme : {InitScheme::normal, InitScheme::lecun, InitScheme::scaled}) {
-    spec.init.scheme = scheme;
-    CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);
-  }
-}
-
-TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
+TEST_CASE("init.qk_factor scales only W_q and W_k, and may be 0") {
   for (const double factor : {0.0, 0.5, 2.0}) {
     StackSpec spec = shapes();
     const StackSpec plain = spec;
@@ -108,7 +69,7 @@ TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
   }
 }
 
-TEST_CASE("down_factor scales W_down alone, o_factor W_o alone") {
+TEST_CASE("init.down_factor scales only W_down, init.o_factor only W_o") {
   for (const Weight scaled : {Weight::down, Weight::o}) {
     StackSpec spec = shapes();
     const StackSpec plain = spec;
@@ -119,7 +80,7 @@ TEST_CASE("down_factor scales W_down alone, o_factor W_o alone") {
   }
 }
 
-TEST_CASE("init.residual scales W_o and W_down of every sublayer by its expression in L and l, nothing else") {
+TEST_CASE("init.residual scales only W_o and W_down, by an expression in L and l") {
   StackSpec spec = shapes();
   const StackSpec plain = spec;
   const auto check = [&](const char* text, double (*factor)(int addition)) {
@@ -141,9 +102,9 @@ TEST_CASE("init.residual scales W_o and W_down of every sublayer by its expressi
   check("1/(l+1)", [](int addition) { return 1.0 / (addition + 1); });
 }
 
-TEST_CASE("init.truncation multiplies every standard deviation by that of a truncated normal number") {
+TEST_CASE("init.truncation multiplies standard deviations by that of a truncated normal distribution") {
   for (const double at : {0.1, 1.0, 2.0, 3.0, 50.0}) {
-    // Simpson's rule for the moments of the density between the ends.
+    // Moments of the truncated density by Simpson's rule.
     constexpr int steps = 2000;
     const double end = std::min(at, 12.0);
     double weight = 0.0;
@@ -160,17 +121,17 @@ TEST_CASE("init.truncation multiplies every standard deviation by that of a trun
     CAPTURE(at);
     CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
     for (const Weight matrix : all) {
-      const bool is_input = matrix == Weight::embedding;  // has input.second_moment
+      const bool is_input = matrix == Weight::embedding;  // scaled by input.second_moment
       const double factor = is_input ? 1.0 : std::sqrt(square / weight);
       CHECK(stddev_of(spec, 0, matrix) == Approx(factor * stddev_of(plain, 0, matrix)).epsilon(1e-10));
     }
-    spec.init.scheme = InitScheme::mitchell;  // a truncation that is given wins
+    spec.init.scheme = InitScheme::mitchell;  // an explicit truncation takes precedence
     CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
   }
   CHECK(truncation_factor({}) == 1.0);
 }
 
-TEST_CASE("embedding, positions and unembedding have standard deviations of their own") {
+TEST_CASE("init.embedding_std, position_std and head_std set the standard deviations of the tables") {
   StackSpec spec = shapes();
   spec.init.head_std = 0.5;
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5);
@@ -178,7 +139,7 @@ TEST_CASE("embedding, positions and unembedding have standard deviations of thei
   CHECK(drawn_embedding_stddev(spec) == 0.02);  // not the head's
   spec.init.embedding_std = 0.1;
   CHECK(drawn_embedding_stddev(spec) == 0.1);
-  CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);  // the only table is the input
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);  // the table is the whole input
   spec.model.embedding = {.positions = 7, .token_types = 2};
   CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
   CHECK(stddev_of(spec, 0, Weight::positions) == 0.1);
@@ -194,7 +155,7 @@ TEST_CASE("embedding, positions and unembedding have standard deviations of thei
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5 * truncation_factor(spec.init));
 }
 
-TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4, GLM-130B's by (2L)^-1/2, 1/2 at L = 2, nothing else") {
+TEST_CASE("DeepNorm scales only V, O, up and down, by 1/2 at L = 2: (8L)^-1/4, or (2L)^-1/2 for GLM-130B") {
   for (const char* placement : {"deepnorm", "deepnorm-glm"}) {
     CAPTURE(std::string(placement));
     StackSpec spec = shapes();
@@ -208,7 +169,7 @@ TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4, GLM-130B's by (2L)^-1/2,
   }
 }
 
-TEST_CASE("scales say of single matrices and norms what init and gamma say of all") {
+TEST_CASE("weight scales override init and gamma for single matrices and norms") {
   StackSpec spec = shapes();
   CHECK(gain_of(spec, 1, Weight::norm_a) == std::vector<double>(spec.model.width, spec.model.gamma));
   CHECK(bias_stddev_of(spec, matrix_id(0, Weight::q)) == 0.0);
@@ -234,7 +195,7 @@ TEST_CASE("scales say of single matrices and norms what init and gamma say of al
   CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // one gain of a norm of many channels
 }
 
-TEST_CASE("the numbers of the matrices key random streams and stay what they are") {
+TEST_CASE("the enumerators of matrices are stable, as they select random streams") {
   std::uint32_t number = 0;
   for (const Weight weight : all) CHECK(static_cast<std::uint32_t>(weight) == number++);
 }

@@ -16,7 +16,7 @@ ModelSpec stack(const char* placement, int layers = 3) {
 
 using Weights = std::vector<double>;
 
-TEST_CASE("parallel blocks: one addition for a layer, of which the MLP shares the attention's norm, or has its own") {
+TEST_CASE("parallel blocks: one addition per layer; the MLP shares the norm of attention, or has its own") {
   for (const char* name : {"parallel", "parallel-two"}) {
     const ModelSpec m = stack(name);
     CHECK(m.steps() == 3);
@@ -35,7 +35,7 @@ TEST_CASE("parallel blocks: one addition for a layer, of which the MLP shares th
   }
 }
 
-TEST_CASE("SpanNorm: the MLP reads what attention left and is added to what attention was added to") {
+TEST_CASE("SpanNorm: the MLP reads the output of attention and is added to the same residual as attention") {
   const ModelSpec m = stack("span");
   const Step attention = m.step(2);
   const Step mlp = m.step(3);
@@ -48,7 +48,7 @@ TEST_CASE("SpanNorm: the MLP reads what attention left and is added to what atte
   CHECK_FALSE(m.step(2).branches[0].norm_a);
 }
 
-TEST_CASE("x0: attention reads the stream and some of the stack's input, and both go on") {
+TEST_CASE("x0: attention reads a weighted sum of the stream and the input of the stack") {
   const ModelSpec m = stack("x0");
   for (const auto& [step, kept, added] : {std::tuple{0, 1.15, 0.20}, {2, 1.10, 0.125}, {4, 1.05, 0.05}}) {
     CHECK(m.step(step).branches[0].reads[0] == doctest::Approx(kept).epsilon(1e-14));
@@ -58,7 +58,7 @@ TEST_CASE("x0: attention reads the stream and some of the stack's input, and bot
   CHECK(m.step(1).mixing == std::vector<Weights>{{1.0, 0.0}, {0.0, 1.0}});
 }
 
-TEST_CASE("hyper: streams take turns to be read; random mixing is doubly stochastic, and another at every step") {
+TEST_CASE("hyper: streams are read in turn; random mixing is doubly stochastic and differs between steps") {
   ModelSpec m = stack("hyper");
   m.streams = 3;
   m.stream_mixing = StreamMixing::random;
@@ -79,9 +79,9 @@ TEST_CASE("hyper: streams take turns to be read; random mixing is doubly stochas
   CHECK(m.step(1).branches[0].writes == Weights{0.0, 1.0, 0.0});
 }
 
-TEST_CASE("a step one layer deeper has constants of a stack with one layer more") {
+TEST_CASE("step_of with a layer offset counts layers as in a deeper stack") {
   CHECK(step_of(stack("keel"), 2, 1).mixing[0][0] == 8.0);
-  CHECK(step_of(stack("keel"), 0, 1).norm_c[0]);  // counted from one more, layer 0 is layer 1
+  CHECK(step_of(stack("keel"), 0, 1).norm_c[0]);  // with offset 1, layer 0 counts as layer 1
 }
 
 }  // namespace
