@@ -18,7 +18,7 @@ std::vector<MadeFile> bad_indices() {
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"},
       {"a web page", "<!DOCTYPE html>", "this is a web page"},
       {"a list", "[]", "the index is of type array, expected an object"},
-      {"no weight_map", R"({"metadata":{}})", "no weight_map"},
+      {"no weight_map", R"({"metadata":{}})", "weight_map"},
       {"a weight_map that is a list", R"({"weight_map":[]})", "weight_map is an array of 0, expected an object"},
       {"an empty weight_map", R"({"weight_map":{}})", "weight_map is an object of 0"},
       {"a number for a file", R"({"weight_map":{"t":1}})", "weight_map has a value of type number for \"t\""},

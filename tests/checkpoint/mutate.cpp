@@ -109,19 +109,19 @@ std::string mutated(const std::string& bytes, std::mt19937_64& random) {
   return copy;
 }
 
-Ending read_everything(const std::string& bytes) {
+ReadOutcome read_everything(const std::string& bytes) {
   SafetensorsContents contents;
   try {
     contents = parse_safetensors(bytes_of(bytes), "mutated");
   } catch (const InputError&) {
-    return Ending::refused;
+    return ReadOutcome::rejected;
   }
   bool all = true;
   for (const auto& [name, view] : contents.tensors) {
     const auto values = [](auto&&... arguments) { read_values(arguments...); };
     all = can_be_read<double>(view, values) && can_be_read<float>(view, values) && all;
   }
-  return all ? Ending::read : Ending::refused_when_read;
+  return all ? ReadOutcome::read : ReadOutcome::rejected_when_read;
 }
 
 }  // namespace periscope::testing

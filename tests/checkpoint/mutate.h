@@ -10,9 +10,9 @@ namespace periscope::testing {
 [[nodiscard]] std::string mutated(const std::string& bytes, std::mt19937_64& random);
 
 /// Outcome of parsing a file and reading its tensors.
-enum class Ending { refused, refused_when_read, read };
+enum class ReadOutcome { rejected, rejected_when_read, read };
 
 /// Parses and reads the bytes. Exceptions other than InputError propagate.
-[[nodiscard]] Ending read_everything(const std::string& bytes);
+[[nodiscard]] ReadOutcome read_everything(const std::string& bytes);
 
 }  // namespace periscope::testing

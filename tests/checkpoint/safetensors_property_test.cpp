@@ -161,7 +161,7 @@ bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::
 TEST_CASE("the reader accepts a random layout if and only if it is valid") {
   constexpr int layouts = 50;  // for each of RapidCheck's cases
   int accepted = 0;
-  int refused = 0;
+  int rejected = 0;
   CHECK(rc::check([&] {
     for (int i = 0; i < layouts; ++i) {
       std::vector<Stated> tensors = random_layout();
@@ -172,11 +172,11 @@ TEST_CASE("the reader accepts a random layout if and only if it is valid") {
       const bool valid = is_valid(tensors, data);
       RC_ASSERT(accepts(safetensors_bytes(header, std::string(static_cast<std::size_t>(data), 'x')), tensors, data) ==
                 valid);
-      ++(valid ? accepted : refused);
+      ++(valid ? accepted : rejected);
     }
   }));
   CHECK(accepted > 1000);
-  CHECK(refused > 1000);
+  CHECK(rejected > 1000);
 }
 
 TEST_CASE("mutated files are read or rejected with an InputError") {
@@ -189,14 +189,14 @@ TEST_CASE("mutated files are read or rejected with an InputError") {
       std::string(33, '\x01')));
   constexpr int mutations = 20'000;
   std::mt19937_64 random(5);
-  std::map<Ending, int> endings;
+  std::map<ReadOutcome, int> outcomes;
   for (int i = 0; i < mutations; ++i) {
     const std::string& original = valid[static_cast<std::size_t>(i) % valid.size()];
-    ++endings[read_everything(mutated(original, random))];
+    ++outcomes[read_everything(mutated(original, random))];
   }
-  CHECK(endings[Ending::refused] > mutations / 2);
-  CHECK(endings[Ending::refused_when_read] > 0);
-  CHECK(endings[Ending::read] > mutations / 100);
+  CHECK(outcomes[ReadOutcome::rejected] > mutations / 2);
+  CHECK(outcomes[ReadOutcome::rejected_when_read] > 0);
+  CHECK(outcomes[ReadOutcome::read] > mutations / 100);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST_CASE("an unknown tensor name is rejected with the nearest name") {
       folder.write("a.safetensors", safetensors_bytes(R"({"layer.10":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
                                                       R"("layer.2":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"));
   CHECK_THROWS_WITH_AS(static_cast<void>(SafetensorsFile(path).find("layer.1")),
-                       (path + ": no tensor \"layer.1\" among 2; nearest is \"layer.10\"").c_str(), InputError);
+                       doctest::Contains("nearest is \"layer.10\""), InputError);
   const std::string empty = folder.write("b.safetensors", safetensors_bytes("{}"));
   CHECK_THROWS_WITH_AS(static_cast<void>(SafetensorsFile(empty).find("x")),
                        doctest::Contains("no tensor \"x\" among 0"), InputError);
@@ -84,30 +84,30 @@ TEST_CASE("an unknown tensor name is rejected with the nearest name") {
 
 TEST_CASE("unreadable files are rejected at once") {
   const TemporaryFolder folder;
-  const auto refused = [&](const std::string& path, const std::string& why) {
+  const auto check_rejected = [&](const std::string& path, const std::string& why) {
     CAPTURE(path);
     CHECK_THROWS_WITH_AS(SafetensorsFile{path}, doctest::Contains((path + ": " + why).c_str()), InputError);
   };
-  refused(folder.path("missing"), "cannot open: No such file or directory");
-  refused(folder.path(), "expected a regular file, found a folder");
+  check_rejected(folder.path("missing"), "cannot open: No such file or directory");
+  check_rejected(folder.path(), "expected a regular file, found a folder");
   const std::string pipe = folder.path("pipe");
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  refused(pipe, "expected a regular file, found a FIFO");  // without blocking
-  refused("/dev/null", "expected a regular file, found a character device");
+  check_rejected(pipe, "expected a regular file, found a FIFO");  // without blocking
+  check_rejected("/dev/null", "expected a regular file, found a character device");
   const std::string loop = folder.path("loop");
   fs::create_symlink(loop, loop);
-  refused(loop, "cannot open: Too many levels of symbolic links");
-  refused(folder.write("empty", ""), "0 bytes, expected the header's length in the first 8");
-  refused(folder.write("lfs", "version https://git-lfs.github.com/spec/v1\n"),
-          "this is a Git LFS pointer, not the file");
-  refused(folder.write("pytorch_model.bin", "PK\x03\x04 archive"),
-          "this is a zip archive, as PyTorch writes its pickles");
+  check_rejected(loop, "cannot open: Too many levels of symbolic links");
+  check_rejected(folder.write("empty", ""), "0 bytes, expected the header's length in the first 8");
+  check_rejected(folder.write("lfs", "version https://git-lfs.github.com/spec/v1\n"),
+                 "this is a Git LFS pointer, not the file");
+  check_rejected(folder.write("pytorch_model.bin", "PK\x03\x04 archive"),
+                 "this is a zip archive, as PyTorch writes its pickles");
   const std::string secret = folder.write("secret", safetensors_bytes("{}"));
   fs::permissions(secret, fs::perms::none);
   if (std::ifstream(secret)) {
     MESSAGE("skipped: this user may read everything, so no file is unreadable");
   } else {
-    refused(secret, "cannot open: Permission denied");
+    check_rejected(secret, "cannot open: Permission denied");
   }
 }
 

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> originals;
   for (int i = 3; i < argc; ++i) originals.push_back(bytes_of_file(argv[i]));
 
-  std::map<Ending, long> endings;
+  std::map<ReadOutcome, long> endings;
   std::chrono::duration<double> slowest{0};
   for (long i = 0; i < count; ++i) {
     const std::string mutant = mutated(originals[static_cast<std::size_t>(i) % originals.size()], random);
@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
     ++endings[read_everything(mutant)];
     slowest = std::max<std::chrono::duration<double>>(slowest, std::chrono::steady_clock::now() - start);
   }
-  std::cout << count << " mutants of " << originals.size() << " files: " << endings[Ending::refused] << " refused, "
-            << endings[Ending::refused_when_read] << " opened and a tensor refused, " << endings[Ending::read]
-            << " read; the slowest took " << slowest.count() << " s\n";
+  std::cout << count << " mutants of " << originals.size() << " files: " << endings[ReadOutcome::rejected]
+            << " rejected, " << endings[ReadOutcome::rejected_when_read] << " opened and a tensor rejected, "
+            << endings[ReadOutcome::read] << " read; the slowest took " << slowest.count() << " s\n";
   return 0;
 }
