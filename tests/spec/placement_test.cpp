@@ -118,33 +118,6 @@ TEST_CASE("a scale expression that is not finite for some l is rejected by its t
   CHECK(alpha("1/(L-1)", 0, 2) == 1.0);
 }
 
-TEST_CASE("scales that depend on the number of earlier additions: KEEL, Beam and u-muP") {
-  const auto at = [](const char* name, int l, int layers) {
-    ModelSpec m;
-    m.layers = layers;
-    m.placement = *find_placement(name);
-    return m.rule(l);
-  };
-  CHECK(at("keel", 1, 8) == a);
-  CHECK(at("keel", 2, 8) == SublayerRule{.norm_a = true, .norm_c = true, .alpha = 16.0});
-  // Beam: x_n = (x_1 + sum of n - 1 branches)/sqrt(n), so the scales multiply to 1/sqrt(n).
-  double beam = 1.0;
-  for (int l = 0; l < 16; ++l) {
-    const SublayerRule rule = at("beam", l, 8);
-    beam *= rule.alpha;
-    CHECK(rule.beta == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-15));
-    CHECK(beam == doctest::Approx(rule.beta).epsilon(1e-14));
-  }
-  // u-muP: with tau_l^2 = 1/(L + l) the final weight of every branch is 1/sqrt(3L), of the embedding sqrt(1/3).
-  double kept = 1.0;
-  for (int l = 15; l >= 0; --l) {
-    const SublayerRule rule = at("u-mup", l, 8);
-    CHECK(rule.beta * kept == doctest::Approx(1.0 / std::sqrt(24.0)).epsilon(1e-14));
-    kept *= rule.alpha;
-  }
-  CHECK(kept == doctest::Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-14));
-}
-
 TEST_CASE("a custom placement with one placement per module kind, and scales in L and l") {
   FreeForm form;
   form.attention = std::make_shared<const Placement>(*find_placement("peri"));

@@ -16,38 +16,7 @@ ModelSpec stack(const char* placement, int layers = 3) {
 
 using Weights = std::vector<double>;
 
-TEST_CASE("parallel blocks: one addition per layer; the MLP shares the norm of attention, or has its own") {
-  for (const char* name : {"parallel", "parallel-two"}) {
-    const ModelSpec m = stack(name);
-    CHECK(m.steps() == 3);
-    CHECK(m.depths() == 4);
-    CHECK(m.curve_length(Signal::x_out) == 4);
-    CHECK(m.curve_length(Signal::f_out) == 6);
-    const Step step = m.step(1);
-    REQUIRE(step.branches.size() == 2);
-    CHECK(step.branches[0].sublayer == 2);
-    CHECK(step.branches[1].sublayer == 3);
-    CHECK(step.branches[1].kind == ModuleKind::mlp);
-    const bool one = m.placement.wiring == Wiring::parallel;
-    CHECK(step.branches[1].shares_input == one);
-    CHECK(step.branches[1].norm_a == !one);
-    CHECK_FALSE(step.is_one_addition());
-  }
-}
-
-TEST_CASE("SpanNorm: the MLP reads the output of attention and is added to the same residual as attention") {
-  const ModelSpec m = stack("span");
-  const Step attention = m.step(2);
-  const Step mlp = m.step(3);
-  CHECK(attention.branches[0].read_stream() == 0);
-  CHECK(attention.mixing == std::vector<Weights>{{1.0, 0.0}, {1.0, 0.0}});
-  CHECK(mlp.branches[0].read_stream() == 0);
-  CHECK(mlp.mixing[0] == Weights{0.0, 1.0});
-  CHECK(attention.norm_c == std::vector<bool>{true, false});
-  CHECK(m.step(0).branches[0].norm_a);
-  CHECK_FALSE(m.step(2).branches[0].norm_a);
-}
-
+// Parallel blocks and SpanNorm are compared with plain loops in tests/model/stack_test.cpp.
 TEST_CASE("x0: attention reads a weighted sum of the stream and the input of the stack") {
   const ModelSpec m = stack("x0");
   for (const auto& [step, kept, added] : {std::tuple{0, 1.15, 0.20}, {2, 1.10, 0.125}, {4, 1.05, 0.05}}) {
