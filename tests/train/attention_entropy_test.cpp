@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// One layer with `heads` heads of 2, of which `kv_heads` for keys; the probe is told queries and keys by hand.
+/// One layer with heads of width 2, whose probe receives hand-made queries and keys.
 struct HandMade {
   StackSpec spec = tiny_stack();
   int sequences = 1;
@@ -35,7 +35,7 @@ struct HandMade {
     };
     probe.on_signal({0, Signal::q, Pass::forward}, tensor(q, spec.model.query_width()));
     probe.on_signal({0, Signal::k, Pass::forward}, tensor(k, spec.model.key_width()));
-    // Gradients of the same name are none of the probe's.
+    // Gradients must be ignored.
     probe.on_signal({0, Signal::q, Pass::backward}, tensor(k, spec.model.key_width()));
     probe.on_signal({0, Signal::k, Pass::backward}, tensor(k, spec.model.key_width()));
     REQUIRE(probe.entropies().size() == 1);
@@ -43,7 +43,7 @@ struct HandMade {
   }
 };
 
-/// Entropy of the chances e^z/Σe^z.
+/// Entropy of softmax(scores).
 double entropy_of(const Values& scores) {
   double total = 0.0;
   for (const double z : scores) total += std::exp(z);
@@ -54,7 +54,7 @@ double entropy_of(const Values& scores) {
 
 doctest::Approx near(double x) { return doctest::Approx(x).epsilon(1e-13); }
 
-TEST_CASE("a token that looks at n tokens alike has entropy ln n; one that sees one token takes no part") {
+TEST_CASE("attention entropy: ln n for uniform attention; tokens that see only one token are excluded") {
   HandMade made(2, 2);
   CHECK(made.entropy(Values(16, 0.0), Values(16, 1.0)) == near((std::log(2) + std::log(3) + std::log(4)) / 3.0));
   made.spec.model.causal = false;
@@ -68,7 +68,7 @@ TEST_CASE("a token that looks at n tokens alike has entropy ln n; one that sees 
   CHECK(made.entropy(Values(16, 0.0), Values(16, 1.0)) == near(std::log(2)));
 }
 
-TEST_CASE("two tokens by hand") {
+TEST_CASE("attention entropy: two tokens by hand; score scale and soft cap") {
   // q = (2, 1) of token 1, k = (1, 3) and (2, 0): scores 5/√2 and 4/√2.
   const Values q{9.0, 9.0, 2.0, 1.0};
   const Values k{1.0, 3.0, 2.0, 0.0};
@@ -85,7 +85,7 @@ TEST_CASE("two tokens by hand") {
   CHECK(made.entropy(q, k) == near(entropy_of({3.0 * std::tanh(2.5 / 3.0), 3.0 * std::tanh(2.0 / 3.0)})));
 }
 
-TEST_CASE("tokens see those of their own sequence, and sequences count alike") {
+TEST_CASE("attention entropy: mean over sequences, which do not see each other") {
   HandMade made(1, 1);
   made.scores().scale = 1.0;
   made.sequences = 2;
@@ -94,7 +94,7 @@ TEST_CASE("tokens see those of their own sequence, and sequences count alike") {
   CHECK(made.entropy(q, k) == near((entropy_of({5, 4}) + entropy_of({2, 6})) / 2.0));
 }
 
-TEST_CASE("a window ends what a token sees") {
+TEST_CASE("attention entropy: sliding window") {
   HandMade made(1, 1);
   made.scores().window = 2;
   CHECK(made.entropy(Values(12, 0.0), Values(12, 1.0)) == near(std::log(2)));
@@ -108,25 +108,22 @@ TEST_CASE("a window ends what a token sees") {
   CHECK(made.entropy(q, k) == near((entropy_of({0.0, 1.0}) + entropy_of({1.0, 3.0})) / 2.0));
 }
 
-TEST_CASE("query heads share keys in order, and heads count alike") {
+TEST_CASE("attention entropy: mean over heads, which share keys in groups; large scores") {
   HandMade made(4, 2);
   made.scores().scale = 1.0;
-  // Token 1's heads 0 and 1 read the first key head, whose scores are 0 and q₀, heads 2 and 3 the second one.
+  // Heads 0 and 1 of token 1 use the first key head, with scores 0 and q₀; heads 2 and 3 use the second.
   const Values q{0, 0, 0, 0, 0, 0, 0, 0, /* token 1 */ 1, 0, 2, 0, 3, 1, 4, 2};
   const Values k{0, 0, 0, 0, /* token 1 */ 1, 0, 0, 1};
   const double expected = (entropy_of({0, 1}) + entropy_of({0, 2}) + entropy_of({0, 1}) + entropy_of({0, 2})) / 4.0;
   CHECK(made.entropy(q, k) == near(expected));
+  HandMade one(1, 1);
+  one.scores().scale = 1.0;
+  CHECK(one.entropy({0, 0, 1e4, 0}, {0, 0, 1, 0}) == 0.0);
+  CHECK(one.entropy({0, 0, 1e4, 0}, {-1, 0, -1, 0}) == near(std::log(2)));
 }
 
-TEST_CASE("scores of any size") {
-  HandMade made(1, 1);
-  made.scores().scale = 1.0;
-  CHECK(made.entropy({0, 0, 1e4, 0}, {0, 0, 1, 0}) == 0.0);
-  CHECK(made.entropy({0, 0, 1e4, 0}, {-1, 0, -1, 0}) == near(std::log(2)));
-}
-
-TEST_CASE("entropies of a pass are those of the patterns that its attention mixed the values with") {
-  // With two tokens and one head, mixed₁ = p·v₀ + (1 − p)·v₁, from which p can be read.
+TEST_CASE("attention entropy: equals that of the pattern in the output of attention") {
+  // With two tokens and one head, mixed₁ = p·v₀ + (1 − p)·v₁ determines p.
   for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head}) {
     StackSpec spec = placed(tiny_stack(), "pre");
     spec.model.heads = spec.model.kv_heads = 1;

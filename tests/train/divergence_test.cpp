@@ -17,7 +17,7 @@ training::TrainingHistory history_of(const std::vector<double>& loss) {
   return history;
 }
 
-/// A run that learns for `good` steps after the first one, and then has the loss `after` for `bad` steps.
+/// Loss 3, then `good` steps at 2 and `bad` steps at `after`.
 std::vector<double> run(int good, int bad, double after) {
   std::vector<double> loss{3.0};
   loss.insert(loss.end(), static_cast<std::size_t>(good), 2.0);
@@ -25,7 +25,7 @@ std::vector<double> run(int good, int bad, double after) {
   return loss;
 }
 
-TEST_CASE("the final loss is the mean of the last tenth of the steps, rounded down, and of one at least") {
+TEST_CASE("final loss: mean of the last tenth of the steps, at least one") {
   std::vector<double> loss(39, 0.0);
   for (std::size_t i = 0; i < loss.size(); ++i) loss[i] = static_cast<double>(i * i);
   CHECK(training::mean_of_last_tenth(history_of(loss), 39) == doctest::Approx((36.0 * 36 + 37.0 * 37 + 38.0 * 38) / 3));
@@ -33,13 +33,13 @@ TEST_CASE("the final loss is the mean of the last tenth of the steps, rounded do
   CHECK(std::isnan(training::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 4)));
 }
 
-TEST_CASE("a run that learns did not diverge") {
+TEST_CASE("divergence: none for a run that learns") {
   CHECK(training::divergence_step(history_of(run(50, 0, 0.0))) == std::nullopt);
   CHECK(training::divergence_step({}) == std::nullopt);
   CHECK(training::divergence_step(history_of({3.0})) == std::nullopt);
 }
 
-TEST_CASE("a loss or a gradient that is not finite is a divergence at its step") {
+TEST_CASE("divergence: at the first non-finite loss or gradient") {
   for (const double bad : {nan, infinite_loss, -infinite_loss}) {
     CHECK(training::divergence_step(history_of(run(4, 1, bad))) == 6);
     CHECK(training::divergence_step(history_of({bad})) == 1);
@@ -51,7 +51,7 @@ TEST_CASE("a loss or a gradient that is not finite is a divergence at its step")
   }
 }
 
-TEST_CASE("a loss that stays above the first one for twenty steps and to the end is a divergence where that begins") {
+TEST_CASE("divergence: at the start of at least 20 final steps with a loss above the first one") {
   CHECK(training::divergence_step(history_of(run(10, 20, 3.5))) == 12);
   CHECK(training::divergence_step(history_of(run(10, 19, 3.5))) == std::nullopt);
   CHECK(training::divergence_step(history_of(run(10, 20, 3.0 * 1.0501))) == 12);
@@ -65,7 +65,7 @@ TEST_CASE("a loss that stays above the first one for twenty steps and to the end
   CHECK(training::divergence_step(history_of(twice)) == 43);
 }
 
-TEST_CASE("a run that never learned diverged if its last twenty losses are 5 % above the first one on average") {
+TEST_CASE("divergence: a run that never learned, if its last 20 losses average 5 % above the first") {
   CHECK(training::divergence_step(history_of(run(0, 39, 3.0 * 1.0501))) == 2);
   CHECK(training::divergence_step(history_of(run(0, 39, 3.0 * 1.0499))) == std::nullopt);
   CHECK(training::divergence_step(history_of(run(0, 19, 3.5))) == 2);  // step 1 is not below itself
@@ -75,7 +75,7 @@ TEST_CASE("a run that never learned diverged if its last twenty losses are 5 % a
   CHECK(training::divergence_step(history_of(late)) == 2);
 }
 
-TEST_CASE("a short run diverged if it ends at more than ten times its first loss") {
+TEST_CASE("divergence: a short run, if it ends above ten times its first loss") {
   CHECK(training::divergence_step(history_of(run(5, 2, 30.1))) == 7);
   CHECK(training::divergence_step(history_of(run(0, 2, 30.1))) == 2);
   CHECK(training::divergence_step(history_of(run(5, 2, 29.9))) == std::nullopt);

@@ -15,7 +15,7 @@ using training::RecordedValues;
 
 constexpr int windows = 3;
 
-/// Three steps of training, so that gains are not 1 and no two places are alike, and what is recorded then.
+/// A record after three training steps, when gains differ from 1 and between norms.
 struct Trained {
   explicit Trained(const char* placement)
       : spec(trained_stack(placement)), trainer(trainer_of(truth_target(), spec, few_steps(OptimizerKind::adamw), 5)) {
@@ -31,7 +31,7 @@ struct Trained {
   RecordedValues record;
 };
 
-/// The same weights over the held-out windows first … first + count − 1, which see themselves alone.
+/// Reads the weights over the held-out windows first … first + count − 1, as separate sequences.
 ModelReading reading_of(const Trained& trained, int first, int count) {
   const StackContext context{
       .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = count};
@@ -41,7 +41,7 @@ ModelReading reading_of(const Trained& trained, int first, int count) {
       {.ids = read.inputs(first, count), .labels = read.labels(first, count), .backward = true, .top = top_count});
 }
 
-TEST_CASE("a record's loss and statistics are means over the held-out windows, each of which sees itself alone") {
+TEST_CASE("record: loss and statistics are means over held-out windows, as separate sequences") {
   const Trained trained("peri");
   double loss = 0.0;
   double variance = 0.0;
@@ -55,7 +55,7 @@ TEST_CASE("a record's loss and statistics are means over the held-out windows, e
   CHECK(trained.at("variance.x_out").back() != trained.at("second_moment.x_out").back());
 }
 
-TEST_CASE("a record's growth is the identity T15 of its own stream") {
+TEST_CASE("record: growth terms satisfy the growth identity (T15)") {
   const Trained trained("pre");
   const Values& q = trained.at("second_moment.x_out");
   for (std::size_t l = 0; l + 1 < q.size(); ++l) {
@@ -68,7 +68,7 @@ TEST_CASE("a record's growth is the identity T15 of its own stream") {
   }
 }
 
-TEST_CASE("a record's largest entries are those of all depths, largest first, with the depths where they are") {
+TEST_CASE("record: largest entries over all depths, in order, with their depths") {
   const Trained trained("pre");
   const ModelReading reading = reading_of(trained, 0, windows);
   std::vector<std::pair<double, double>> all;
@@ -93,7 +93,7 @@ TEST_CASE("a record's largest entries are those of all depths, largest first, wi
   for (std::size_t l = 0; l < largest.size(); ++l) CHECK(largest[l] >= trained.at("maximum.B_out")[l]);
 }
 
-TEST_CASE("a record's gains and sizes are those of its parameters, where they are") {
+TEST_CASE("record: gain statistics and weight sizes equal those of the parameters") {
   const Trained trained("peri");
   const auto layers = static_cast<std::size_t>(trained.spec.model.layers);
   std::size_t found = 0;

@@ -19,7 +19,7 @@ using training::TrainingHistory;
 using training::TrainingResult;
 using training::TrainingTask;
 
-TrainingTask small_cell(DType dtype) {
+TrainingTask small_task(DType dtype) {
   TrainSpec train = few_steps(OptimizerKind::adamw);
   train.steps = 12;
   train.record_every = 4;
@@ -32,16 +32,16 @@ TrainingResult run(const Backend& ops, const TrainingTask& task, const SavedStat
   return training::run_task(ops, task, synthetic_language(), states, progress);
 }
 
-/// Asks to stop at a question.
+/// Requests a stop from the n-th query on.
 class Stopping final : public stacks::Progress {
  public:
   explicit Stopping(int from) : from_(from) {}
-  [[nodiscard]] bool stop_requested() const override { return ++asked_ >= from_; }
+  [[nodiscard]] bool stop_requested() const override { return ++calls_ >= from_; }
   [[nodiscard]] double done() const { return meter_.done(); }
 
  private:
   int from_;
-  mutable int asked_ = 0;
+  mutable int calls_ = 0;
 };
 
 void check_same_run(const Backend& ops, const TrainingResult& actual, const TrainingResult& expected) {
@@ -58,7 +58,7 @@ void check_same_run(const Backend& ops, const TrainingResult& actual, const Trai
   check_same_numbers("parameters", parameters(actual), parameters(expected));
 }
 
-TEST_CASE("kept states are of one corpus, one device and one program") {
+TEST_CASE("saved states: the identity depends on corpus, device and program") {
   const auto identity = [](const std::string& corpus, const std::string& device) {
     training::TrainConfig config;
     config.run.device = device;
@@ -72,10 +72,10 @@ TEST_CASE("kept states are of one corpus, one device and one program") {
   CHECK(identity("a", "cpu").ends_with(cache::numerics()));
 }
 
-TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {
+TEST_CASE("training: a run interrupted many times has the bits of an uninterrupted one") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
-    const TrainingTask task = small_cell(target.dtype);
+    const TrainingTask task = small_task(target.dtype);
     const TrainingResult whole = run(ops, task);
     CHECK(whole.history.loss.size() == 12);
     std::vector<int> recorded;
@@ -96,15 +96,15 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
         CHECK(progress.is_resumable());
       }
     }
-    // What is finished is read, not computed.
+    // A finished run is read from its file.
     Stopping never(0);
     check_same_run(ops, training::run_task(ops, task, synthetic_language(), saved, never), whole);
   }
 }
 
-TEST_CASE("a run does not depend on the number of threads, its records neither") {
+TEST_CASE("training: results and records have the same bits for any number of threads") {
   const Target& target = targets().front();
-  TrainingTask task = small_cell(target.dtype);
+  TrainingTask task = small_task(target.dtype);
   task.spec.input.tokens = 64;
   task.train.batch = 32;
   task.train.steps = 3;
@@ -116,8 +116,8 @@ TEST_CASE("a run does not depend on the number of threads, its records neither")
   for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
 }
 
-TrainingTask diverging_cell() {
-  TrainingTask task = small_cell(DType::f64);
+TrainingTask diverging_task() {
+  TrainingTask task = small_task(DType::f64);
   task.spec = trained_stack("none");
   task.train.lr = 1e200;
   task.train.clip = 0.0;
@@ -125,9 +125,9 @@ TrainingTask diverging_cell() {
   return task;
 }
 
-TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
+TEST_CASE("training: a run ends at the first non-finite step and has no later records") {
   const Target target = truth_target();
-  TrainingTask task = diverging_cell();
+  TrainingTask task = diverging_task();
   const TrainingResult trained = run(truth(), task);
   const TrainingHistory& history = trained.history;
   CHECK_FALSE(history.is_finite());
@@ -136,9 +136,9 @@ TEST_CASE("a run that is no longer finite ends there, with a record of no step b
   CHECK(history.records.rbegin()->first <= static_cast<int>(history.loss.size()));
 }
 
-/// What a run's records got at its end, by step, and how often it was asked for.
+/// Runs a task with an at_end hook, and counts its calls.
 struct AtEnd {
-  int asked = 0;
+  int calls = 0;
   TrainingResult trained;
 
   explicit AtEnd(const TrainingTask& task)
@@ -147,7 +147,7 @@ struct AtEnd {
             {.folder = "",
              .identity = "",
              .at_end = [this](const TrainingTask&, const ResidentWeights& weights, training::RecordedValues& values) {
-               ++asked;
+               ++calls;
                values["at_end"] = {static_cast<double>(weights.parameters().size())};
              }})) {}
   [[nodiscard]] std::vector<int> steps() const {
@@ -159,21 +159,21 @@ struct AtEnd {
   }
 };
 
-TEST_CASE("what is to be known of the trained weights goes into the last record of a run that came to its end") {
-  const AtEnd whole(small_cell(DType::f64));
-  CHECK(whole.asked == 1);
+TEST_CASE("training: at_end adds to the last record of a completed run only") {
+  const AtEnd whole(small_task(DType::f64));
+  CHECK(whole.calls == 1);
   CHECK(whole.steps() == std::vector{12});
-  // Its last step is the one that is no longer finite, and is recorded: there is nothing to be known of such weights.
-  TrainingTask task = diverging_cell();
+  // The last step is non-finite and recorded.
+  TrainingTask task = diverging_task();
   task.train.steps = static_cast<int>(AtEnd(task).trained.history.loss.size());
   const AtEnd diverged(task);
   CHECK_FALSE(diverged.trained.history.is_finite());
   CHECK(diverged.trained.history.records.rbegin()->first == task.train.steps);
-  CHECK(diverged.asked == 0);
+  CHECK(diverged.calls == 0);
   CHECK(diverged.steps().empty());
 }
 
-TEST_CASE("the runs of stacks whose names have the same letters are named apart") {
+TEST_CASE("training: runs of stacks with similar names have distinct file names") {
   training::TrainConfig config;
   config.run.seeds = 2;
   config.inputs = {InputKind::tokens};

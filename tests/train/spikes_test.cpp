@@ -12,62 +12,62 @@ namespace {
 using Series = std::vector<double>;
 using Steps = std::vector<int>;
 
-/// 1, −1, 1, …: mean and median 0, standard deviation (of the population) and MAD 1 over any even number of them.
+/// 1, −1, 1, …: median 0 and median absolute deviation 1 over any even number of steps.
 Series wave(std::size_t length) {
   Series series(length);
   for (std::size_t i = 0; i < length; ++i) series[i] = i % 2 == 0 ? 1.0 : -1.0;
   return series;
 }
 
-/// The wave with `value` as that of `step`.
+/// The wave with `value` at `step`.
 Series wave_with(std::size_t length, int step, double value) {
   Series series = wave(length);
   series.at(static_cast<std::size_t>(step - 1)) = value;
   return series;
 }
 
-/// e to the power of each.
+/// Exponential of every entry.
 Series exponential(Series series) {
   for (double& x : series) x = std::exp(x);
   return series;
 }
 
-TEST_CASE("robust spikes: more than 6 · 1.4826 median deviations above the median of up to 128 logarithms") {
+TEST_CASE("robust spikes: above the median of up to 128 logarithms by 6 · 1.4826 median absolute deviations") {
   CHECK(robust_spikes(exponential(wave(400))).empty());
   CHECK(robust_spikes(exponential(wave_with(400, 201, 8.896))) == Steps{201});
   CHECK(robust_spikes(exponential(wave_with(400, 201, 8.895))).empty());
   CHECK(robust_spikes(exponential(wave_with(400, 201, -50.0))).empty());
 }
 
-TEST_CASE("the largest jump: a value over the median of up to sixteen before it, at least four") {
+TEST_CASE("largest jump: ratio of a value to the median of the 4 to 16 values before it") {
   CHECK(largest_jump(std::vector<double>{1.0, 1.0, 1.0, 50.0}).step == 0);
   const Jump early = largest_jump(std::vector<double>{8.0, 4.0, 2.0, 1.0, 30.0, 2.0});
   CHECK(early.step == 5);
   CHECK(early.factor == doctest::Approx(10.0));
   std::vector<double> series(40, 100.0);
   std::fill(series.begin() + 10, series.end(), 2.0);
-  series[19] = 14.0;  // behind nine of 2, the most of the last 16; of all before it most are 100
+  series[19] = 14.0;  // nine of the last 16 values are 2
   CHECK(largest_jump(series).step == 20);
   CHECK(largest_jump(series).factor == doctest::Approx(7.0));
   series[5] = std::nan("");
   series[6] = 0.0;
   CHECK(largest_jump(series).step == 20);
   CHECK(largest_jump({}).step == 0);
-  CHECK(largest_jump(std::vector<double>{9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0}).step == 0);  // nothing rises
+  CHECK(largest_jump(std::vector<double>{9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0}).step == 0);  // no increase
 }
 
-TEST_CASE("robust spikes: sixteen steps before are enough") {
+TEST_CASE("robust spikes: need 16 earlier steps") {
   CHECK(robust_spikes(exponential(wave_with(100, 16, 50.0))).empty());
   CHECK(robust_spikes(exponential(wave_with(100, 17, 50.0))) == Steps{17});
 }
 
-TEST_CASE("robust spikes: one does not hide the next") {
+TEST_CASE("robust spikes: consecutive spikes are both detected") {
   Series series = wave_with(600, 201, 100.0);
   series[202] = 10.0;
   CHECK(robust_spikes(exponential(series)) == Steps{201, 203});
 }
 
-TEST_CASE("robust spikes: what is longer ago than 128 steps does not count") {
+TEST_CASE("robust spikes: the window has 128 steps") {
   Series series = wave(400);
   for (std::size_t i = 0; i < 200; ++i) series[i] *= 100.0;
   series[200 + 128] = 10.0;
@@ -77,7 +77,7 @@ TEST_CASE("robust spikes: what is longer ago than 128 steps does not count") {
   CHECK(robust_spikes(exponential(series)).empty());
 }
 
-TEST_CASE("robust spikes: an even number of steps has the mean of the two in the middle as its median") {
+TEST_CASE("robust spikes: the median of an even number of steps is the mean of the middle two") {
   // Sixteen steps: eight of 0 and eight of 2, so the median is 1 and every distance from it 1.
   Series series;
   for (int i = 0; i < 16; ++i) series.push_back(i < 8 ? 0.0 : 2.0);
@@ -87,7 +87,7 @@ TEST_CASE("robust spikes: an even number of steps has the mean of the two in the
   CHECK(robust_spikes(exponential(series)) == Steps{17});
 }
 
-TEST_CASE("robust spikes: what is not finite is one, at any step, and does not count for others") {
+TEST_CASE("robust spikes: non-finite values are spikes, and are excluded from the window") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Series series = exponential(wave(100));
   series[0] = NAN;
@@ -95,7 +95,7 @@ TEST_CASE("robust spikes: what is not finite is one, at any step, and does not c
   CHECK(robust_spikes(series) == Steps{1, 2});
   series = exponential(wave(100));
   Steps expected;
-  for (int step = 21; step <= 60; ++step) {  // half of what lies before step 81
+  for (int step = 21; step <= 60; ++step) {  // half of the steps before 81
     series[static_cast<std::size_t>(step - 1)] = step % 4 == 0 ? NAN : infinity;
     expected.push_back(step);
   }
@@ -105,14 +105,14 @@ TEST_CASE("robust spikes: what is not finite is one, at any step, and does not c
   CHECK(robust_spikes(series) == expected);
 }
 
-TEST_CASE("robust spikes: what has no logarithm is none, and does not count for others") {
+TEST_CASE("robust spikes: values without a logarithm are no spikes, and are excluded from the window") {
   Series series = exponential(wave_with(100, 81, 9.5));
   for (std::size_t i = 20; i < 60; ++i) series[i] = i % 2 == 0 ? 0.0 : -1.0;
   CHECK(robust_spikes(series) == Steps{81});
   CHECK(robust_spikes(Series(100, 0.0)).empty());
 }
 
-/// A lognormal series without trend or memory, of that standard deviation in the logarithm.
+/// Independent lognormal values; `deviation` is the standard deviation of the logarithm.
 Series lognormal(std::size_t length, double deviation, unsigned seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<double> normal;
@@ -121,8 +121,7 @@ Series lognormal(std::size_t length, double deviation, unsigned seed) {
   return series;
 }
 
-/// The same with `count` spikes of `steps` steps each, whose logarithm is 12 standard deviations up, `apart` from each
-/// other.
+/// The same with `count` spikes of `steps` steps, `apart` steps apart, 12 standard deviations up in the logarithm.
 Series planted(double deviation, int count, int steps, int apart) {
   Series series = lognormal(2000, deviation, 5);
   for (int i = 0; i < count; ++i) {
@@ -132,9 +131,8 @@ Series planted(double deviation, int count, int steps, int apart) {
   return series;
 }
 
-TEST_CASE("robust spikes: a lognormal series that does nothing has none, however wide it is") {
-  // 500 runs of 240 steps, whose first windows are the shortest: a simulation of 900 000 such steps found one in 10 000
-  // windows of 16 to 128 at most, in linear units 14 in 1000 at 0.7.
+TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width") {
+  // A simulation of 900 000 steps found at most 1 in 10 000, for windows of 16 to 128 steps.
   constexpr int series = 500;
   constexpr std::size_t steps = 240;
   std::vector<int> found;
@@ -146,11 +144,11 @@ TEST_CASE("robust spikes: a lognormal series that does nothing has none, however
     CHECK(count <= series * static_cast<int>(steps) / 10000);
     found.push_back(count);
   }
-  // The logarithms are the same numbers but for their unit, so the spikes are the same ones.
+  // The logarithms differ by a factor only, so the spikes are the same.
   for (const int count : found) CHECK(count == found.front());
 }
 
-TEST_CASE("spikes that were planted are events, each counted once, however many steps it has") {
+TEST_CASE("planted spikes are detected as one event each, of any length") {
   for (const double deviation : {0.05, 0.3, 0.7}) {
     CAPTURE(deviation);
     for (const int steps : {1, 3, 16}) {
@@ -162,11 +160,11 @@ TEST_CASE("spikes that were planted are events, each counted once, however many 
   }
 }
 
-TEST_CASE("steps are of one event if each is at most 16 behind another one") {
+TEST_CASE("spike events: steps at most 16 apart belong to one event") {
   CHECK(spike_events({}).empty());
   CHECK(spike_events({40}) == Steps{40});
   CHECK(spike_events({40, 56, 72, 89}) == Steps{40, 89});
-  CHECK(spike_events({89, 40, 40, 72, 56}) == Steps{40, 89});  // of two series
+  CHECK(spike_events({89, 40, 40, 72, 56}) == Steps{40, 89});  // merged from two series
 }
 
 }  // namespace

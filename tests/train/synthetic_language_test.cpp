@@ -26,7 +26,7 @@ double entropy(const std::vector<double>& chances) {
   return sum;
 }
 
-TEST_CASE("chances of the next symbol sum to one, and so do those of pairs") {
+TEST_CASE("synthetic language: probabilities of the next symbol and of pairs sum to 1") {
   double pairs = 0.0;
   for (int a = 0; a < symbol_count; ++a) {
     for (int b = 0; b < symbol_count; ++b) {
@@ -39,7 +39,7 @@ TEST_CASE("chances of the next symbol sum to one, and so do those of pairs") {
   CHECK(std::abs(pairs - 1.0) < 1e-12);
 }
 
-TEST_CASE("pairs are stationary") {
+TEST_CASE("synthetic language: the distribution of pairs is stationary") {
   double spread = 0.0;
   for (int b = 0; b < symbol_count; ++b) {
     for (int c = 0; c < symbol_count; ++c) {
@@ -49,10 +49,10 @@ TEST_CASE("pairs are stationary") {
       spread = std::max(spread, std::abs(language().chance(b, c) * symbol_count * symbol_count - 1.0));
     }
   }
-  CHECK(spread > 0.5);  // uniform pairs, with which the search begins, are not the answer
+  CHECK(spread > 0.5);  // differs from the uniform start of the iteration
 }
 
-/// The rank of every symbol in Zipf's law with exponent 2, by its chance.
+/// Probabilities of Zipf's law with exponent 2, by rank.
 const std::vector<double>& zipf() {
   static const std::vector<double> law = [] {
     std::vector<double> chances;
@@ -64,7 +64,7 @@ const std::vector<double>& zipf() {
   return law;
 }
 
-/// The ranks j with zipf[i] + zipf[j] = twice, counted from 0.
+/// Returns the ranks j (from 0) with zipf[i] + zipf[j] = twice.
 std::vector<std::size_t> partners(std::size_t i, double twice) {
   std::vector<std::size_t> all;
   for (std::size_t j = 0; j < symbols_as_size; ++j) {
@@ -73,7 +73,7 @@ std::vector<std::size_t> partners(std::size_t i, double twice) {
   return all;
 }
 
-TEST_CASE("the next symbol's law is half Zipf's law by one symbol and half Zipf's law by two") {
+TEST_CASE("synthetic language: an equal mixture of Zipf's laws given one and given two previous symbols") {
   for (int b = 0; b < symbol_count; ++b) {
     std::set<std::size_t> by_one;
     std::array<std::set<std::size_t>, symbols_as_size> by_two;
@@ -99,7 +99,7 @@ TEST_CASE("the next symbol's law is half Zipf's law by one symbol and half Zipf'
   }
 }
 
-TEST_CASE("entropies are those of the chances, and the floor is their mean over a window") {
+TEST_CASE("synthetic language: the loss floor is the mean entropy over a window") {
   double rate = 0.0;
   double after_one = 0.0;
   for (int b = 0; b < symbol_count; ++b) {
@@ -121,18 +121,18 @@ TEST_CASE("entropies are those of the chances, and the floor is their mean over 
   CHECK(language().loss_floor(4) == doctest::Approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
 }
 
-/// From the floors of one and of two tokens.
+/// Entropy rate from the loss floors of one and two tokens.
 double entropy_rate() { return 2.0 * language().loss_floor(2) - language().loss_floor(1); }
 
-/// Of the built-in text.
+/// The beginning of the built-in text.
 const std::vector<std::uint8_t>& long_text() {
   static const std::vector<std::uint8_t> text = language().text(1U << 20U);
   return text;
 }
 
-TEST_CASE("the text is as surprising as the entropy rate says") {
+TEST_CASE("synthetic language: cross-entropy of the text equals the entropy rate") {
   const std::vector<std::uint8_t>& text = long_text();
-  constexpr std::size_t piece = 1U << 10U;  // of which neighbours hardly depend on each other
+  constexpr std::size_t piece = 1U << 10U;  // consecutive pieces are nearly independent
   std::vector<double> rates;
   for (std::size_t first = 2; first + piece <= text.size(); first += piece) {
     double sum = 0.0;
@@ -145,7 +145,7 @@ TEST_CASE("the text is as surprising as the entropy rate says") {
   check_consistent("surprise per symbol", estimate(rates), entropy_rate());
 }
 
-TEST_CASE("the text is always the same, and a shorter one is its beginning") {
+TEST_CASE("synthetic language: the text is reproducible, and shorter texts are prefixes") {
   const std::vector<std::uint8_t> text = SyntheticLanguage().text(100);
   CHECK(std::ranges::equal(text, std::span(long_text()).first(100)));
   CHECK(std::vector<int>(text.begin(), text.begin() + 24) ==

@@ -9,21 +9,21 @@
 
 namespace periscope::testing {
 
-/// Numbers of parameters by the names of sim/model/parameters.h.
+/// Values of parameters by name.
 using NamedNumbers = std::map<std::string, std::vector<double>>;
 
-/// tiny_stack() with that placement, which reads tokens of the synthetic language.
+/// tiny_stack() with the placement and tokens of the synthetic language.
 StackSpec trained_stack(std::string_view placement);
 
-/// A few steps on four sequences each.
+/// Six steps of four sequences.
 TrainSpec few_steps(OptimizerKind optimizer);
 
-/// The synthetic language; windows of up to 1000 tokens.
+/// The synthetic corpus, for windows of up to 1000 tokens.
 const Corpus& synthetic_language();
 
 Trainer trainer_of(const Target& target, const StackSpec& spec, const TrainSpec& train, std::uint64_t seed = 3);
 
-/// A state's parameters on the host, and what the optimizer remembers of them: "mean.NAME", "square.NAME".
+/// Parameters of a state on the host, and their optimizer state as "mean.NAME" and "square.NAME".
 NamedNumbers parameters_of(const Backend& ops, const TrainingState& state);
 NamedNumbers memory_of(const Backend& ops, const TrainingState& state);
 

@@ -15,7 +15,7 @@ std::vector<double> rates(const TrainSpec& train) {
   return all;
 }
 
-/// The cosine's share of the rate where its angle is an eighth, a quarter, … of a turn: 0.1 + 0.45·(1 + cos).
+/// Fraction of the rate after 1/4 and 3/4 of the decay: 0.1 + 0.45·(1 + cos(π/4)) and 0.1 + 0.45·(1 + cos(3π/4)).
 constexpr double at_eighth = 0.55 + 0.45 * 0.70710678118654752;
 constexpr double at_three_eighths = 0.55 - 0.45 * 0.70710678118654752;
 
@@ -28,13 +28,17 @@ void check_rates(const TrainSpec& train, const std::vector<double>& expected) {
   }
 }
 
-TEST_CASE("the rate rises in W steps and falls along half a cosine to a tenth") {
-  // round(0.25 · 6) = round(1.5) = 2, so four steps fall: a quarter, a half, three quarters and the whole of it.
+TEST_CASE("learning rate: warm-up, cosine decay to a tenth, constant schedule") {
+  // round(0.25 · 6) = 2 steps of warm-up and 4 of decay.
   check_rates({.steps = 6, .lr = 2.0, .warmup = 0.25},
               {1.0, 2.0, 2.0 * at_eighth, 2.0 * 0.55, 2.0 * at_three_eighths, 0.2});
+  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.0}, {3.0, 3.0 * at_eighth, 3.0 * 0.55, 3.0 * at_three_eighths, 0.3});
+  check_rates({.steps = 4, .lr = 1.0, .warmup = 1.0}, {0.25, 0.5, 0.75, 1.0});
+  check_rates({.steps = 1, .lr = 1.0, .warmup = 0.1}, {1.0});
+  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.6, .schedule = ScheduleKind::constant}, {1.0, 2.0, 3.0, 3.0, 3.0});
 }
 
-TEST_CASE("W is the nearest whole number, and at least one step") {
+TEST_CASE("learning rate: the warm-up is rounded to the nearest step, at least one") {
   const auto rising = [](double warmup, int steps) {
     const std::vector<double> all = rates({.steps = steps, .lr = 1.0, .warmup = warmup});
     return std::ranges::max_element(all) - all.begin() + 1;
@@ -47,19 +51,6 @@ TEST_CASE("W is the nearest whole number, and at least one step") {
   CHECK(rising(1.0, 10) == 10);
 }
 
-TEST_CASE("without a warm-up the first step has the whole rate") {
-  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.0}, {3.0, 3.0 * at_eighth, 3.0 * 0.55, 3.0 * at_three_eighths, 0.3});
-}
-
-TEST_CASE("a warm-up that lasts to the end, and a run of one step") {
-  check_rates({.steps = 4, .lr = 1.0, .warmup = 1.0}, {0.25, 0.5, 0.75, 1.0});
-  check_rates({.steps = 1, .lr = 1.0, .warmup = 0.1}, {1.0});
-}
-
-TEST_CASE("the constant schedule rises and stays") {
-  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.6, .schedule = ScheduleKind::constant}, {1.0, 2.0, 3.0, 3.0, 3.0});
-}
-
 std::vector<int> recorded(const TrainSpec& train) {
   std::vector<int> steps;
   for (int step = 0; step <= train.steps; ++step) {
@@ -68,16 +59,16 @@ std::vector<int> recorded(const TrainSpec& train) {
   return steps;
 }
 
-TEST_CASE("records: the beginning closely, then every so many steps, and the end") {
+TEST_CASE("recorded steps: dense at the beginning, then every record_every steps, and the last one") {
   CHECK(recorded({.record_every = 100, .steps = 250}) == std::vector{0, 1, 2, 5, 10, 20, 50, 100, 200, 250});
   CHECK(recorded({.record_every = 4, .steps = 13}) == std::vector{0, 1, 2, 4, 5, 8, 10, 12, 13});
   CHECK(recorded({.record_every = 1000, .steps = 3}) == std::vector{0, 1, 2, 3});
 }
 
-TEST_CASE("a batch falls into its micro-batches") {
+TEST_CASE("train.accumulate must divide train.batch") {
   CHECK_NOTHROW(validate(TrainSpec{.accumulate = 4, .batch = 16}));
-  CHECK_THROWS_WITH_AS(validate(TrainSpec{.accumulate = 3, .batch = 16}),
-                       "train.accumulate = 3: expected a divisor of train.batch = 16", ConfigError);
+  CHECK_THROWS_WITH_AS(validate(TrainSpec{.accumulate = 3, .batch = 16}), doctest::Contains("train.accumulate = 3"),
+                       ConfigError);
   CHECK_THROWS_AS(validate(TrainSpec{.accumulate = 32, .batch = 16}), ConfigError);
 }
 

@@ -10,11 +10,11 @@
 #include "tests/support/tolerances.h"
 #include "tests/train/tiny_training.h"
 
-/// The gradient that a trainer uses: what one step of plain gradient descent with rate 1 takes away from the weights.
+/// Gradients of the trainer, measured as the change of the weights in one step of gradient descent with rate 1.
 namespace periscope::testing {
 namespace {
 
-/// Two layers with every norm, LayerNorm with biases, QK-norms: a parameter of every kind.
+/// A stack with parameters of every kind: all norms, LayerNorm biases, QK-norm.
 StackSpec full_stack() {
   StackSpec spec = trained_stack("peri");
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .norm_c = true, .alpha = 0.7, .beta = 1.3});
@@ -37,7 +37,7 @@ TrainSpec plain_descent() {
           .clip = 0.0};
 }
 
-/// Gains and biases at random: equal ones would hide a norm that uses another's.
+/// Randomizes gains and biases, since equal ones would hide a mix-up of norms.
 TrainingState random_state(const Target& target, const StackSpec& spec, const TrainSpec& train) {
   TrainingState state = trainer_of(target, spec, train).state();
   std::uint32_t number = 0;
@@ -58,9 +58,9 @@ StepOutcome step_from(const Target& target, const StackSpec& spec, const TrainSp
   return outcome;
 }
 
-/// What a step takes away from the weights.
-NamedNumbers taken_away(const Target& target, const StackSpec& spec, const TrainSpec& train, const TrainingState& state,
-                        StepOutcome* outcome = nullptr) {
+/// Returns the weights before minus the weights after one step.
+NamedNumbers change_of_step(const Target& target, const StackSpec& spec, const TrainSpec& train,
+                            const TrainingState& state, StepOutcome* outcome = nullptr) {
   NamedNumbers after;
   const StepOutcome seen = step_from(target, spec, train, state, &after);
   if (outcome != nullptr) *outcome = seen;
@@ -76,14 +76,14 @@ double rounding_of_loss(const StackSpec& spec, double loss) {
   return stack_error(m.sublayers(), std::max({m.width, m.query_width(), m.mlp_width}), DType::f64) * (1.0 + loss);
 }
 
-TEST_CASE("the trainer's gradient is that of its loss, for every parameter, over several micro-batches") {
+TEST_CASE("trainer: gradients of every parameter match finite differences of the loss, over micro-batches") {
   const Target target = truth_target();
   const StackSpec spec = full_stack();
   TrainSpec train = plain_descent();
   train.accumulate = 2;
   const TrainingState state = random_state(target, spec, train);
   StepOutcome outcome{};
-  const NamedNumbers gradient = taken_away(target, spec, train, state, &outcome);
+  const NamedNumbers gradient = change_of_step(target, spec, train, state, &outcome);
   CHECK(gradient.size() == all_parameters_of(spec).size());
   for (const auto& entry : state.parameters) {
     const ParameterId id = entry.first;
@@ -103,8 +103,8 @@ TEST_CASE("the trainer's gradient is that of its loss, for every parameter, over
   }
 }
 
-/// Keeps gradients by name.
-class Keeper final : public GradientRecorder {
+/// Stores gradients by name.
+class GradientStore final : public GradientRecorder {
  public:
   void on_gradient(const ParameterId& id, const ParameterGradient& gradient) override {
     gradients[name_of(id)] = truth().to_host(gradient.whole());
@@ -112,7 +112,7 @@ class Keeper final : public GradientRecorder {
   NamedNumbers gradients;
 };
 
-TEST_CASE("in parts beside each other it is the gradient of one pass over the whole batch") {
+TEST_CASE("trainer: loss and gradients of concurrent parts equal one pass over the whole batch") {
   StackSpec spec = full_stack();
   spec.input.tokens = 64;
   TrainSpec train = plain_descent();
@@ -123,8 +123,8 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
   const StackContext context{.ops = truth(), .model = spec.model, .weights = weights, .sequences = train.batch};
   const Windows batch = training_batch(synthetic_language(), spec.input.tokens + 1, train.batch, 3, 1);
   const std::vector<int> ids = batch.inputs(0, train.batch);
-  Keeper keeper;
-  const Hooks hooks{.gradients = {&keeper}};
+  GradientStore store;
+  const Hooks hooks{.gradients = {&store}};
   const Loss whole = backpropagate(context, embedding_forward(context, ids), batch.labels(0, train.batch), hooks);
   embedding_backward(context, ids, whole.gradient, hooks);
   for (const Target& target : targets()) {
@@ -137,11 +137,11 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
       x = target.backend->from_host(x.rows(), x.cols(), target.dtype, truth().to_host(start.parameters.at(id)));
     }
     StepOutcome outcome{};
-    const NamedNumbers gradient = taken_away(target, spec, train, state, &outcome);
+    const NamedNumbers gradient = change_of_step(target, spec, train, state, &outcome);
     const double relative = stack_error(spec.model.sublayers(), 2048.0, target.dtype);
     CHECK(outcome.loss == doctest::Approx(whole.value).epsilon(relative));
-    // What a step takes away is known to the rounding of the weights, whose size is about 1.
-    for (const auto& [name, numbers] : keeper.gradients) {
+    // The change is known to the rounding of the weights, which are about 1.
+    for (const auto& [name, numbers] : store.gradients) {
       double largest = 0.0;
       for (const double g : numbers) largest = std::max(largest, std::abs(g));
       check_close(target.name() + " " + name, gradient.at(name), numbers,
@@ -150,7 +150,7 @@ TEST_CASE("in parts beside each other it is the gradient of one pass over the wh
   }
 }
 
-/// The norm of all numbers whose names begin so and do not end so.
+/// Returns the norm of all numbers whose names start with `prefix` and do not end with `without`.
 double norm_of(const NamedNumbers& numbers, const std::string& prefix, const std::string& without = "none") {
   double sum = 0.0;
   for (const auto& [name, all] : numbers) {
@@ -160,7 +160,7 @@ double norm_of(const NamedNumbers& numbers, const std::string& prefix, const std
   return std::sqrt(sum);
 }
 
-TEST_CASE("norms are those of the gradient before clipping, which keeps its direction") {
+TEST_CASE("trainer: reported norms are those before clipping, and clipping preserves the direction") {
   const Target target = truth_target();
   const StackSpec spec = full_stack();
   for (const int accumulate : {1, 4}) {
@@ -168,14 +168,14 @@ TEST_CASE("norms are those of the gradient before clipping, which keeps its dire
     train.accumulate = accumulate;
     const TrainingState state = random_state(target, spec, train);
     StepOutcome plain{};
-    const NamedNumbers gradient = taken_away(target, spec, train, state, &plain);
+    const NamedNumbers gradient = change_of_step(target, spec, train, state, &plain);
     CHECK(plain.grad_norm == doctest::Approx(norm_of(gradient, "")).epsilon(1e-12));
     CHECK(plain.last_layer_norm == doctest::Approx(norm_of(gradient, "layers.1.")).epsilon(1e-12));
     CHECK(plain.last_layer_norm < 0.99 * plain.grad_norm);
     CHECK(plain.rate == 1.0);
     train.clip = 0.25 * plain.grad_norm;
     StepOutcome clipped{};
-    const NamedNumbers shorter = taken_away(target, spec, train, state, &clipped);
+    const NamedNumbers shorter = change_of_step(target, spec, train, state, &clipped);
     CHECK(clipped.grad_norm == plain.grad_norm);
     for (const auto& [name, numbers] : gradient) {
       std::vector<double> quarter = numbers;
@@ -183,32 +183,12 @@ TEST_CASE("norms are those of the gradient before clipping, which keeps its dire
       check_close(name, shorter.at(name), quarter, 4.0 * unit_roundoff(DType::f64) * 4.0);
     }
     train.clip = 1.001 * plain.grad_norm;
-    check_same_numbers("a gradient that is short enough", taken_away(target, spec, train, state), gradient);
+    check_same_numbers("a gradient below the clip threshold", change_of_step(target, spec, train, state), gradient);
     train.frozen = {"down"};
     const StepOutcome frozen = step_from(target, spec, train, state);
     CHECK(frozen.grad_norm == doctest::Approx(norm_of(gradient, "", ".down.weight")).epsilon(1e-12));
     CHECK(frozen.last_layer_norm == doctest::Approx(norm_of(gradient, "layers.1.", ".down.weight")).epsilon(1e-12));
     CHECK(frozen.grad_norm < 0.9999 * plain.grad_norm);
-  }
-}
-
-TEST_CASE("the loss is the mean cross-entropy of the batch, with the weights before the step") {
-  const Target target = truth_target();
-  const StackSpec spec = trained_stack("pre");
-  TrainSpec train = few_steps(OptimizerKind::adamw);
-  train.accumulate = 2;
-  Trainer trainer = trainer_of(target, spec, train, 5);
-  for (int step = 1; step <= 2; ++step) {
-    const TrainingState state = trainer.state();
-    const ResidentWeights weights(spec.model, state.parameters);
-    const Windows batch = training_batch(synthetic_language(), spec.input.tokens + 1, train.batch, 5, step);
-    double sum = 0.0;
-    for (int sequence = 0; sequence < train.batch; ++sequence) {
-      const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
-      const Tensor output = stack_forward(context, embedding_forward(context, batch.inputs(sequence, 1))).output;
-      sum += truth().cross_entropy(logits_forward(context, output), batch.labels(sequence, 1)).loss;
-    }
-    CHECK(trainer.step().loss == doctest::Approx(sum / train.batch).epsilon(1e-13));
   }
 }
 

@@ -15,7 +15,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Loss, norm of all gradients, norm of the last layer's, rate: of every step.
+/// Loss, gradient norm, gradient norm of the last layer and learning rate of every step.
 using Outcomes = std::vector<double>;
 
 Outcomes take_steps(Trainer& trainer, int count) {
@@ -41,16 +41,8 @@ void check_any_number_of_threads(const Target& target, const StackSpec& spec, co
   for (const int count : {2, 4}) check_same_numbers(target.name(), result(count), one);
 }
 
-TEST_CASE("results are the same to the last bit for any number of threads") {
-  const StackSpec spec = trained_stack("peri");
-  const TrainSpec train = few_steps(OptimizerKind::adamw);
-  for (const Target& target : targets()) {
-    CHECK(parts_of_micro_batch(spec, train, target.dtype) == 1);
-    check_any_number_of_threads(target, spec, train);
-  }
-}
-
-TEST_CASE("passes beside each other give the same bits for any number of threads") {
+// Serial micro-batches: run_task_test.cpp.
+TEST_CASE("trainer: concurrent parts of a micro-batch give the same bits for any number of threads") {
   StackSpec spec = trained_stack("peri");
   spec.input.tokens = 64;
   TrainSpec train = few_steps(OptimizerKind::adamw);
@@ -64,13 +56,13 @@ TEST_CASE("passes beside each other give the same bits for any number of threads
   }
 }
 
-TEST_CASE("micro-batches change nothing but roundings") {
+TEST_CASE("trainer: the number of micro-batches changes results only by rounding") {
   for (const Target& target : targets()) {
     StackSpec spec = trained_stack("peri");
     spec.input.tokens = 16;
     TrainSpec train = few_steps(OptimizerKind::sgd);
     train.batch = 8;
-    train.clip = 0.5;  // of gradients whose norm is about 1
+    train.clip = 0.5;  // the gradient norm is about 1
     const double relative = stack_error(spec.model.sublayers(), 16.0, target.dtype);
     const auto result = [&](int accumulate) {
       train.accumulate = accumulate;
@@ -90,31 +82,7 @@ TEST_CASE("micro-batches change nothing but roundings") {
   }
 }
 
-TEST_CASE("a trainer that is restored goes on as the first one does, to the last bit") {
-  for (const Target& target : targets()) {
-    const Backend& ops = *target.backend;
-    for (const OptimizerKind optimizer : optimizers) {
-      const StackSpec spec = trained_stack("pre");
-      const TrainSpec train = few_steps(optimizer);
-      Trainer first = trainer_of(target, spec, train);
-      (void)take_steps(first, 3);
-      const TrainingState kept = first.state();
-      const NamedNumbers before = parameters_of(ops, kept);
-      const Outcomes expected = take_steps(first, 3);
-      check_same_numbers("a state that was kept stays as it is", parameters_of(ops, kept), before);
-      Trainer second = trainer_of(target, spec, train);
-      (void)take_steps(second, 1);
-      second.restore(kept);
-      CHECK(second.steps() == 3);
-      check_same_bits("outcomes", take_steps(second, 3), expected);
-      CHECK(second.steps() == 6);
-      check_same_numbers("parameters", parameters_of(ops, second.state()), parameters_of(ops, first.state()));
-      check_same_numbers("memory", memory_of(ops, second.state()), memory_of(ops, first.state()));
-    }
-  }
-}
-
-TEST_CASE("twins begin with the same numbers wherever both have a parameter, and read the same batches") {
+TEST_CASE("trainer: stacks with the same seed share the initial values of common parameters") {
   const Target target = truth_target();
   const auto start = [&](std::string_view placement, std::uint64_t seed) {
     return parameters_of(truth(), trainer_of(target, trained_stack(placement), few_steps(optimizers[0]), seed).state());
@@ -127,11 +95,11 @@ TEST_CASE("twins begin with the same numbers wherever both have a parameter, and
     check_same_bits(name, peri.at(name), numbers);
     ++shared;
   }
-  CHECK(shared == pre.size());  // Peri-LN has norms beside those of Pre-LN
+  CHECK(shared == pre.size());  // Peri-LN has all norms of Pre-LN
   CHECK(start("pre", 4).at("embedding.weight") != pre.at("embedding.weight"));
 }
 
-TEST_CASE("a step that is not finite counts, and changes neither weights nor what the optimizer remembers") {
+TEST_CASE("trainer: a non-finite step is counted but changes neither weights nor optimizer state") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     for (const OptimizerKind optimizer : optimizers) {
@@ -155,7 +123,7 @@ TEST_CASE("a step that is not finite counts, and changes neither weights nor wha
   }
 }
 
-TEST_CASE("frozen weights stay as they are, and nothing is remembered of them") {
+TEST_CASE("trainer: frozen weights are unchanged and have no optimizer state") {
   for (const OptimizerKind optimizer : optimizers) {
     TrainSpec train = few_steps(optimizer);
     train.frozen = {"norm_b", "q"};
@@ -177,10 +145,10 @@ TEST_CASE("frozen weights stay as they are, and nothing is remembered of them") 
   }
 }
 
-TEST_CASE("passes in BF16 and FP16 read rounded weights, and steps too small for these formats are kept in f32") {
+TEST_CASE("trainer: bf16 and f16 passes use rounded weights, while f32 master weights accumulate small steps") {
   StackSpec spec = trained_stack("peri");
   TrainSpec train = few_steps(OptimizerKind::adamw);
-  train.lr = 1e-6;  // of weights near 0.1, whose neighbours in BF16 are 0.0005 away
+  train.lr = 1e-6;  // weights are near 0.1, where bf16 has spacing 0.0005
   for (const Target& target : narrow_targets()) {
     const Backend& ops = *target.backend;
     const std::string what = target.name();
@@ -204,7 +172,7 @@ TEST_CASE("passes in BF16 and FP16 read rounded weights, and steps too small for
   }
 }
 
-TEST_CASE("training in BF16 follows that in f32 within the format's roundings") {
+TEST_CASE("trainer: bf16 and f16 training follows f32 training within rounding") {
   const StackSpec spec = trained_stack("pre");
   const TrainSpec train = few_steps(OptimizerKind::adamw);
   for (const Target& target : narrow_targets()) {
@@ -220,33 +188,26 @@ TEST_CASE("training in BF16 follows that in f32 within the format's roundings") 
   }
 }
 
-TEST_CASE("an outcome is finite if both its loss and its gradient are") {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  CHECK(StepOutcome{.loss = 1.0, .grad_norm = 1.0, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
-  CHECK_FALSE(StepOutcome{.loss = infinity, .grad_norm = 1.0, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
-  CHECK_FALSE(StepOutcome{.loss = 1.0, .grad_norm = infinity, .last_layer_norm = 1.0, .rate = 1.0}.is_finite());
-}
-
 int parts(int tokens, int batch, int accumulate = 1) {
   StackSpec spec = trained_stack("peri");
   spec.input.tokens = tokens;
   return parts_of_micro_batch(spec, {.accumulate = accumulate, .batch = batch}, DType::f32);
 }
 
-TEST_CASE("parts of a micro-batch: as many as have 512 tokens each and divide its sequences, at most 16") {
+TEST_CASE("parts of a micro-batch: at least 512 tokens each, a divisor of the sequences, at most 16") {
   CHECK(parts(512, 1) == 1);
   CHECK(parts(512, 2) == 2);
   CHECK(parts(511, 2) == 1);
   CHECK(parts(128, 16) == 4);
   CHECK(parts(256, 12) == 6);
   CHECK(parts(600, 7) == 7);
-  CHECK(parts(600, 34) == 2);  // 17 would be more than 16
+  CHECK(parts(600, 34) == 2);  // 17 exceeds 16
   CHECK(parts(600, 64) == 16);
   CHECK(parts(512, 8, 2) == 4);
   CHECK(parts(512, 8, 8) == 1);
 }
 
-TEST_CASE("parts of a micro-batch: their gradients together need at most 128 MiB") {
+TEST_CASE("parts of a micro-batch: gradients of all parts use at most 128 MiB") {
   StackSpec spec = trained_stack("peri");
   spec.model.layers = 2;
   spec.model.width = spec.model.mlp_width = 1024;

@@ -4,7 +4,7 @@
 #include "tests/support/doctest.h"
 #include "tests/train/tiny_training.h"
 
-/// What matrices have added to their products: against the products written out.
+/// Second moment of the change of a matrix applied to its input, compared with explicit sums.
 namespace periscope::testing {
 namespace {
 
@@ -28,7 +28,7 @@ struct Trained {
   training::RecordedValues values;
 };
 
-/// The mean square of (W − W₀) h over all rows h of a signal.
+/// Returns the mean square of (W − W₀) h over all rows h of a signal.
 double by_hand(const Trained& trained, const SignalStore& signals, int layer, Weight weight, Signal input) {
   const ParameterId id = matrix_id(layer, weight);
   const Values now = truth().to_host(trained.trainer.weights().parameters().at(id));
@@ -49,15 +49,15 @@ double by_hand(const Trained& trained, const SignalStore& signals, int layer, We
   return sum * static_cast<double>(in) / static_cast<double>(out * h.size());
 }
 
-void keep_signals(const Trained& trained, SignalStore& keeper) {
+void record_signals(const Trained& trained, SignalStore& signals) {
   const Windows windows = held_out(synthetic_language(), trained.spec.input.tokens + 1, 2);
   const StackContext context{
       .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = windows.count()};
   static_cast<void>(read_model(
-      context, {.ids = windows.inputs(0, 2), .labels = windows.labels(0, 2), .hooks = {.recorders = {&keeper}}}));
+      context, {.ids = windows.inputs(0, 2), .labels = windows.labels(0, 2), .hooks = {.recorders = {&signals}}}));
 }
 
-TEST_CASE("an update is the mean square of what a matrix's change makes of what the matrix reads") {
+TEST_CASE("updates: mean square of (W − W₀) h by explicit sums") {
   StackSpec plain = trained_stack("peri");
   StackSpec rich = trained_stack("pre");
   rich.model.inner_norm = InnerNorm::both;
@@ -69,7 +69,7 @@ TEST_CASE("an update is the mean square of what a matrix's change makes of what 
         std::tuple(gated, Signal::gated_mixed, Signal::hidden)}) {
     const Trained trained(spec, 2);
     SignalStore signals(Pass::forward);
-    keep_signals(trained, signals);
+    record_signals(trained, signals);
     std::size_t matrices = 0;
     for (const Weight weight : layer_matrices) {
       const std::string name = "update." + std::string(name_of(weight));
@@ -91,7 +91,7 @@ TEST_CASE("an update is the mean square of what a matrix's change makes of what 
   }
 }
 
-TEST_CASE("before training no matrix has added anything") {
+TEST_CASE("updates: zero before training") {
   const Trained fresh(trained_stack("post"), 0);
   for (const auto& matrix : fresh.values) {
     for (const double moment : matrix.second) CHECK_MESSAGE(moment == 0.0, matrix.first);
