@@ -4,7 +4,7 @@
 
 namespace periscope {
 
-TEST_CASE("CSV: a row for every value, a field for every dimension, quotes where they are needed") {
+TEST_CASE("CSV: a row per value, a field per dimension, quotes where necessary") {
   dataset::Dataset data{.dimensions = {{"placement", 2, false}, {"depth", 3, false}, {"step", 2, true}},
                         .columns = {},
                         .attributes = {{"program", "periscope"}}};

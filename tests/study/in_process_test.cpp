@@ -18,15 +18,15 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/threads.h"
 
-/// A study is a value that any program can call: what that program has of its own must be as it was.
+/// Studies called from another program must not change its process state.
 namespace periscope::testing {
 namespace {
 
-/// Small enough for every study.
+/// Settings of a stack small enough for every study.
 const std::vector<std::string> small_stack{"model.layers=2", "model.width=16",     "model.heads=2",    "model.vocab=40",
                                            "input.tokens=6", "model.mlp_width=24", "init.scheme=lecun"};
 
-/// What a study has to be given besides, by name.
+/// Additional settings, flags and file of a study.
 struct Given {
   std::vector<std::string> settings = {};
   study::FlagValues flags = {};
@@ -57,7 +57,7 @@ std::map<std::string, Given> given(const TemporaryFolder& folder) {
 
 study::Request request_of(const study::Study& study, const std::map<std::string, Given>& given) {
   study::Request request{.known = sections(), .run = {{"seeds", {"4"}}}};
-  // A checkpoint answers the keys of its model itself, and `verify` draws its own.
+  // `probe` takes the model from a checkpoint, and `verify` generates random models.
   if (study.name != "probe" && study.name != "verify") request.settings = small_stack;
   if (const auto found = given.find(study.name); found != given.end()) {
     const Given& own = found->second;
@@ -69,14 +69,14 @@ study::Request request_of(const study::Study& study, const std::map<std::string,
   return request;
 }
 
-/// What a process has once, as it is now.
-struct OfTheProcess {
+/// State of the process: signal handlers, threads, working folder, umask.
+struct ProcessState {
   std::array<void (*)(int), 4> handlers{};
   int threads = omp_get_max_threads();
   std::string folder = std::filesystem::current_path();
   mode_t mask = 0;
 
-  OfTheProcess() {
+  ProcessState() {
     constexpr std::array numbers{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       struct sigaction action {};
@@ -86,24 +86,24 @@ struct OfTheProcess {
     mask = ::umask(0);
     ::umask(mask);
   }
-  bool operator==(const OfTheProcess&) const = default;
+  bool operator==(const ProcessState&) const = default;
 };
 
-/// While this lives, standard output and standard error go to a file.
-class Overheard {
+/// Redirects standard output and standard error to a file during its lifetime.
+class Redirected {
  public:
-  explicit Overheard(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600)) {
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      kept_[i] = ::dup(static_cast<int>(i) + 1);
+  explicit Redirected(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600)) {
+    for (std::size_t i = 0; i < saved_.size(); ++i) {
+      saved_[i] = ::dup(static_cast<int>(i) + 1);
       ::dup2(file_, static_cast<int>(i) + 1);
     }
   }
-  Overheard(const Overheard&) = delete;
-  Overheard& operator=(const Overheard&) = delete;
-  ~Overheard() {
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      ::dup2(kept_[i], static_cast<int>(i) + 1);
-      ::close(kept_[i]);
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+  ~Redirected() {
+    for (std::size_t i = 0; i < saved_.size(); ++i) {
+      ::dup2(saved_[i], static_cast<int>(i) + 1);
+      ::close(saved_[i]);
     }
     ::close(file_);
   }
@@ -111,26 +111,26 @@ class Overheard {
 
  private:
   int file_;
-  std::array<int, 2> kept_{};
+  std::array<int, 2> saved_{};
 };
 
 std::size_t files_in(const std::string& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
-/// Asks to stop from the n-th time on that it is asked.
+/// Requests a stop from the n-th query on.
 class Stopping final : public stacks::Progress {
  public:
   explicit Stopping(int from) : from_(from) {}
-  [[nodiscard]] bool stop_requested() const override { return ++asked_ >= from_; }
-  [[nodiscard]] int asked() const { return asked_; }
+  [[nodiscard]] bool stop_requested() const override { return ++queries_ >= from_; }
+  [[nodiscard]] int queries() const { return queries_; }
 
  private:
   int from_;
-  mutable std::atomic<int> asked_ = 0;
+  mutable std::atomic<int> queries_ = 0;
 };
 
-TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no file, and changes no setting") {
+TEST_CASE("every study runs in process: it prints nothing, leaves no file and changes no process state") {
   const TemporaryFolder folder;
   const TemporaryFolder elsewhere;
   const std::map<std::string, Given> all_given = given(folder);
@@ -139,12 +139,12 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
   omp_set_num_threads(2);
   for (const study::Study& study : studies()) {
     CAPTURE(study.name);
-    const OfTheProcess kept;
+    const ProcessState before_run;
     long printed = 0;
     study::Outcome outcome;
     std::string failure;
     {
-      const Overheard streams(folder.path("printed"));
+      const Redirected streams(folder.path("printed"));
       try {
         const study::Job job = study.resolve(request_of(study, all_given));
         stacks::Progress progress;
@@ -156,7 +156,7 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
     }
     CHECK(failure == "");
     CHECK(printed == 0);
-    CHECK(kept == OfTheProcess());
+    CHECK(before_run == ProcessState());
     CHECK(files_in(elsewhere.path()) == 0);
     CHECK(outcome.data.has_value() == (study.schema != nullptr));
     if (outcome.data) CHECK_FALSE(outcome.data->columns.empty());
@@ -165,7 +165,7 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
   std::filesystem::current_path(before);
 }
 
-/// True if a run of that request, which is asked to stop from the n-th question on, stops without a result.
+/// Returns true if a run with a stop request from the n-th query on stops without a result.
 bool stops(const study::Study& study, const study::Request& request, int from) {
   Stopping progress(from);
   try {
@@ -176,7 +176,7 @@ bool stops(const study::Study& study, const study::Request& request, int from) {
   }
 }
 
-TEST_CASE("a study that is asked to stop says so, and gives no result") {
+TEST_CASE("every study stops on request, without a result") {
   const TemporaryFolder folder;
   const std::map<std::string, Given> all_given = given(folder);
   const Threads threads(1);
@@ -185,14 +185,14 @@ TEST_CASE("a study that is asked to stop says so, and gives no result") {
     const study::Request request = request_of(study, all_given);
     Stopping patient(std::numeric_limits<int>::max());
     static_cast<void>(study.resolve(request).run(patient));
-    const int all = patient.asked();
+    const int all = patient.queries();
     REQUIRE(all > 0);
     for (const int from : {1, std::min(2, all), all / 2 + 1})
       CHECK_MESSAGE(stops(study, request, from), from, " of ", all);
   }
 }
 
-TEST_CASE("a run with a master seed of its own stops in its midst") {
+TEST_CASE("a power study with master seeds stops on request") {
   const TemporaryFolder folder;
   std::map<std::string, Given> all_given = given(folder);
   Given& power = all_given.at("power");
@@ -208,14 +208,14 @@ TEST_CASE("a run with a master seed of its own stops in its midst") {
   CHECK(stops(*study, request, 3));
 }
 
-TEST_CASE("what can be seen to be impossible without computing is refused before anything runs") {
+TEST_CASE("unsupported settings are rejected before a study runs") {
   const TemporaryFolder folder;
   const std::map<std::string, Given> all_given = given(folder);
-  struct Impossible {
+  struct Unsupported {
     std::vector<std::string> settings;
-    std::string reason;  ///< of the message
+    std::string reason;  ///< part of the message
   };
-  const std::map<std::string, Impossible> impossible{
+  const std::map<std::string, Unsupported> unsupported{
       {"ladder", {{"init.scheme=normal"}, "has no limit"}},
       {"gradients depth", {{"gradients.layers=[4,2,1]"}, "rising depths"}},
       {"gradients attenuation", {{"model.layers=1"}, "for a rate per layer"}},
@@ -225,10 +225,10 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
       {"theory", {{"theory.fault=query-gradient"}, "expected run.backward"}},
       {"propagate", {{R"(model.placement=["pre","peri"])"}, "expected one placement and one kind of input"}},
       {"train", {{"run.seeds=2"}, "expected one placement and one seed"}}};
-  std::size_t refused = 0;
+  std::size_t rejected = 0;
   for (const study::Study& study : studies()) {
-    const auto found = impossible.find(study.name);
-    if (found == impossible.end()) continue;
+    const auto found = unsupported.find(study.name);
+    if (found == unsupported.end()) continue;
     CAPTURE(study.name);
     study::Request request = request_of(study, all_given);
     const std::vector<std::string>& settings = found->second.settings;
@@ -241,12 +241,12 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
       message = error.what();
     }
     CHECK_MESSAGE(message.find(found->second.reason) != std::string::npos, message);
-    ++refused;
+    ++rejected;
   }
-  CHECK(refused == impossible.size());
+  CHECK(rejected == unsupported.size());
 }
 
-TEST_CASE("what a study would compute is known before it runs, and the same for every number of threads") {
+TEST_CASE("the configuration hash of a study does not depend on the number of threads") {
   const TemporaryFolder folder;
   const std::map<std::string, Given> all_given = given(folder);
   for (const study::Study& study : studies()) {

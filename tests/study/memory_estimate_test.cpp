@@ -3,14 +3,14 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "tests/support/doctest.h"
 
-/// How much memory a run is taken to need, and how much of it the backward pass may keep, on machines of any size.
+/// Memory estimate of a run, and memory budget of its backward pass, for machines of any size.
 namespace periscope::testing {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 const std::size_t least = StackTape().budget;
 
-/// A stack whose signals are a few gigabytes: 16 layers of 2048 features, 2048 tokens.
+/// A stack with several GB of signals: 16 layers of 2048 features, 2048 tokens.
 StackSpec large_stack() {
   StackSpec spec;
   spec.model = {.layers = 16, .width = 2048, .heads = 16, .kv_heads = 16, .head_dim = 128, .mlp_width = 8192};
@@ -29,7 +29,7 @@ double budget(const config::RunOptions& run, double available) {
   return static_cast<double>(stacks::tape_budget(large_stack(), run, 1, 2, available));
 }
 
-TEST_CASE("without --memory a pass and what it keeps are 2.8 GB, or half of what there is") {
+TEST_CASE("tape budget: without --memory, 2.8 GB for the whole pass, or half of the available memory") {
   const double kept = budget(backward(), 64e9);
   CHECK(kept > 1e9);
   CHECK(kept + stacks::reading_memory(large_stack(), backward(), 1, 2).bytes == doctest::Approx(2.8e9));
@@ -37,7 +37,7 @@ TEST_CASE("without --memory a pass and what it keeps are 2.8 GB, or half of what
   CHECK(budget(backward(), 5e9) == doctest::Approx(kept - 0.3e9));
 }
 
-TEST_CASE("--memory gives as much, but at most 0.8 of what there is") {
+TEST_CASE("tape budget: with --memory, at most 0.8 of the available memory") {
   config::RunOptions run = backward();
   run.memory = 5e9;
   const double kept = budget(run, 64e9);
@@ -47,7 +47,7 @@ TEST_CASE("--memory gives as much, but at most 0.8 of what there is") {
   CHECK(budget(run, infinity) == 0x1p62);
 }
 
-TEST_CASE("where there is no room for it, as little is kept as in a stack of no size") {
+TEST_CASE("tape budget: the minimum if memory is insufficient") {
   config::RunOptions asked = backward();
   asked.memory = 1.0;
   for (const double available : {0.0, -1e9, 1e6, 1e9}) {
@@ -56,7 +56,7 @@ TEST_CASE("where there is no room for it, as little is kept as in a stack of no 
   }
 }
 
-TEST_CASE("what a GPU has is not asked, and passes without matrices keep little unless told") {
+TEST_CASE("tape budget: the minimum on a GPU, for matrix-free and for forward passes, without --memory") {
   config::RunOptions cuda = backward();
   cuda.device = "cuda";
   config::RunOptions free = backward();
@@ -68,17 +68,17 @@ TEST_CASE("what a GPU has is not asked, and passes without matrices keep little 
   CHECK(budget(free, 64e9) > 1e9);
 }
 
-TEST_CASE("seeds that run at one time share it") {
+TEST_CASE("tape budget: shared by concurrent seeds") {
   StackSpec small = large_stack();
   small.model = {.layers = 64, .width = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .mlp_width = 1024};
   const auto kept = [&](int seeds) {
     return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
   };
-  CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of it, and a thread less in each pass
+  CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of it, with one thread fewer per pass
   CHECK(kept(8) == kept(2));
 }
 
-TEST_CASE("parts that exist together add up, and of those that follow each other the larger counts") {
+TEST_CASE("memory estimate: concurrent parts add up, the larger of consecutive phases counts") {
   stacks::MemoryEstimate memory;
   memory.add(3.0, "a");
   memory.add(2.0, "b");

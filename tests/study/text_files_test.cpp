@@ -7,11 +7,11 @@
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// Files that change after a configuration was loaded.
+/// Text files of configurations.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("texts: a configuration keeps what was read, whatever becomes of the file") {
+TEST_CASE("texts: a loaded configuration does not depend on later changes of the file") {
   const TemporaryFolder folder;
   const std::string path = folder.write("text.txt", "first text");
   const std::vector<std::string> settings{"input.kind=\"text\"", "input.tokens=5", "input.path=\"" + path + "\"",
@@ -26,7 +26,7 @@ TEST_CASE("texts: a configuration keeps what was read, whatever becomes of the f
   CHECK(config::resolved(config::load_config(sections(), "", settings, {"model.rope=false"})).hashed != hash);
 }
 
-TEST_CASE("texts: only a request reads the text of a single stack, and keeps what was read") {
+TEST_CASE("texts: only a request reads the text of a single stack") {
   const TemporaryFolder folder;
   const std::string path = folder.path("text.txt");
   study::Request request{.known = sections(),
@@ -45,7 +45,7 @@ TEST_CASE("texts: only a request reads the text of a single stack, and keeps wha
   CHECK(config.predicted_stacks().front().input.text == config.base.input.text);
 }
 
-TEST_CASE("settings below a list of tables: every entry gets them") {
+TEST_CASE("settings below a list of tables apply to every entry") {
   config::Tree tree = config::read_tree("", {"model.placement=[{A=true},{B=true,beta=2.0}]"});
   tree.set("model.placement.beta=0.5", "--theory-set");
   for (const config::Json& placement : *tree.find("model.placement")) CHECK(placement.at("beta") == 0.5);
