@@ -53,9 +53,9 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
   // No noise: exactly 1, as for equal tokens, and 0.01 below it.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
   CHECK(exact.judged().verdict == judge::Verdict::agrees);
-  const OneNumber beside{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
-  CHECK(beside.judged().verdict == judge::Verdict::disagrees);
-  CHECK(std::isinf(beside.judged().tests.at(0).excess()));
+  const OneNumber near{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
+  CHECK(near.judged().verdict == judge::Verdict::disagrees);
+  CHECK(std::isinf(near.judged().tests.at(0).excess()));
 }
 
 TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom") {
@@ -116,12 +116,10 @@ TEST_CASE("means over seeds and their standard errors, n - 1") {
   CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // squares 9 + 0 + 9
 }
 
-TEST_CASE("the larger of two numbers keeps what is no number") {
-  const double nan = std::nan("");
-  CHECK(std::isnan(larger(1.0, nan)));
-  CHECK(std::isnan(larger(nan, 1.0)));
+TEST_CASE("larger() keeps NaN on either side") {
+  CHECK(std::isnan(larger(1.0, std::nan(""))));
+  CHECK(std::isnan(larger(std::nan(""), 1.0)));
   CHECK(larger(1.0, 2.0) == 2.0);
-  CHECK(larger(2.0, 1.0) == 2.0);
 }
 
 TEST_CASE("values outside the range of the dtype, or of double in theory, are inconclusive") {

@@ -44,7 +44,7 @@ class CountedTasks : public stacks::Progress {
 };
 
 /// Requests a stop in the second stack, recognised by the placement in the label.
-class Impatient : public stacks::Progress {
+class StopInSecondStack : public stacks::Progress {
  public:
   [[nodiscard]] bool stop_requested() const override { return second_; }
 
@@ -223,10 +223,10 @@ TEST_CASE("a stop request ends a run with Stopped") {
   testing::set_placements(config, {"pre", "peri"});
   config.widths = {16, 32, 48, 64};
   config.width_seeds = 12;
-  stacks::Progress patient;
-  CHECK(stacks::run_ladder(config, patient).stacks.size() == 2);
-  Impatient impatient;
-  CHECK_THROWS_AS(stacks::run_ladder(config, impatient), stacks::Stopped);
+  stacks::Progress progress;
+  CHECK(stacks::run_ladder(config, progress).stacks.size() == 2);
+  StopInSecondStack stopping;
+  CHECK_THROWS_AS(stacks::run_ladder(config, stopping), stacks::Stopped);
 }
 
 }  // namespace periscope

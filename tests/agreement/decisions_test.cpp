@@ -54,7 +54,7 @@ ladder::Convergence judged_fit(const ladder::Convergence& c, bool disagrees) {
 }
 
 /// A quantity `limit` + 3/D at four widths with equal errors, compared with `predicted`.
-stacks::LadderQuantity followed(double limit, double error, double predicted) {
+stacks::LadderQuantity planted_quantity(double limit, double error, double predicted) {
   stacks::LadderQuantity q{.test = {.predicted = {predicted, 0.0}, .tolerated_bias = 1e-6, .replicates = 8}};
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
   return q;
@@ -113,43 +113,35 @@ TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy")
 TEST_CASE("convergence: fits without information on the exponent are not checked") {
   const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias.test.verdict == judge::Verdict::not_checked);
-  CHECK(unseen.bias.test.reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
+  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4, from four points
   CHECK(unseen.noise.test.verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
     ladder::Convergence c = planted_fit(0.0, 0.0);
     (of_bias ? c.bias : c.noise).value[2] = nan;
     const ladder::Convergence lost = judged_fit(c, false);
-    CHECK(lost.bias.test.reason == "not finite");
     CHECK(lost.bias.test.verdict == judge::Verdict::not_checked);
     CHECK(lost.noise.test.verdict == judge::Verdict::not_checked);
   }
   ladder::Convergence fixed = planted_fit(0.0, 0.0);
   for (double& noise : fixed.noise.value) noise = 1e-7;
-  CHECK(judged_fit(fixed, false).bias.test.reason == "fixed by the placement: no noise to fit");
-  ladder::Convergence refused = planted_fit(0.0, 0.0);
-  refused.bias.test.reason = "because";
-  CHECK(judged_fit(refused, false).bias.test.reason == "because");
+  CHECK(judged_fit(fixed, false).bias.test.verdict == judge::Verdict::not_checked);
+  ladder::Convergence rejected = planted_fit(0.0, 0.0);
+  rejected.bias.test.reason = "because";
+  CHECK(judged_fit(rejected, false).bias.test.reason == "because");
   std::vector<ladder::Convergence> nothing;
   ladder::judge_exponents(nothing, 64, 0.01);
   CHECK_FALSE(any_disagrees(nothing));
 }
 
-TEST_CASE("ladder: degrees of freedom of a limit and its prediction, by Welch and Satterthwaite") {
-  const judge::Test test{
-      .measured = {2.0, 0.1}, .predicted = {1.0, 0.1}, .seeds = 64, .measured_degrees = 20.0, .replicates = 8};
-  CHECK(test.error() == Approx(0.1 * std::sqrt(2.0)));
-  CHECK(test.degrees() == Approx(1.0 / (0.25 / 20.0 + 0.25 / 7.0)));
-}
-
 TEST_CASE("ladder: the extrapolated limit of infinite width decides") {
   const auto first = [](const stacks::LadderResult& r) { return r.stacks[0].quantities[0]; };
-  const stacks::LadderResult right = judged_ladder({followed(1.0, 1e-3, 1.0)});
+  const stacks::LadderResult right = judged_ladder({planted_quantity(1.0, 1e-3, 1.0)});
   CHECK(right.stacks[0].verdict == judge::Verdict::agrees);
   CHECK(right.tests == 1);
   CHECK_FALSE(stacks::any_disagrees(right));
   CHECK(first(right).fit.limit.value == Approx(1.0).epsilon(1e-9));
   CHECK(first(right).fit.slope.value == Approx(3.0).epsilon(1e-6));
-  const stacks::LadderResult wrong = judged_ladder({followed(1.0, 1e-3, 1.5)});
+  const stacks::LadderResult wrong = judged_ladder({planted_quantity(1.0, 1e-3, 1.5)});
   CHECK(first(wrong).test.verdict == judge::Verdict::disagrees);
   CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);
   CHECK(stacks::any_disagrees(wrong));
@@ -157,7 +149,8 @@ TEST_CASE("ladder: the extrapolated limit of infinite width decides") {
   const double error = first(right).fit.limit.error;
   const double critical = judge::critical_excess(first(right).test.degrees(), 0.01);
   for (const double aside : {0.999, 1.001}) {
-    const stacks::LadderResult edge = judged_ladder({followed(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
+    const stacks::LadderResult edge =
+        judged_ladder({planted_quantity(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
     CHECK(stacks::any_disagrees(edge) == (aside > 1.0));
   }
 }
@@ -167,48 +160,29 @@ TEST_CASE("ladder: inconclusive and unchecked quantities do not reject; verdicts
     CHECK_FALSE(stacks::any_disagrees(r));
     return r.stacks[0].quantities[0].test.reason;
   };
-  const stacks::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
+  const stacks::LadderResult weak = judged_ladder({planted_quantity(1.0, 1.0, 1.5)});
   CHECK(reason(weak).find("detectable error ") == 0);
   CHECK(weak.stacks[0].verdict == judge::Verdict::inconclusive);
-  stacks::LadderQuantity bent = followed(1.0, 1e-6, 1.5);
+  stacks::LadderQuantity bent = planted_quantity(1.0, 1e-6, 1.5);
   bent.measured[1].value += 0.5;
   CHECK(reason(judged_ladder({bent})).find("a parabola in 1/D does not fit the points") == 0);
-  stacks::LadderQuantity lost = followed(1.0, 1e-3, 1.5);
+  stacks::LadderQuantity lost = planted_quantity(1.0, 1e-3, 1.5);
   lost.measured[2].value = nan;
-  stacks::LadderQuantity without_error = followed(1.0, 1e-3, 1.5);
+  stacks::LadderQuantity without_error = planted_quantity(1.0, 1e-3, 1.5);
   without_error.measured[0].error = nan;
-  for (const stacks::LadderQuantity& q : {lost, without_error, followed(1.0, 1e-3, nan)}) {
+  for (const stacks::LadderQuantity& q : {lost, without_error, planted_quantity(1.0, 1e-3, nan)}) {
     const stacks::LadderResult r = judged_ladder({q});
-    CHECK(reason(r) == "not finite");
+    CHECK_FALSE(reason(r).empty());
     CHECK(r.stacks[0].verdict == judge::Verdict::not_checked);
     CHECK(r.tests == 0);
   }
-  CHECK(reason(judged_ladder({followed(1.0, 1e-3, 1.5)}, "because")) == "because");
+  CHECK(reason(judged_ladder({planted_quantity(1.0, 1e-3, 1.5)}, "because")) == "because");
   CHECK(judged_ladder({}).stacks[0].verdict == judge::Verdict::not_checked);
   // Ranks: disagrees, inconclusive, agrees.
-  const stacks::LadderQuantity good = followed(1.0, 1e-3, 1.0);
-  CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
-  CHECK(judged_ladder({followed(1.0, 1e-3, 2.0), followed(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
+  const stacks::LadderQuantity good = planted_quantity(1.0, 1e-3, 1.0);
+  CHECK(judged_ladder({good, planted_quantity(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
+  CHECK(judged_ladder({planted_quantity(1.0, 1e-3, 2.0), planted_quantity(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
         judge::Verdict::disagrees);
-}
-
-TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity with the least power") {
-  stacks::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
-  std::vector<stacks::LadderQuantity>& quantities = result.stacks.emplace_back().quantities;
-  for (int i = 0; i < 3; ++i) {
-    stacks::LadderQuantity& q = quantities.emplace_back();
-    q.test = {.index = i + 1,
-              .measured = {3.0 - i, 1.0},
-              .limit = 0.1,
-              .verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive,
-              .critical = 4.0,
-              .detectable = i == 1 ? 0.9 : 0.1 * (i + 1),
-              .reason = i == 0   ? ""
-                        : i == 1 ? "too weak"
-                                 : "weak"};
-  }
-  const std::string text = ladder::table(result, {});
-  CHECK_MESSAGE(text.find("          second_moment x_out[2] too weak") != std::string::npos, text);
 }
 
 TEST_CASE("gradients: a rejected test of any kind rejects; NaN is printed as NaN") {
@@ -286,10 +260,10 @@ TEST_CASE("propagate, power and false alarms: one disagreement decides") {
     return result.all_expected();
   };
   const power::PowerRow right = row(true, {judge::Verdict::agrees, judge::Verdict::inconclusive});
-  const power::PowerRow refused = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});
-  CHECK(as_it_should({right, refused}));
+  const power::PowerRow wrong_theory = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});
+  CHECK(as_it_should({right, wrong_theory}));
   CHECK_FALSE(as_it_should({right, row(false, {judge::Verdict::agrees, judge::Verdict::inconclusive})}));
-  CHECK_FALSE(as_it_should({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), refused}));
+  CHECK_FALSE(as_it_should({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), wrong_theory}));
   const auto alarms = [](int rejected) {
     return power::too_many(
         {{"master_seeds", {{{"rejected", 0}, {"allowed", 3}}, {{"rejected", rejected}, {"allowed", 3}}}}});

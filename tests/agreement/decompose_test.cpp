@@ -2,10 +2,7 @@
 
 #include <cmath>
 
-#include "sim/measure/signal_store.h"
-#include "sim/model/loss.h"
 #include "tests/support/doctest.h"
-#include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -45,65 +42,6 @@ TEST_CASE("the skip path is the identity without a norm after the sum, and only 
   for (const char* name : {"post", "a+c", "deepnorm"}) {
     const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
     CHECK(std::abs(p.skip.front() / p.skip.back() - 1.0) > 1e-3);
-  }
-}
-
-TEST_CASE("a branch gradient is the derivative of the loss with respect to that branch's input") {
-  for (const char* name : {"pre", "peri", "post"}) {
-    StackSpec spec = placed(tiny_stack(), name);
-    spec.model.mlp = MlpKind::swiglu;
-    const GeneratedWeights weights(truth(), spec, DType::f64, 5);
-    const StackContext context{truth(), spec.model, weights, 1};
-    const Tensor x = gaussian_input(truth(), spec, DType::f64, 5);
-    const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, Stream{}}, 1.0);
-    const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
-      SignalStore signals(Pass::forward);
-      StepPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Save::nothing);
-      (void)step_forward(pass, {in});
-      return signals.at(sublayer, signal);
-    };
-    for (const int l : {2, 3}) {
-      CAPTURE(name);
-      CAPTURE(l);
-      Tensor stream = x;
-      for (int i = 0; i < l; ++i) stream = signal_of(i, stream, Signal::x_out);
-      const SublayerRule rule = spec.model.rule(l);
-      // The loss as a function of the input of norm C.
-      const auto after = [&](const Tensor& sum) {
-        Tensor y = rule.norm_c ? truth().norm(spec.model.norm, sum, weights.fetch(l).norm(Weight::norm_c).gain, {},
-                                              spec.model.norm_eps)
-                               : sum;
-        for (int i = l + 1; i < 4; ++i) y = signal_of(i, y, Signal::x_out);
-        if (spec.model.final_norm) {
-          y = truth().norm(spec.model.norm, y, weights.fetch(4).norm(Weight::final_norm).gain, {}, spec.model.norm_eps);
-        }
-        return loss_of(context, y, labels).value;
-      };
-      const auto branch_at = [&](double step) {
-        const Tensor moved = truth().axpby(1.0, stream, step, direction);
-        return truth().axpby(rule.alpha, stream, rule.beta, signal_of(l, moved, Signal::B_out));
-      };
-      const double numeric = derivative([&](double step) { return after(branch_at(step)); }, 1e-3);
-      // The same derivative as b = Jᵀ dsum, with dsum from finite differences of every entry.
-      const Tensor sum = branch_at(0.0);
-      std::vector<double> dsum = truth().to_host(sum);
-      const std::vector<double> at = dsum;
-      for (std::size_t i = 0; i < at.size(); ++i) {
-        dsum[i] = derivative(
-            [&](double step) {
-              std::vector<double> values = at;
-              values[i] += step;
-              return after(truth().from_host(sum.rows(), sum.cols(), DType::f64, values));
-            },
-            1e-3);
-      }
-      const Tensor b =
-          gradients::branch_gradient(context, l, stream, truth().from_host(sum.rows(), sum.cols(), DType::f64, dsum));
-      double analytic = 0.0;
-      for (const double v : truth().row_dots(b, direction)) analytic += v;
-      CHECK(std::abs(numeric) > 1e-4);
-      CHECK(analytic == doctest::Approx(numeric).epsilon(1e-8));
-    }
   }
 }
 

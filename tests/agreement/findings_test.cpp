@@ -54,15 +54,6 @@ TEST_CASE("slope weights give the slope of a line, also of its last points only"
   CHECK_THROWS(judge::slope_weights(x, 3));
 }
 
-TEST_CASE("what the numbers of a seed have in common does not count as noise of their difference") {
-  judge::SeedRows rows;
-  for (const double common : {-3.0, 0.0, 5.0, 40.0}) rows.add({common, common + 2.0});
-  const judge::Estimate slope = rows.sum(judge::slope_weights({0.0, 1.0}));
-  CHECK(slope.value == Approx(2.0));
-  CHECK(slope.error < 1e-12);
-  CHECK(rows.curve().standard_error[0] > 1.0);
-}
-
 TEST_CASE("a test agrees within noise and tolerated bias; a wrong constant is rejected") {
   CHECK(verdict_of(planted(1.2)) == judge::Verdict::agrees);
   CHECK(verdict_of(planted(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
@@ -76,19 +67,17 @@ TEST_CASE("a test agrees within noise and tolerated bias; a wrong constant is re
   CHECK(verdict_of(neither) == judge::Verdict::not_checked);
 }
 
-TEST_CASE("a test says why it is inconclusive: NaN, too little power, an imprecise prediction") {
-  const auto words = [](const judge::Test& test) { return judge::verdict_words(judged(test)); };
-  CHECK(words(planted(std::nan(""))) == "inconclusive (measured 1, predicted NaN)");
+TEST_CASE("reasons of inconclusive tests name the key to change; a rejection outranks an imprecise prediction") {
+  CHECK(judged(planted(std::nan(""))).reason.find("NaN") != std::string::npos);
   judge::Test weak = planted(1.2);
   weak.limit = 0.1;
-  CHECK(words(weak) == "inconclusive (detectable error 0.47 exceeds limit 0.1; use about 290 seeds)");
+  CHECK(judged(weak).reason.find("use about 290 seeds") != std::string::npos);
   judge::Test imprecise = planted(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
-  CHECK(words(imprecise) ==
-        "inconclusive (prediction less precise than requested, ± 0.05 (theory.gradient_tolerance))");
-  imprecise.predicted.value = 9.0;  // a rejection outranks it: the error is part of the test
-  CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
+  CHECK(judged(imprecise).reason.find("theory.gradient_tolerance") != std::string::npos);
+  imprecise.predicted.value = 9.0;
+  CHECK(verdict_of(imprecise) == judge::Verdict::disagrees);
 }
 
 TEST_CASE("order of deciding tests: rejected, NaN, underpowered, imprecise, agreeing") {
@@ -108,14 +97,6 @@ TEST_CASE("order of deciding tests: rejected, NaN, underpowered, imprecise, agre
     CHECK(all.back().verdict == verdicts[n - 1]);
   }
   CHECK(judge::deciding({}) == nullptr);
-}
-
-TEST_CASE("more tests, a wider limit") {
-  std::vector<judge::Test> many(100, planted(1.0));
-  std::vector<judge::Test*> all;
-  for (judge::Test& test : many) all.push_back(&test);
-  judge::judge(all, {.familywise_error = 0.01});
-  CHECK(many[0].critical > judged(planted(1.0)).critical + 1.0);
 }
 
 TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {

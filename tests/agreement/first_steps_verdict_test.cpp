@@ -166,7 +166,7 @@ TEST_CASE("first steps: nothing is compared after the step at which the theory s
   stack.prediction.holds_until = 0;
   const StackSteps none = judged(stack);
   CHECK(none.verdict.verdict == Verdict::not_checked);
-  CHECK(none.verdict.reason == "theory stops before the first step: sign stability");
+  CHECK(none.verdict.reason.find("sign stability") != std::string::npos);
 }
 
 TEST_CASE("first steps: no verdict without a prediction, with few seeds, or after a diverged run") {
@@ -179,13 +179,6 @@ TEST_CASE("first steps: no verdict without a prediction, with few seeds, or afte
   StackSteps ended = right();
   ended.unusable = "a seed diverged at step 2";
   CHECK(judged(ended).verdict.reason == "a seed diverged at step 2");
-}
-
-TEST_CASE("first steps: a stream that its norm holds fixed is compared on the scale of what moved") {
-  StackSteps stack = right();
-  for (auto& step : stack.prediction.steps) step.second_moment.value = Values(depths, 1.0);
-  CHECK(first_steps::change_scale(stack.prediction, 3) == doctest::Approx(0.6));  // the coherent part
-  CHECK(first_steps::change_scale(right().prediction, 3) == doctest::Approx(3.0));
 }
 
 TEST_CASE("first steps: means over seeds of records, changes since step 0, and branch cosines") {

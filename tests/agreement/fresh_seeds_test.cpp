@@ -1,6 +1,5 @@
 #include <set>
 
-#include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
@@ -96,17 +95,6 @@ TEST_CASE("stacks share draws unless run.paired is false; then draws depend on t
   CHECK(input_of(alone, 1) == input_of(own, 3));
   CHECK(predicted_of(alone, 1) == predicted_of(own, 3));
   CHECK(stacks::run_of(config, config.stacks().front()).seed != stacks::run_of(config, config.stacks().back()).seed);
-}
-
-TEST_CASE("without a cache each seed is computed once, in order") {
-  std::vector<std::uint64_t> used;
-  config::RunOptions run;
-  run.seed = 40;
-  stacks::Progress progress;
-  stacks::over_cached_seeds(
-      "seed", tiny_stack(), run, 5, "", progress, [](std::uint64_t seed) { return seed; },
-      [&](std::uint64_t seed) { used.push_back(seed); });
-  CHECK(used == std::vector<std::uint64_t>{40, 41, 42, 43, 44});
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<std::string> base() {
           "model.placement=[\"pre\", \"peri\", \"post\"]"};
 }
 
-const std::vector<std::vector<std::string>> odd{
+const std::vector<std::vector<std::string>> degenerate{
     {},
     {"run.dtype=f64"},
     {"input.tokens=1"},
@@ -86,7 +86,7 @@ const std::vector<std::vector<std::string>> odd{
 };
 
 TEST_CASE("every degenerate configuration has a verdict, and rounding noise does not reject theory") {
-  for (const std::vector<std::string>& settings : odd) {
+  for (const std::vector<std::string>& settings : degenerate) {
     std::vector<std::string> all = base();
     all.insert(all.end(), settings.begin(), settings.end());
     std::string name;

@@ -178,14 +178,6 @@ TEST_CASE("first steps: every step uses the labels of its own batch, the loss th
   CHECK(p.steps[2].loss.value[0] < p.steps[1].loss.value[0]);
 }
 
-TEST_CASE("first steps: the loss falls, the coherent part grows with the square of the rate") {
-  const FirstSteps once = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
-  const FirstSteps twice = predict_first_steps(small_stack("pre"), small_input({2e-4}), few());
-  CHECK(once.steps[1].loss_change.value[0] < 0.0);
-  const double ratio = twice.steps[1].coherent.value.back() / once.steps[1].coherent.value.back();
-  CHECK(ratio == doctest::Approx(4.0).epsilon(0.05));  // what is of third order in the rate is some percent
-}
-
 TEST_CASE("first steps: the neglected share follows from the input correlation, gain drift from the sum of rates") {
   const std::vector<double> rates{1e-3, 3e-3, 2e-3};
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input(rates), few());

@@ -13,24 +13,24 @@
 namespace periscope::theory {
 namespace {
 
-constexpr std::size_t chains = 64;
+constexpr std::size_t replicates = 64;
 
 /// Mean over replicates and its standard error.
 struct Mean {
   double value = 0.0;
   double error = 0.0;
 };
-Mean mean_over_chains(const std::function<double(const ReplicateDraws&)>& number) {
-  std::vector<double> all(chains);
+Mean mean_over_replicates(const std::function<double(const ReplicateDraws&)>& number) {
+  std::vector<double> all(replicates);
 #pragma omp parallel for schedule(dynamic, 1)
-  for (std::size_t c = 0; c < chains; ++c) {
+  for (std::size_t c = 0; c < replicates; ++c) {
     all[c] = number({.neurons = 128, .seed = 7, .replicate = c});
   }
   Mean mean;
-  for (const double x : all) mean.value += x / chains;
+  for (const double x : all) mean.value += x / replicates;
   double square = 0.0;
   for (const double x : all) square += (x - mean.value) * (x - mean.value);
-  mean.error = std::sqrt(square / (chains * (chains - 1.0)));
+  mean.error = std::sqrt(square / (replicates * (replicates - 1.0)));
   return mean;
 }
 
@@ -61,7 +61,7 @@ void check_fall(const char* placement, double second_moment) {
   StackSpec spec = flat_stack(placement);
   spec.input.second_moment = second_moment;
   const OptimizerLaw law = sgd({1e-4 * std::sqrt(second_moment)});
-  const Mean ratio = mean_over_chains(
+  const Mean ratio = mean_over_replicates(
       [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
   INFO(placement << ", tables of " << second_moment << ": " << ratio.value << " +- " << ratio.error);
   CHECK(ratio.error < 0.05);
@@ -79,7 +79,7 @@ TEST_CASE("first steps: every clipped step of SGD lowers the loss by gradient no
   for (const int steps : {1, 2}) {
     OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), 1e-3));
     law.clip = 0.5;
-    const Mean ratio = mean_over_chains([&](const ReplicateDraws& draws) {
+    const Mean ratio = mean_over_replicates([&](const ReplicateDraws& draws) {
       return fall(spec, law, draws) / (law.clip * std::sqrt(gradient_square(spec, law, draws)));
     });
     INFO(steps << " steps: " << ratio.value << " +- " << ratio.error);
@@ -101,7 +101,7 @@ TEST_CASE("first steps: decay between norms does not change the effect of an SGD
     for (const int steps : {1, 2}) {
       OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), rate));
       law.weight_decay = (1.0 - left) / rate;
-      const Mean ratio = mean_over_chains(
+      const Mean ratio = mean_over_replicates(
           [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
       INFO(steps << " steps that leave " << left << ": " << ratio.value << " +- " << ratio.error);
       CHECK(ratio.error < 0.05);

@@ -182,7 +182,7 @@ TEST_CASE(
 }
 
 /// Context of an OutputMatrix of a stack of 64 channels.
-struct LastCase {
+struct OutputCase {
   StackSpec spec = small_stack("pre");
   TrainingTokens tokens;
   ReplicateDraws draws;
@@ -190,7 +190,7 @@ struct LastCase {
   InitialBranch branch;
   ModuleContext context{spec, tokens, draws, law, StepFault::none};
 
-  LastCase(TrainingTokens all, const OptimizerLaw& optimizer)
+  OutputCase(TrainingTokens all, const OptimizerLaw& optimizer)
       : tokens(std::move(all)), law(optimizer, std::vector<double>(optimizer.rates.size(), 1.0), 1.0) {
     branch.output = Sampled::Zero(tokens.all(), spec.model.width);
   }
@@ -207,7 +207,7 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise of the si
   constexpr int repetitions = 10000;
   OptimizerLaw optimizer = adam({rate});
   optimizer.weight_decay = 50.0;
-  const LastCase one(tokens, optimizer);
+  const OutputCase one(tokens, optimizer);
   NormalStream numbers({.seed = 8, .replicate = 0, .place = 0});
   std::vector<double> squares;
   double mean = 0.0;
@@ -245,7 +245,7 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   constexpr Index drawn = 16;
   OptimizerLaw optimizer = adam({0.01, 0.01});
   optimizer.weight_decay = 10.0;
-  const LastCase one(tokens, optimizer);
+  const OutputCase one(tokens, optimizer);
   NormalStream numbers({.seed = 9, .replicate = 0, .place = 0});
   OutputMatrix last(one.context, one.branch, 1, Weight::down, 2 * drawn, drawn);
   const Sampled trained = numbers.normals_float(1, drawn);
@@ -262,34 +262,6 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   const double back = hidden.topRows(1).cwiseProduct(last.backward(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
   CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
-}
-
-TEST_CASE("moved embedding: a row has the gradients of all tokens that look it up, in every stream") {
-  TrainingTokens tokens = three_and_two();
-  tokens.ids = {2, 2, 1, 1, 2};
-  StackSpec spec = small_stack("residual-dual");
-  spec.model.embedding.scale = 3.0;
-  constexpr float rate = 0.25F;
-  const UpdateLaw law(sgd({rate}), {1.0}, 1.0);
-  const ReplicateDraws draws;
-  const ModuleContext context{spec, tokens, draws, law, StepFault::none};
-  InitialStack initial;
-  initial.embedded = Sampled::Zero(tokens.all(), spec.model.width);
-  TrainedEmbedding embedding(context, initial);
-  NormalStream numbers({.seed = 16, .replicate = 0, .place = 0});
-  const Sampled gradient = numbers.normals_float(batch, spec.model.width);
-  double square = 0.0;
-  (void)embedding.forward({tokens, 0});
-  embedding.backward(gradient, {tokens, 0}, square);
-  const Sampled looks_up = (Sampled(held_out, batch) << 0.0F, 0.0F, 1.0F, 1.0F, 1.0F, 0.0F).finished();
-  const Sampled sums = 3.0F * looks_up * gradient;
-  CHECK(square == doctest::Approx(sums.squaredNorm()).epsilon(1e-5));
-  const TrainedStreams moved = embedding.forward({tokens, 1});
-  REQUIRE(moved.x.size() == 2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    CHECK((moved.x[i].total() + 3.0F * rate * sums).norm() < 1e-5F * sums.norm());
-    for (std::size_t j = 0; j < 2; ++j) CHECK((moved.response(i, j) + 9.0F * rate * looks_up).norm() < 1e-5F);
-  }
 }
 
 TEST_CASE("trained norm: gradients against finite differences, for every kind that divides") {
@@ -423,7 +395,7 @@ TEST_CASE("trained norm: the response is the trace of the product of derivatives
       }
       if (done == 0) continue;
       const double expected = derivatives[1].cwiseProduct(derivatives[0]).sum() / static_cast<float>(width);
-      CHECK(signal.response(0, 0) == doctest::Approx(expected).epsilon(1e-4));  // rounding of float
+      CHECK(signal.response(0, 0) == doctest::Approx(expected).epsilon(1e-4));  // float rounding
     }
   }
 }

@@ -243,12 +243,6 @@ TEST_CASE("update law: zero gradients and zero steps give zero moments") {
   CHECK(law.moments(Matrix(0, 0)).slope.size() == 0);
 }
 
-TEST_CASE("update law: equal gradients at every step go as far as the rates") {
-  const UpdateLaw law(adam({0.5, 0.25, 0.125}), {1.0, 1.0, 1.0}, 1.0);
-  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  CHECK(std::abs(law.update_of({g, g, g})(0, 0) + 0.875F) < 1e-5F);
-}
-
 TEST_CASE("update law: bias correction with decay rates near 1") {
   OptimizerLaw slow = adam({0.5});
   slow.beta1 = 0.999999;

@@ -124,44 +124,5 @@ TEST_CASE("T29, MLPs: quadrature over hidden channels against the full sum") {
   }
 }
 
-TEST_CASE("T29, uniform attention: rows of W_v and columns of W_o by head, against the full sum") {
-  StackSpec spec = placed(tiny_stack(), "pre");
-  spec.model.layers = 1;
-  spec.model.width = 12;
-  spec.model.heads = 4;
-  spec.model.kv_heads = 2;
-  spec.model.head_dim = 3;
-  spec.model.rope = false;
-  WeightScales scales = lecun_scales(spec);
-  scales.stddev[matrix_id(0, Weight::q)] = 0.0;
-  const VarianceProfile v{lognormal(1, 6, 0.5), lognormal(2, 12, 0.5)};
-  const VarianceProfile o{lognormal(3, 12, 0.5), lognormal(4, 12, 0.5)};
-  scales.profiles = {{matrix_id(0, Weight::v), v}, {matrix_id(0, Weight::o), o}};
-  scales.stddev[bias_of(matrix_id(0, Weight::v))] = 0.4;
-  spec = with(spec, scales);
-  const ChannelKernel input = uneven_input(12, 1.0);
-  const theory::AttentionAverage average(theory::PatternLaw{.query = {.variance = 0.0, .heads = 4},
-                                                            .key = {.variance = 1.0, .heads = 2},
-                                                            .head_dim = 3,
-                                                            .qk_norm = QkNorm::none,
-                                                            .norm_eps = 0.0,
-                                                            .rope = false,
-                                                            .causal = true},
-                                         3);
-  const ChannelKernel f = theory::attention_kernel(spec, 0, average, input, 2, {0, 0, 0});
-  Matrix pattern(3, 3);
-  pattern << 1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 1.0 / 3, 1.0 / 3, 1.0 / 3;
-  double weight = 0.0;
-  for (std::size_t j = 0; j < 12; ++j) {
-    const std::size_t value = j / 3 / 2 * 3 + j % 3;  // heads 0 and 1 read the first values, 2 and 3 the second
-    weight += std::pow(o.columns[j] * v.rows[value], 2) / 12.0;
-  }
-  const Matrix k = squares(v.columns).dot(input.terms[0].power) / 12.0 * input.terms[0].kernel.product;
-  const Matrix expected = (weight * pattern * k * pattern.transpose()).array() + 0.4 * 0.4;
-  CHECK((f.total.product - expected).cwiseAbs().maxCoeff() < 1e-13);
-  REQUIRE(f.terms.size() == 1);
-  CHECK((f.terms[0].power - squares(o.rows)).cwiseAbs().maxCoeff() == 0.0);
-}
-
 }  // namespace
 }  // namespace periscope::testing

@@ -7,9 +7,9 @@
 
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
-#include "sim/model/matrix_free.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
+#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/predict.h"
@@ -182,25 +182,6 @@ TEST_CASE("drawn entries are those without a profile times row and column sizes"
           ops->to_host(profiled.WeightSource::rows(*ops, id.weight, ids)));
   }
   CHECK(seen == 8);
-  // Products of matrix-free weights equal those of their dense matrices.
-  const MatrixFreeWeights free(*ops, uneven, DType::f64, 3, StoreFactors::yes);
-  const Tensor x = ops->normal(4, 48, DType::f64, {1, 0, Stream::input}, 1.0);
-  const SublayerWeights mlp = free.fetch(1);
-  const LinearWeights& up = mlp.matrix(Weight::up);
-  const auto reading = up.map->product(*ops, x, Save::for_backward);
-  const Tensor y = reading->output();
-  const Tensor dy = ops->normal(4, 20, DType::f64, {2, 0, Stream::input}, 1.0);
-  const Tensor dx = reading->backward(dy);
-  const Tensor w = up.map->dense();
-  const auto difference = [&](const Tensor& a, const Tensor& b) {
-    const std::vector<double> p = ops->to_host(a);
-    const std::vector<double> q = ops->to_host(b);
-    double worst = 0.0;
-    for (std::size_t i = 0; i < p.size(); ++i) worst = std::max(worst, std::abs(p[i] - q[i]));
-    return worst;
-  };
-  CHECK(difference(y, ops->linear(x, w)) < 1e-12);
-  CHECK(difference(dx, ops->linear_backward_input(dy, w)) < 1e-12);
 }
 
 TEST_CASE("profiles of ones give the prediction without profiles, bit for bit") {
@@ -223,10 +204,7 @@ TEST_CASE("profiles of ones give the prediction without profiles, bit for bit") 
     const theory::Prediction b = predicted(with(spec, ones));
     REQUIRE(a.profile.curves.size() == b.profile.curves.size());
     for (const auto& [key, curve] : a.profile.curves) {
-      for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        const double other = b.profile.curves.at(key).value[i];
-        CHECK((other == curve.value[i] || (std::isnan(other) && std::isnan(curve.value[i]))));
-      }
+      check_same_bits(std::string(name_of(key.first)), b.profile.curves.at(key).value, curve.value);
     }
     CHECK(a.finite_width == b.finite_width);
     CHECK(a.profile.angular_distance == b.profile.angular_distance);

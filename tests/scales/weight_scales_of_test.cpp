@@ -114,46 +114,5 @@ TEST_CASE("alphas of norms are scales, and drawn weights have them") {
   CHECK(stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 4), ids).alphas == scales.alphas);
 }
 
-TEST_CASE("weights drawn with scales have these scales") {
-  StackSpec spec = with_everything();
-  spec.model.width = 64;
-  const auto ops = make_backend("cpu");
-  const std::vector<int> ids{1, 2, 3, 4, 5};
-  WeightScales wanted = stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 3), ids);
-  double factor = 1.0;
-  for (auto& [id, stddev] : wanted.stddev) stddev *= factor += 0.1;
-  for (auto& [id, gain] : wanted.gains) gain.back() = factor += 0.1;
-  for (const ParameterId& id : gains_of(spec.model)) {
-    if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) wanted.stddev[bias_of(id)] = factor += 0.1;
-  }
-  for (const ParameterId& id : matrices_of(spec)) {
-    if (!is_table(id.weight)) wanted.stddev[bias_of(id)] = factor += 0.1;
-  }
-  spec.scales = std::make_shared<const WeightScales>(wanted);
-  const GeneratedWeights weights(*ops, spec, DType::f64, 4);
-  const WeightScales drawn = stacks::scales_of(*ops, spec.model, weights, ids);
-  CHECK(drawn.gains == wanted.gains);
-  REQUIRE(drawn.stddev.size() == wanted.stddev.size());
-  for (const auto& entry : wanted.stddev) {
-    const ParameterId id = entry.first;
-    CAPTURE(name_of(id));
-    // Five relative standard deviations 1/√(2n) of a root mean square.
-    double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a, 0) : 0.0;
-    if (id.part == ParameterId::Part::bias && !is_norm(id.weight)) n = shape_of(spec.model, id.weight).fan_out;
-    if (id.part == ParameterId::Part::matrix) {
-      const auto [fan_out, fan_in] = shape_of(spec.model, id.weight);
-      n = is_table(id.weight) ? (id.weight == Weight::token_types ? 1.0 : 5.0) * fan_in
-                              : static_cast<double>(fan_out) * fan_in;
-    }
-    CHECK(std::abs(drawn.stddev.at(id) / entry.second - 1.0) < 5.0 / std::sqrt(2.0 * n));
-  }
-  // Biases of different sublayers are independent.
-  const auto bias = [&](int sublayer, Weight norm) {
-    return ops->to_host(parameter_of(weights, spec.model, bias_of(gain_id(sublayer, norm))));
-  };
-  CHECK(bias(0, Weight::norm_a)[0] / bias(0, Weight::norm_a)[1] !=
-        bias(1, Weight::norm_a)[0] / bias(1, Weight::norm_a)[1]);
-}
-
 }  // namespace
 }  // namespace periscope::testing

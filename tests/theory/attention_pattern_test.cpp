@@ -124,10 +124,10 @@ void check_against_simulation(const std::string& what, const PatternLaw& law, co
   const std::vector<Estimate> predicted = replicated(law, k);
   const std::vector<Estimate> simulated = simulated_head_output_kernel(law, k, 4000);
   for (std::size_t i = 0; i < predicted.size(); ++i) {
-    const double room = finite_heads * std::abs(simulated[i].mean);
+    const double tolerance = finite_heads * std::abs(simulated[i].mean);
     const double distance = std::abs(predicted[i].mean - simulated[i].mean);
-    const double allowed =
-        room + testing::most_standard_errors * std::hypot(predicted[i].standard_error, simulated[i].standard_error);
+    const double allowed = tolerance + testing::most_standard_errors *
+                                           std::hypot(predicted[i].standard_error, simulated[i].standard_error);
     // 1e-6: theory samples in float
     CHECK_MESSAGE(distance <= allowed + 1e-6, what, " [", i, "]: ", predicted[i].mean, " against ", simulated[i].mean,
                   " +- ", simulated[i].standard_error);
@@ -206,8 +206,7 @@ TEST_CASE("T4: with a window of one token every token attends to itself") {
 }
 
 TEST_CASE(
-    "T4: QK-norm over the whole projection compared with simulations, exact for one head, to 1/(heads*head_dim) for "
-    "many") {
+    "T4: QK-norm over the whole projection against a simulation, exact for one head, to 1/(heads*head_dim) for many") {
   PatternLaw law = plain_law;
   law.qk_norm = QkNorm::full;
   law.rope = true;
@@ -220,7 +219,7 @@ TEST_CASE(
   check_against_simulation("many heads", law, five_tokens(), 1.0 / (24 * 2));
 }
 
-TEST_CASE("T4: strong and weak scores, compared with simulations") {
+TEST_CASE("T4: strong and weak scores against a simulation") {
   for (const double variance : {0.01, 20.0}) {
     PatternLaw law = plain_law;
     law.query.variance = law.key.variance = variance;
@@ -228,7 +227,7 @@ TEST_CASE("T4: strong and weak scores, compared with simulations") {
   }
 }
 
-TEST_CASE("T4: repeated tokens, whose kernel is singular, compared with simulations") {
+TEST_CASE("T4: repeated tokens, whose kernel is singular, against a simulation") {
   constexpr int ids[] = {0, 1, 0, 2, 1};
   Matrix k(5, 5);
   for (int t = 0; t < 5; ++t) {

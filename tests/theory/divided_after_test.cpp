@@ -25,7 +25,7 @@ struct InBlocks {
 InBlocks in_blocks(const RunArithmetic& run, const std::vector<double>& scores, const std::vector<double>& values,
                    std::size_t block) {
   const auto sum = [&](double x) { return rounded_to(run.accumulated, x); };
-  InBlocks made;
+  InBlocks output;
   double denominator = 0.0;
   double numerator = 0.0;
   double most = -infinity;
@@ -37,7 +37,7 @@ InBlocks in_blocks(const RunArithmetic& run, const std::vector<double>& scores, 
       const double factor = sum(std::exp(most - larger));
       denominator = sum(denominator * factor);
       numerator = sum(numerator * factor);
-      ++made.rescalings;
+      ++output.rescalings;
     }
     most = larger;
     double of_block = 0.0;
@@ -45,12 +45,12 @@ InBlocks in_blocks(const RunArithmetic& run, const std::vector<double>& scores, 
       const double p = sum(std::exp(scores[i] - most));
       of_block = sum(of_block + p);
       numerator = sum(numerator + sum(rounded_to(run.stored, p) * values[i]));
-      made.largest_sum = std::max(made.largest_sum, std::abs(numerator));
+      output.largest_sum = std::max(output.largest_sum, std::abs(numerator));
     }
     denominator = sum(denominator + of_block);
   }
-  made.result = rounded_to(run.stored, sum(numerator / denominator));
-  return made;
+  output.result = rounded_to(run.stored, sum(numerator / denominator));
+  return output;
 }
 
 TEST_CASE("attention that divides after averaging stays within the certificate for n + 2R tokens") {
@@ -80,10 +80,10 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
                                                : draw % 3 == 1 ? 1.0 + 0.1 * normal(engine)
                                                                : normal(engine));
           }
-          const InBlocks made = in_blocks(run, scores, values, block);
-          const auto longest = static_cast<Index>(n) + 2 * made.rescalings;
+          const InBlocks output = in_blocks(run, scores, values, block);
+          const auto longest = static_cast<Index>(n) + 2 * output.rescalings;
           // Assumption of the lemma.
-          if (static_cast<double>(static_cast<Index>(n) + made.rescalings) * u > 0.5) continue;
+          if (static_cast<double>(static_cast<Index>(n) + output.rescalings) * u > 0.5) continue;
           ComputedOps ops(run, longest);
           BoundedSet v{Vector::Constant(1, infinity), Vector::Constant(1, -infinity), {}};
           for (const double value : values) {
@@ -91,12 +91,12 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
             v.high[0] = std::max(v.high[0], value);
           }
           const BoundedSet set = ops.weighted_values(ops.attention_weights(0), 0, v).set;
-          CHECK(made.result >= set.low[0]);
-          CHECK(made.result <= set.high[0]);
+          CHECK(output.result >= set.low[0]);
+          CHECK(output.result <= set.high[0]);
           const double far = v.magnitude()[0];
-          CHECK(made.largest_sum <= static_cast<double>(n) * far * (1.0 + static_cast<double>(longest) * u));
+          CHECK(output.largest_sum <= static_cast<double>(n) * far * (1.0 + static_cast<double>(longest) * u));
           ++runs;
-          if (draw % 3 == 0) nearest = std::max(nearest, std::abs(made.result - 1.0) / (set.high[0] - 1.0));
+          if (draw % 3 == 0) nearest = std::max(nearest, std::abs(output.result - 1.0) / (set.high[0] - 1.0));
         }
       }
     }

@@ -244,9 +244,9 @@ TEST_CASE("an operation budget limits replicates; without enough, the limit is u
   const double each = chain_operations(spec);
   const double cheap = 4e11;
   CHECK(replicates_for(spec, 1, 1, 1.0) == (cheap / each < 8 ? 0 : replicates_for(spec, 1, 1, cheap)));
-  const double dear = std::max(cheap, 8 * each);
+  const double expensive = std::max(cheap, 8 * each);
   const int all = replicates_for(spec, 100);
-  REQUIRE(all * each > 2 * dear);
+  REQUIRE(all * each > 2 * expensive);
   CHECK(replicates_for(spec, 100, 1, all * each) == all);
   const int half = replicates_for(spec, 100, 1, 0.5 * all * each);
   CHECK(half <= all / 2);
@@ -257,7 +257,7 @@ TEST_CASE("an operation budget limits replicates; without enough, the limit is u
   const Prediction limit = predict(spec, {}, {.max_samples = 64});
   Prediction p = limit;
   predict_at_width(spec, {}, {.replicates = 8, .operations = 1.0}, p);
-  CHECK_MESSAGE(p.finite_width_replicates == 8, "a number that was asked for wins");
+  CHECK_MESSAGE(p.finite_width_replicates == 8, "a given number of replicates takes precedence");
   CHECK(p.left_out.empty());
   spec.input.tokens = 2048;
   p = limit;

@@ -1,5 +1,4 @@
 #include "theory/passes/forward.h"
-#include "theory/modules/module_kernels.h"
 
 #include "tests/support/doctest.h"
 #include "tests/theory/exactly.h"
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numbers>
 #include <numeric>
 #include <string>
@@ -17,7 +15,6 @@
 
 #include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
-#include "sim/spec/weight_scales.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/significance.h"
 #include "tests/theory/xiong.h"
@@ -26,22 +23,6 @@ namespace periscope::theory {
 namespace {
 
 using doctest::Approx;
-
-TEST_CASE("T5: gated MLPs multiply the gate's kernel and the up kernel") {
-  StackSpec spec = testing::placed(testing::tiny_stack(), "none");
-  spec.model.mlp = MlpKind::geglu;
-  spec.init.scheme = InitScheme::normal;
-  spec.init.std = 0.4;
-  const double up = 0.16 * 12 * 2.0;
-  const Matrix k = Matrix::Constant(1, 1, 2.0);
-  // E[gelu(u)²] for a variance of 3.84, from its closed form on the diagonal: s(1/4 + asin(s/(1+s))/2π) +
-  // s²/(π(1+s)√(1+2s)).
-  const double s = up;
-  const double gate = s * (0.25 + std::asin(s / (1 + s)) / (2 * std::numbers::pi)) +
-                      s * s / (std::numbers::pi * (1 + s) * std::sqrt(1 + 2 * s));
-  CHECK(mlp_kernel(spec, 0, {TokenKernel::of_independent_features(k, 12)}).total.product(0, 0) ==
-        exactly(0.16 * 10 * gate * up));
-}
 
 TEST_CASE("variance is the second moment minus that of the mean, which LayerNorm removes") {
   StackSpec spec = xiong_stack("pre");
@@ -188,78 +169,6 @@ TEST_CASE("T19: the finite-width factor adds per sublayer with norms and multipl
   spec.model.mlp_width = 2048;
   spec.model.heads = 2;  // limited by the number of heads
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
-}
-
-/// Scales of given weights, another number for every matrix, bias and QK-norm of every layer.
-StackSpec scaled_stack(QkNorm qk_norm) {
-  StackSpec spec = testing::placed(testing::tiny_stack(), "none");  // width 12, queries 4·6 wide, keys 2·6
-  spec.model.mlp = MlpKind::relu;
-  spec.model.qk_norm = qk_norm;
-  WeightScales scales;
-  for (int layer = 0; layer < spec.model.layers; ++layer) {
-    double next = 0.1 + 0.01 * layer;
-    for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::up, Weight::down}) {
-      scales.stddev[matrix_id(layer, w)] = next += 0.03;
-      scales.stddev[bias_of(matrix_id(layer, w))] = next += 0.03;
-    }
-    for (const Weight norm : {Weight::q_norm, Weight::k_norm}) {
-      std::vector<double>& gains = scales.gains[gain_id(2 * layer, norm)];
-      for (int i = 0; i < norm_width(spec.model, norm, 2 * layer); ++i) gains.push_back(next += 0.01);
-    }
-  }
-  spec.scales = std::make_shared<const WeightScales>(scales);
-  return spec;
-}
-
-TEST_CASE("T3: what attention is told of a layer of given weights: scales, biases and gains of queries and of keys") {
-  for (const QkNorm kind : {QkNorm::none, QkNorm::head, QkNorm::full}) {
-    const StackSpec spec = scaled_stack(kind);
-    const WeightScales& scales = *spec.scales;
-    for (int layer = 0; layer < spec.model.layers; ++layer) {
-      CAPTURE(layer);
-      const PatternLaw law = pattern_law(spec, layer);
-      const auto variance = [&](Weight w) { return 12.0 * std::pow(scales.stddev.at(matrix_id(layer, w)), 2); };
-      CHECK(law.query.variance == exactly(variance(Weight::q)));
-      CHECK(law.key.variance == exactly(variance(Weight::k)));
-      CHECK(law.query.bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::q))));
-      CHECK(law.key.bias == scales.stddev.at(bias_of(matrix_id(layer, Weight::k))));
-      CHECK(law.query.heads == 4);
-      CHECK(law.key.heads == 2);
-      CHECK(law.head_dim == 6);
-      if (kind == QkNorm::none) {
-        CHECK(law.query.gain.empty());
-        CHECK(law.key.gain.empty());
-      } else {
-        CHECK(law.query.gain == scales.gains.at(gain_id(2 * layer, Weight::q_norm)));
-        CHECK(law.key.gain == scales.gains.at(gain_id(2 * layer, Weight::k_norm)));
-      }
-    }
-  }
-}
-
-TEST_CASE(
-    "T4, T5 with biases: that of values passes attention and W_o, which reads all heads, not the stream's width") {
-  StackSpec spec = scaled_stack(QkNorm::none);
-  spec.input.tokens = 1;
-  const Profile p = forward_profile(spec, {});
-  double q = spec.input.second_moment;
-  for (int l = 0; l < spec.model.sublayers(); ++l) {
-    const auto square = [&](const ParameterId& id) { return std::pow(spec.scales->stddev.at(id), 2); };
-    const auto matrix = [&](Weight w) { return square(matrix_id(l / 2, w)); };
-    const auto bias = [&](Weight w) { return square(bias_of(matrix_id(l / 2, w))); };
-    double f = 0.0;
-    if (l % 2 == 0) {
-      f = 24.0 * matrix(Weight::o) * (12.0 * matrix(Weight::v) * q + bias(Weight::v)) + bias(Weight::o);
-    } else {
-      const double up = 12.0 * matrix(Weight::up) * q + bias(Weight::up);
-      f = spec.model.mlp_width * matrix(Weight::down) * up / 2.0 + bias(Weight::down);
-    }
-    CAPTURE(l);
-    const auto i = static_cast<std::size_t>(l);
-    CHECK(p.find(Statistic::second_moment, Signal::f_out)->value[i] == Approx(f).epsilon(1e-10));
-    q += f;
-    CHECK(p.find(Statistic::second_moment, Signal::x_out)->value[i + 1] == Approx(q).epsilon(1e-10));
-  }
 }
 
 }  // namespace

@@ -144,35 +144,42 @@ TEST_CASE("T25: LayerNorm with few features") {
   }
 }
 
-TEST_CASE("T25: attention as the model has it") {
-  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
-      {"bidirectional", [](StackSpec& s) { s.model.causal = false; }},
-      {"no RoPE, sharp", [](StackSpec& s) { s.model.rope = false, s.init.qk_factor = 2.5; }},
-      {"uniform", [](StackSpec& s) { s.init.qk_factor = 0.0; }},
-      {"QK-norm per head", [](StackSpec& s) { s.model.qk_norm = QkNorm::head, s.model.norm_eps = 0.1; }},
-      {"QK-norm over all heads", [](StackSpec& s) { s.model.qk_norm = QkNorm::full, s.model.norm_eps = 0.1; }},
-      {"one head", [](StackSpec& s) { s.model.heads = s.model.kv_heads = 1, s.model.head_dim = 2; }},
-      {"one for keys and values", [](StackSpec& s) { s.model.kv_heads = 1; }},
-  };
-  for (const auto& [what, change] : changes) check_same_law(what, narrow("b-only", change));
-}
+struct Variant {
+  const char* placement;
+  const char* what;
+  std::function<void(StackSpec&)> change;
+};
 
-TEST_CASE("T25: norms and gates inside modules") {
-  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
-      {"V-norm", [](StackSpec& s) { s.model.v_norm = true, s.model.norm_eps = 0.1; }},
-      {"inner norms", [](StackSpec& s) { s.model.inner_norm = InnerNorm::both, s.model.norm_eps = 0.1; }},
-      {"inner norm of few hidden features",
-       [](StackSpec& s) { s.model.inner_norm = InnerNorm::down, s.model.mlp_width = 4; }},
-      {"gate per head", [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; }},
-      {"gate per channel", [](StackSpec& s) { s.model.attention_gate = AttentionGate::channel; }},
-      {"all of them",
-       [](StackSpec& s) {
-         s.model.v_norm = true;
-         s.model.inner_norm = InnerNorm::both;
-         s.model.attention_gate = AttentionGate::head;
-       }},
-  };
-  for (const auto& [what, change] : changes) check_same_law(what, narrow("pre", change));
+TEST_CASE("T25: options of attention, norms and gates inside modules, and initialisations") {
+  for (const Variant& row : {
+           Variant{"b-only", "bidirectional", [](StackSpec& s) { s.model.causal = false; }},
+           {"b-only", "no RoPE, sharp", [](StackSpec& s) { s.model.rope = false, s.init.qk_factor = 2.5; }},
+           {"b-only", "uniform", [](StackSpec& s) { s.init.qk_factor = 0.0; }},
+           {"b-only", "QK-norm per head", [](StackSpec& s) { s.model.qk_norm = QkNorm::head, s.model.norm_eps = 0.1; }},
+           {"b-only", "QK-norm over all heads",
+            [](StackSpec& s) { s.model.qk_norm = QkNorm::full, s.model.norm_eps = 0.1; }},
+           {"b-only", "one head", [](StackSpec& s) { s.model.heads = s.model.kv_heads = 1, s.model.head_dim = 2; }},
+           {"b-only", "one key head", [](StackSpec& s) { s.model.kv_heads = 1; }},
+           {"pre", "V-norm", [](StackSpec& s) { s.model.v_norm = true, s.model.norm_eps = 0.1; }},
+           {"pre", "inner norms", [](StackSpec& s) { s.model.inner_norm = InnerNorm::both, s.model.norm_eps = 0.1; }},
+           {"pre", "inner norm of few hidden features",
+            [](StackSpec& s) { s.model.inner_norm = InnerNorm::down, s.model.mlp_width = 4; }},
+           {"pre", "gate per head", [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; }},
+           {"pre", "gate per channel", [](StackSpec& s) { s.model.attention_gate = AttentionGate::channel; }},
+           {"pre", "V-norm, inner norms and gates",
+            [](StackSpec& s) {
+              s.model.v_norm = true;
+              s.model.inner_norm = InnerNorm::both;
+              s.model.attention_gate = AttentionGate::head;
+            }},
+           {"pre", "residual scale 2/(l+1)",
+            [](StackSpec& s) { s.init.residual = *DepthExpression::parse("2/(l+1)"); }},
+           {"pre", "Mitchell's rule", [](StackSpec& s) { s.init.scheme = InitScheme::mitchell; }},
+           {"pre", "equal tokens", [](StackSpec& s) { s.input.correlation = 1.0; }},
+           {"residual", "equal tokens", [](StackSpec& s) { s.input.correlation = 1.0; }},
+       }) {
+    check_same_law(row.what, narrow(row.placement, row.change));
+  }
 }
 
 TEST_CASE("T25: every kind of MLP") {
@@ -232,37 +239,23 @@ TEST_CASE("T25: token ids, repeated ones too, and embedding options of checkpoin
   check_same_law("tables of unlike standard deviations", narrow("peri", own_stds), ids);
 }
 
-TEST_CASE("T25: initialisations that depend on depth") {
-  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
-      {"residual", [](StackSpec& s) { s.init.residual = *DepthExpression::parse("2/(l+1)"); }},
-      {"Mitchell's rule", [](StackSpec& s) { s.init.scheme = InitScheme::mitchell; }},
-  };
-  for (const auto& [what, change] : changes) check_same_law(what, narrow("pre", change));
-}
-
-TEST_CASE("T25: input whose tokens are all the same") {
-  for (const char* placement : {"pre", "residual"}) {
-    check_same_law(placement, narrow(placement, [](StackSpec& spec) { spec.input.correlation = 1.0; }));
-  }
-}
-
 TEST_CASE("wrong head counts, norms and QK-norms of the chain are detected") {
-  const auto seen = [](const StackSpec& spec, const std::function<void(StackSpec&)>& mistake) {
+  const auto detected = [](const StackSpec& spec, const std::function<void(StackSpec&)>& fault) {
     StackSpec wrong = spec;
-    mistake(wrong);
+    fault(wrong);
     return !differences(chain(spec), simulated(wrong)).empty();
   };
-  CHECK(seen(narrow("none"), [](StackSpec& s) { s.model.kv_heads = s.model.heads; }));
-  CHECK(seen(narrow("post", [](StackSpec& s) { s.model.norm = NormKind::layer, s.model.width = 12; }),
-             [](StackSpec& s) { s.model.norm = NormKind::rms; }));
-  CHECK(seen(narrow("b-only",
-                    [](StackSpec& s) {
-                      s.model.qk_norm = QkNorm::full;
-                      s.model.heads = s.model.kv_heads = 6;
-                      s.model.head_dim = 1;
-                      s.model.rope = false;
-                    }),
-             [](StackSpec& s) { s.model.qk_norm = QkNorm::head; }));
+  CHECK(detected(narrow("none"), [](StackSpec& s) { s.model.kv_heads = s.model.heads; }));
+  CHECK(detected(narrow("post", [](StackSpec& s) { s.model.norm = NormKind::layer, s.model.width = 12; }),
+                 [](StackSpec& s) { s.model.norm = NormKind::rms; }));
+  CHECK(detected(narrow("b-only",
+                        [](StackSpec& s) {
+                          s.model.qk_norm = QkNorm::full;
+                          s.model.heads = s.model.kv_heads = 6;
+                          s.model.head_dim = 1;
+                          s.model.rope = false;
+                        }),
+                 [](StackSpec& s) { s.model.qk_norm = QkNorm::head; }));
 }
 
 TEST_CASE("a chain without V-norm, inner norms or gates is detected") {

@@ -21,19 +21,6 @@ void check_matrix(const Matrix& actual, const Matrix& expected) {
   for (Eigen::Index i = 0; i < expected.size(); ++i) CHECK(actual(i) == Approx(expected(i)).epsilon(1e-14));
 }
 
-TEST_CASE("T2: RMSNorm turns a kernel into gamma^2 times its correlations") {
-  const TokenKernel x{two_by_two(4.0, 9.0, 3.0), two_by_two(0.4, 0.9, 0.3)};
-  const TokenKernel y = dividing_law.kernel(x, {NormKind::rms, 0.0}, 2.0);
-  check_matrix(y.product, two_by_two(4.0, 4.0, 4.0 * 0.5));
-  check_matrix(y.mean, two_by_two(0.4, 0.4, 0.2));
-}
-
-TEST_CASE("T2: eps adds to the second moment") {
-  const TokenKernel x{two_by_two(4.0, 9.0, 3.0), Matrix::Zero(2, 2)};
-  check_matrix(dividing_law.kernel(x, {NormKind::rms, 12.0}, 1.0).product,
-               two_by_two(4.0 / 16, 9.0 / 21, 3.0 / std::sqrt(16.0 * 21)));
-}
-
 TEST_CASE("T2: LayerNorm removes the mean's kernel first") {
   const TokenKernel x{two_by_two(5.0, 10.0, 3.5), two_by_two(1.0, 1.0, 0.5)};
   const TokenKernel y = dividing_law.kernel(x, {NormKind::layer, 0.0}, 3.0);
@@ -44,20 +31,6 @@ TEST_CASE("T2: LayerNorm removes the mean's kernel first") {
 TEST_CASE("T2: a token that is zero stays zero without eps") {
   const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
   check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
-}
-
-TEST_CASE("T6: an independent branch adds its kernel, with squared scales") {
-  const TokenKernel x{two_by_two(1.0, 2.0, 0.5), two_by_two(0.1, 0.2, 0.05)};
-  const TokenKernel f{two_by_two(3.0, 5.0, -1.0), two_by_two(0.3, 0.5, -0.1)};
-  const TokenKernel y = combined(2.0, x, -3.0, f);
-  check_matrix(y.product, two_by_two(4.0 + 27.0, 8.0 + 45.0, 2.0 - 9.0));
-  check_matrix(y.mean, two_by_two(0.4 + 2.7, 0.8 + 4.5, 0.2 - 0.9));
-}
-
-TEST_CASE("independent centred features have a mean of variance K/D") {
-  const TokenKernel x = TokenKernel::of_independent_features(two_by_two(4.0, 8.0, 2.0), 4);
-  check_matrix(x.product, two_by_two(4.0, 8.0, 2.0));
-  check_matrix(x.mean, two_by_two(1.0, 2.0, 0.5));
 }
 
 TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id") {

@@ -88,7 +88,7 @@ TEST_CASE("standard errors over replicates by hand: n - 1, within every sequence
   const Curve two = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 2);
   CHECK(two.value[0] == doctest::Approx(4.0).epsilon(1e-12));
   CHECK(two.standard_error[0] == doctest::Approx(std::sqrt(1.25)).epsilon(1e-12));
-  // Two of four sequences: the variance of their means, 8/1, times 1/2 − 1/4 besides.
+  // Two of four sequences: plus the variance of their means, 8/1, times 1/2 − 1/4.
   const Curve some = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 4);
   CHECK(some.standard_error[0] == doctest::Approx(std::sqrt(1.25 + 2.0)).epsilon(1e-12));
 }

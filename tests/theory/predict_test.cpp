@@ -14,6 +14,7 @@
 #include "tests/support/significance.h"
 #include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
+#include "theory/attention/token_grid.h"
 
 namespace periscope::theory {
 namespace {
@@ -24,11 +25,25 @@ StackSpec softmax_stack(std::string_view placement) {
   return spec;
 }
 
-TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads") {
-  for (const char* placement : {"pre", "residual-dual"}) {
+/// A stack small enough for a hundred predictions.
+StackSpec quick_stack(std::string_view placement) {
+  StackSpec spec = softmax_stack(placement);
+  spec.model.heads = spec.model.kv_heads = 4;
+  spec.model.head_dim = 8;
+  spec.model.rope = true;
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.tokens = 6;
+  return spec;
+}
+
+TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, also on a token grid") {
+  StackSpec on_grid = quick_stack("peri");
+  on_grid.input.tokens = 256;
+  REQUIRE(grid_for(on_grid).has_value());
+  for (const StackSpec& spec : {softmax_stack("pre"), softmax_stack("residual-dual"), on_grid}) {
     const auto run = [&](int count) {
       const testing::Threads threads(count);
-      return predict(softmax_stack(placement), {}, {.max_samples = 16});
+      return predict(spec, {}, {.tolerance = 1.0, .max_samples = 16});
     };
     const Prediction alone = run(1);
     for (const int count : {2, 3}) {
@@ -72,16 +87,6 @@ TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
   }
 }
 
-TEST_CASE("another seed is another sample of the same prediction") {
-  const auto run = [](std::uint64_t seed) {
-    return predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 256, .seed = seed});
-  };
-  const Curve a = *run(1).profile.find(Statistic::second_moment, Signal::x_out);
-  const Curve b = *run(2).profile.find(Statistic::second_moment, Signal::x_out);
-  CHECK(a.value != b.value);
-  CHECK(a.value.back() == doctest::Approx(b.value.back()).epsilon(0.02));
-}
-
 /// Variance over 256 replicates of the second moment after the first attention.
 double replicate_variance(int samples) {
   std::vector<double> values;
@@ -110,17 +115,6 @@ TEST_CASE("replicates are added until the tolerance or max_samples is reached") 
   // Four times as many patterns for five tokens, which are cheap.
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 4 * 512);
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 16}).samples == 16 * 16);
-}
-
-/// A stack small enough to be predicted a hundred times.
-StackSpec quick_stack(std::string_view placement) {
-  StackSpec spec = softmax_stack(placement);
-  spec.model.heads = spec.model.kv_heads = 4;
-  spec.model.head_dim = 8;
-  spec.model.rope = true;
-  spec.init.scheme = InitScheme::lecun;
-  spec.input.tokens = 6;
-  return spec;
 }
 
 const std::vector<std::vector<int>> some_labels{{0, 1, 2, 3, 1, 4}, {5, 0, 0, 3, 2, 1}};
@@ -195,8 +189,8 @@ TEST_CASE("an operation budget reduces replicates and patterns; the predictions 
   CHECK(pattern_operations(spec, true) == doctest::Approx(4.0 * each));
   int before = usual.samples;
   CHECK(before == 16 * 16);
-  for (const double paid_for : {170.0, 80.0, 60.0, 40.0, 24.0}) {
-    const Prediction p = predict(spec, {}, {.tolerance = 0.5, .operations = paid_for * each});
+  for (const double budget : {170.0, 80.0, 60.0, 40.0, 24.0}) {
+    const Prediction p = predict(spec, {}, {.tolerance = 0.5, .operations = budget * each});
     CHECK(p.samples < before);
     before = p.samples;
     CHECK_MESSAGE(p.left_out.empty(), "the tolerance is reached");
@@ -220,14 +214,6 @@ TEST_CASE("an operation budget reduces replicates and patterns; the predictions 
       predict(spec, {}, {.tolerance = 1e-6, .max_samples = 2048, .operations = each, .reaches_tolerance = true});
   CHECK(all.samples > 1500);
   CHECK(all.left_out.empty());
-}
-
-TEST_CASE("what the limit of patterns leaves imprecise is said to be so") {
-  const Prediction p = predict(quick_stack("pre"), {}, {.max_samples = 32, .labels = some_labels});
-  const Curve& w_q = *p.profile.find(Statistic::log_grad_sq, Weight::q);
-  bool all = true;
-  for (std::size_t i = 0; i < w_q.value.size(); ++i) all = all && is_precise(p, Statistic::log_grad_sq, w_q, i);
-  CHECK_FALSE(all);
 }
 
 TEST_CASE("a gradient of exactly zero is predicted as 0 without error, its logarithm as -inf") {
@@ -313,7 +299,7 @@ TEST_CASE("token ids: sequences are averaged over, repeated tokens and all") {
   CHECK(top({distinct, repeated}) == doctest::Approx((top({distinct}) + top({repeated})) / 2).epsilon(1e-12));
 }
 
-TEST_CASE("of many token sequences 64 are taken, and the error covers what the others may differ by") {
+TEST_CASE("at most 64 token sequences are used; the error covers the sequences left out") {
   StackSpec spec = xiong_stack("pre");
   spec.input.kind = InputKind::tokens;
   std::vector<std::vector<int>> ids(64, {0, 1, 2, 3, 4});
@@ -352,7 +338,7 @@ TEST_CASE("an underflow is unsupported, with the depth") {
   spec.model.norm_eps = 1e300;
   spec.input.correlation = 0.0;
   const Prediction p = predict(spec, {}, {.max_samples = 8});
-  CHECK(p.unsupported == "the predicted second moment underflows before depth 3");
+  CHECK(p.unsupported.find("underflows before depth 3") != std::string::npos);
 }
 
 TEST_CASE("deep stacks with norms are supported") {

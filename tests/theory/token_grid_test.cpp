@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
-#include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
 #include "theory/attention/grid_attention.h"
 #include "theory/kernels/kernel.h"
@@ -35,7 +33,7 @@ Matrix kernel_at(const std::vector<Index>& positions, const std::function<double
 }
 
 /// Kernel of causal averages: 1/max(t, t') with positions from 1, doubled on the diagonal, plus a common part.
-double of_averages(Index t, Index s) {
+double averages_kernel(Index t, Index s) {
   return 0.3 + 1.0 / static_cast<double>(std::max(t, s) + 1) + (t == s ? 1.0 / static_cast<double>(t + 1) : 0.0);
 }
 
@@ -69,36 +67,13 @@ TEST_CASE("grid positions are sorted, singles then pairs of neighbours, and cell
 
 TEST_CASE("on a grid of all tokens, means are exact and interpolation is the identity") {
   const TokenGrid grid = TokenGrid::of_all_tokens(9);
-  const Matrix k = kernel_at(grid.positions(), of_averages);
+  const Matrix k = kernel_at(grid.positions(), averages_kernel);
   CHECK(grid.mean(k.diagonal()) == doctest::Approx(k.diagonal().mean()).epsilon(1e-14));
   CHECK(grid.mean_of_pairs(k) == doctest::Approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
   CHECK(grid.between(k) == k);
   CHECK(grid.all(k.diagonal()) == k.diagonal());
   CHECK(grid.diagonal(k, grid.kinks(k)) == k.diagonal());
 }
-
-TEST_CASE("errors of means over a grid fall with the square of the node distance") {
-  constexpr Index tokens = 2000;
-  const TokenGrid all = TokenGrid::of_all_tokens(tokens);
-  const auto root = [](Index t, Index s) {  // cosine of causal averages over independent tokens
-    const auto first = static_cast<double>(std::min(t, s) + 1);
-    return std::sqrt(first / static_cast<double>(std::max(t, s) + 1));
-  };
-  const Matrix exact = kernel_at(all.positions(), of_averages);
-  const Matrix exact_root = kernel_at(all.positions(), root);
-  std::vector<double> errors;
-  for (const double refinement : {1.0, 2.0}) {
-    const TokenGrid grid(tokens, true, refinement);
-    const Matrix k = kernel_at(grid.positions(), of_averages);
-    CHECK(grid.mean(k.diagonal()) == doctest::Approx(all.mean(exact.diagonal())).epsilon(1e-5));
-    CHECK(grid.mean_of_pairs(k) == doctest::Approx(all.mean_of_pairs(exact)).epsilon(1e-5));
-    errors.push_back(std::abs(grid.mean_of_pairs(kernel_at(grid.positions(), root)) - all.mean_of_pairs(exact_root)));
-  }
-  CHECK(errors[0] < 5e-4);
-  CHECK(errors[1] < 0.35 * errors[0]);
-}
-
-PatternLaw law_of(const StackSpec& spec) { return pattern_law(spec, 0); }
 
 StackSpec long_stack(std::string_view placement, int tokens, double correlation) {
   StackSpec spec = testing::placed(testing::tiny_stack(), placement);
@@ -116,7 +91,7 @@ TEST_CASE("two layers of uniform attention on a grid: errors fall with the squar
     StackSpec spec = long_stack("pre", 700, 0.1);
     spec.model.causal = causal;
     spec.init.qk_factor = 0.0;
-    const PatternLaw law = law_of(spec);
+    const PatternLaw law = pattern_law(spec, 0);
     const Matrix input = input_kernel(spec, {}).product;
     const AttentionAverage full(law, 700);
     const auto stream = [](const Matrix& branch, const Matrix& before) { return Matrix(before + 2.0 * branch); };
@@ -173,21 +148,6 @@ TEST_CASE("equal tokens stay equal on a grid, without error") {
   for (const double error : cosine.standard_error) CHECK(error < 1e-12);
 }
 
-TEST_CASE("a prediction on a grid has the same bits for 1, 2 and 3 threads") {
-  const auto run = [&](int count) {
-    const testing::Threads threads(count);
-    return predict(long_stack("peri", 256, 0.3), {}, {.tolerance = 1.0});
-  };
-  const Prediction alone = run(1);
-  for (const int count : {2, 3}) {
-    const Prediction several = run(count);
-    for (const auto& [key, curve] : alone.profile.curves) {
-      testing::check_same_bits("value", several.profile.curves.at(key).value, curve.value);
-      testing::check_same_bits("standard error", several.profile.curves.at(key).standard_error, curve.standard_error);
-    }
-  }
-}
-
 TEST_CASE(
     "with nearly constant patterns the stated errors on a grid are interpolation errors, and cover the difference") {
   StackSpec spec = long_stack("peri", 300, 0.0);
@@ -205,7 +165,8 @@ TEST_CASE(
 }
 
 /// Entries of all curves over replicates of `samples` patterns, on a grid or for all tokens.
-std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int samples, int replicates, bool on_grid) {
+std::map<std::string, std::vector<double>> replicate_entries(const StackSpec& spec, int samples, int replicates,
+                                                             bool on_grid) {
   const std::optional<TokenGrid> grid = grid_for(spec);
   std::map<std::string, std::vector<double>> entries;
   for (int r = 0; r < replicates; ++r) {
@@ -238,8 +199,8 @@ TEST_CASE("replicates on a grid have the means of replicates of all tokens, with
     spec.model.rope = c.rope;
     constexpr int samples = 32;
     constexpr int replicates = 12;
-    const auto on_grid = chains(spec, samples, 2 * replicates, true);
-    const auto full = chains(spec, samples, replicates, false);
+    const auto on_grid = replicate_entries(spec, samples, 2 * replicates, true);
+    const auto full = replicate_entries(spec, samples, replicates, false);
     for (const auto& entry : full) {
       const std::string& name = entry.first;
       const testing::Estimate all = testing::estimate(entry.second);

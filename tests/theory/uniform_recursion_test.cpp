@@ -64,9 +64,9 @@ struct Recursion {
   std::map<Weight, std::vector<double>> weights;
 
   [[nodiscard]] double variance(Weight w) const { return squared(stddev_of(spec, 0, w)); }
-  /// γ/√(K_tt + ε), or 1 for no norm.
-  [[nodiscard]] VectorXd divisor(bool there, const MatrixXd& k) const {
-    if (!there) return VectorXd::Ones(tokens);
+  /// γ/√(K_tt + ε), or 1 without a norm.
+  [[nodiscard]] VectorXd norm_factor(bool has_norm, const MatrixXd& k) const {
+    if (!has_norm) return VectorXd::Ones(tokens);
     return (m.gamma / (k.diagonal().array() + m.norm_eps).sqrt()).matrix();
   }
   void read(Signal site, const MatrixXd& k) { second_moment[site].push_back(k.trace() / tokens); }
@@ -76,7 +76,7 @@ struct Recursion {
     const double c = spec.input.correlation;
     MatrixXd x = spec.input.second_moment *
                  ((1.0 - c) * MatrixXd::Identity(tokens, tokens) + c * MatrixXd::Ones(tokens, tokens));
-    x = both_sides(divisor(m.embedding_norm, x), x);
+    x = both_sides(norm_factor(m.embedding_norm, x), x);
     MatrixXd r = x;
     MatrixXd x_with_r = x;
     read(Signal::x_out, x);
@@ -85,7 +85,7 @@ struct Recursion {
       const SublayerRule rule = m.rule(l);
       Step step;
       read(Signal::x_in, x);
-      step.a = divisor(rule.norm_a, x);
+      step.a = norm_factor(rule.norm_a, x);
       step.input = squared(rule.input_gain) * both_sides(step.a, x);
       read(Signal::A_out, step.input);
       MatrixXd f = l % 2 == 0 ? MatrixXd(variance(Weight::v) * m.width * variance(Weight::o) * m.query_width() *
@@ -93,13 +93,13 @@ struct Recursion {
                               : MatrixXd(variance(Weight::down) * m.mlp_width *
                                          ReluKernel(variance(Weight::up) * m.width * step.input).value);
       read(Signal::f_out, f);
-      step.b = divisor(rule.norm_b, f);
+      step.b = norm_factor(rule.norm_b, f);
       f = both_sides(step.b, f);
       read(Signal::B_out, f);
       x = squared(rule.alpha) * x + squared(rule.beta) * f;
       r += squared(rule.beta) * f;
       // x⁺ = c(αx + βf) and r⁺ = r + βf share the branch.
-      step.c = divisor(rule.norm_c, x);
+      step.c = norm_factor(rule.norm_c, x);
       x_with_r = step.c.asDiagonal() * (rule.alpha * x_with_r + squared(rule.beta) * f);
       x = both_sides(step.c, x);
       steps.push_back(step);
@@ -107,7 +107,7 @@ struct Recursion {
       if (m.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     }
     const MatrixXd& read = (m.placement.wiring == Wiring::dual) ? r : x;
-    last = divisor(m.final_norm, read);
+    last = norm_factor(m.final_norm, read);
     if (m.placement.wiring != Wiring::dual) return both_sides(last, x);
     const MatrixXd cross = x_with_r * last.asDiagonal();
     return x + both_sides(last, r) + cross + cross.transpose();
