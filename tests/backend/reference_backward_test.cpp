@@ -7,8 +7,8 @@
 #include "tests/support/targets.h"
 #include "tests/support/tolerances.h"
 
-/// Backward ops of the reference at points where finite differences of a whole stack (tests/gradient) do not reach:
-/// zero rows, kinks and saturated logits.
+/// Backward ops of the reference against finite differences of its forward ops: the backward op must return the
+/// gradient of ⟨dy, op(x)⟩ with respect to x, for a fixed dy.
 namespace periscope::testing {
 namespace {
 
@@ -17,6 +17,74 @@ using Values = std::vector<double>;
 
 Tensor random_tensor(Index rows, Index cols, std::uint32_t stream, double stddev = 1.0) {
   return truth().normal(rows, cols, DType::f64, {20240229, 0, Stream{stream}}, stddev);
+}
+
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0.0;
+  for (const double row : truth().row_dots(a, b)) sum += row;
+  return sum;
+}
+
+/// Checks the gradient dx of ⟨dy, op(x)⟩ at every entry of x. The tolerance holds for sums of up to some hundred terms
+/// near one.
+void check_op(const std::string& what, const std::function<Tensor(const Tensor&)>& op, const Tensor& x,
+              const Tensor& dy, const Tensor& dx) {
+  REQUIRE(dx.rows() == x.rows());
+  REQUIRE(dx.cols() == x.cols());
+  check_gradient(what, {.loss =
+                            [&](std::span<const double> values) {
+                              return dot(dy, op(truth().from_host(x.rows(), x.cols(), DType::f64, values)));
+                            },
+                        .point = truth().to_host(x),
+                        .gradient = truth().to_host(dx),
+                        .loss_error = rounding_bound(200, DType::f64) * std::sqrt(dot(dy, dy))});
+}
+
+TEST_CASE("linear: input and weight") {
+  const Tensor x = random_tensor(5, 7, 1);
+  const Tensor w = random_tensor(4, 7, 2);
+  const Tensor dy = random_tensor(5, 4, 3);
+  check_op(
+      "dx", [&](const Tensor& t) { return truth().linear(t, w); }, x, dy, truth().linear_backward_input(dy, w));
+  check_op(
+      "dW", [&](const Tensor& t) { return truth().linear(x, t); }, w, dy, truth().linear_backward_weight(dy, x));
+}
+
+TEST_CASE("gather: rows read twice, once and never") {
+  const std::vector<int> ids{3, 0, 3, 1};
+  const Tensor table = random_tensor(5, 3, 4);
+  const Tensor dy = random_tensor(4, 3, 5);
+  check_op(
+      "dtable", [&](const Tensor& t) { return truth().gather(t, ids); }, table, dy, truth().scatter_add(dy, ids, 5));
+}
+
+TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, in groups") {
+  for (std::size_t number = 0; number < norm_table.size(); ++number) {
+    const auto kind = static_cast<NormKind>(number);
+    const bool has_alpha = facts_of(kind).has_alpha();
+    for (const double eps : {0.0, 0.5}) {
+      for (const int groups : {1, 3}) {
+        const Tensor x = random_tensor(4, 6 * groups, 6);
+        const Tensor gain = random_tensor(1, 6, 7);
+        const Tensor bias = random_tensor(1, 6, 8);
+        const Tensor dy = random_tensor(4, 6 * groups, 9);
+        const Tensor alpha = has_alpha ? random_tensor(1, 1, 10) : Tensor{};
+        const NormGradient g = truth().norm_backward(kind, x, gain, dy, eps, groups, alpha);
+        check_op(
+            "dx", [&](const Tensor& t) { return truth().norm(kind, t, gain, bias, eps, groups, alpha); }, x, dy, g.dx);
+        check_op(
+            "dgain", [&](const Tensor& t) { return truth().norm(kind, x, t, bias, eps, groups, alpha); }, gain, dy,
+            g.dgain);
+        check_op(
+            "dbias", [&](const Tensor& t) { return truth().norm(kind, x, gain, t, eps, groups, alpha); }, bias, dy,
+            g.dbias);
+        if (!has_alpha) continue;
+        check_op(
+            "dalpha", [&](const Tensor& t) { return truth().norm(kind, x, gain, bias, eps, groups, t); }, alpha, dy,
+            g.dalpha);
+      }
+    }
+  }
 }
 
 TEST_CASE("norm_backward: a zero row without eps has no gradient except that of the bias") {
@@ -28,7 +96,70 @@ TEST_CASE("norm_backward: a zero row without eps has no gradient except that of 
   CHECK(truth().to_host(g.dbias) == truth().to_host(dy));
 }
 
-TEST_CASE("activate_backward: the slope of ReLU at 0 is 0") {
+TEST_CASE("rope: several heads and sequences") {
+  const Tensor x = random_tensor(8, 12, 10);
+  const Tensor dy = random_tensor(8, 12, 11);
+  const std::vector<double> frequencies = rope_frequencies(6, 10000.0);
+  check_op(
+      "dx", [&](const Tensor& t) { return truth().rope(t, 2, 2, frequencies); }, x, dy,
+      truth().rope_backward(dy, 2, 2, frequencies));
+}
+
+void check_attention(const AttentionShape& shape) {
+  const Tensor q = random_tensor(6, 12, 12);
+  const Tensor k = random_tensor(6, 3 * shape.kv_heads, 13);
+  const Tensor v = random_tensor(6, 3 * shape.kv_heads, 14);
+  const Tensor dy = random_tensor(6, 12, 15);
+  const AttentionGradient g = truth().attention_backward(q, k, v, dy, shape);
+  check_op(
+      "dq", [&](const Tensor& t) { return truth().attention(t, k, v, shape).mixed; }, q, dy, g.dq);
+  check_op(
+      "dk", [&](const Tensor& t) { return truth().attention(q, t, v, shape).mixed; }, k, dy, g.dk);
+  check_op(
+      "dv", [&](const Tensor& t) { return truth().attention(q, k, t, shape).mixed; }, v, dy, g.dv);
+}
+
+TEST_CASE("attention: queries, keys and values, causal or not, with shared heads and several sequences") {
+  for (const bool causal : {false, true}) {
+    for (const int kv_heads : {1, 2, 4}) {
+      for (const int sequences : {1, 2}) check_attention({4, kv_heads, 3, sequences, causal});
+    }
+  }
+}
+
+TEST_CASE("attention: score scale, soft cap and window") {
+  check_attention({4, 2, 3, 1, true, {.scale = 0.3}});
+  check_attention({4, 2, 3, 1, false, {.soft_cap = 0.8}});
+  check_attention({4, 2, 3, 2, true, {.scale = 0.9, .soft_cap = 1.5, .window = 2}});
+}
+
+TEST_CASE("column sums and soft cap: the gradients of add_row and soft_cap") {
+  const Tensor x = random_tensor(5, 7, 19);
+  const Tensor row = random_tensor(1, 7, 20);
+  const Tensor dy = random_tensor(5, 7, 21);
+  check_op(
+      "drow", [&](const Tensor& t) { return truth().add_row(x, t); }, row, dy, truth().column_sums(dy));
+  check_op(
+      "dx", [&](const Tensor& t) { return truth().soft_cap(1.5, t); }, x, dy, truth().soft_cap_backward(1.5, x, dy));
+}
+
+TEST_CASE("activations and gates, away from ReLU's kink") {
+  Values values;
+  for (int i = 0; i < 60; ++i) values.push_back(0.2 * i - 5.9);
+  const Tensor x = truth().from_host(1, 60, DType::f64, values);
+  const Tensor up = random_tensor(1, 60, 16);
+  const Tensor dy = random_tensor(1, 60, 17);
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
+    check_op(
+        "dx", [&](const Tensor& t) { return truth().activate(kind, t); }, x, dy,
+        truth().activate_backward(kind, x, dy));
+    const GatedGradient g = truth().gated_backward(kind, x, up, dy);
+    check_op(
+        "dgate", [&](const Tensor& t) { return truth().gated(kind, t, up); }, x, dy, g.dgate);
+    check_op(
+        "dup", [&](const Tensor& t) { return truth().gated(kind, x, t); }, up, dy, g.dup);
+  }
   CHECK(truth().to_host(truth().activate_backward(Activation::relu, truth().constant(1, 1, DType::f64, 0.0),
                                                   truth().constant(1, 1, DType::f64, 1.0))) == Values{0.0});
 }

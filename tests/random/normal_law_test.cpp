@@ -5,6 +5,7 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
+#include <complex>
 #include <functional>
 #include <numbers>
 #include <vector>
@@ -151,6 +152,45 @@ double square_correlation(std::vector<double> x, std::vector<double> y) {
   return correlation(x, y);
 }
 
+/// Fast Fourier transform in place. x.size() is a power of two.
+void fourier_transform(std::vector<std::complex<double>>& x) {
+  const std::size_t n = x.size();
+  if (n == 1) return;
+  std::vector<std::complex<double>> even(n / 2), odd(n / 2);
+  for (std::size_t i = 0; i < n; ++i) (i % 2 == 0 ? even : odd)[i / 2] = x[i];
+  fourier_transform(even);
+  fourier_transform(odd);
+  for (std::size_t k = 0; k < n / 2; ++k) {
+    const std::complex<double> t =
+        std::polar(1.0, -2.0 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)) * odd[k];
+    x[k] = even[k] + t;
+    x[k + n / 2] = even[k] - t;
+  }
+}
+
+/// Largest ordinate of the two-dimensional periodogram of a table, over its critical value. Row r is from the r-th
+/// neighboring stream; rows and columns are powers of two. Ordinates of white noise are exponential with mean 1, and χ²
+/// with one degree of freedom at the four frequencies that equal their own negative.
+double spectrum(const Generator& generate, const std::function<StreamKey(std::uint32_t)>& key_of, std::size_t rows,
+                std::size_t columns) {
+  std::vector<std::vector<std::complex<double>>> table(columns, std::vector<std::complex<double>>(rows));
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::vector<double> x = generate(key_of(static_cast<std::uint32_t>(r)), columns);
+    std::vector<std::complex<double>> row(x.begin(), x.end());
+    fourier_transform(row);
+    for (std::size_t c = 0; c < columns; ++c) table[c][r] = row[c];
+  }
+  double largest = 0.0;
+  for (auto& column : table) {
+    fourier_transform(column);
+    for (const std::complex<double> v : column) largest = std::max(largest, std::norm(v));
+  }
+  const auto n = static_cast<double>(rows * columns);
+  const double of_pairs = std::log(n / false_alarm);
+  const double of_four = quantile(complement(boost::math::chi_squared(1), false_alarm / 8));
+  return largest / n / std::max(of_pairs, of_four);
+}
+
 StreamKey next_seed(std::uint32_t i) { return {1 + i, 2, Stream{3}}; }
 StreamKey next_layer(std::uint32_t i) { return {1, 2 + i, Stream{3}}; }
 StreamKey next_stream(std::uint32_t i) { return {1, 2, Stream{3 + i}}; }
@@ -171,14 +211,28 @@ TEST_CASE("neighboring numbers, seeds, layers and streams are uncorrelated, and 
   }
 }
 
-TEST_CASE("reused counters and repeated words are detected by the correlation") {
+TEST_CASE("tables over neighboring seeds, layers and streams are white noise") {
+  for (const auto& neighbour : {next_seed, next_layer, next_stream}) {
+    CHECK(spectrum(ours, neighbour, 512, 256) < 1.0);
+    CHECK(spectrum(ours, neighbour, 4096, 16) < 1.0);
+  }
+  CHECK(spectrum(boosts, next_seed, 512, 256) < 1.0);
+}
+
+TEST_CASE("shared counters, overlapping counters and repeated words are detected") {
+  const Generator no_layer = [](StreamKey k, std::size_t n) { return ours({k.seed, 0, k.stream}, n); };
+  CHECK(correlation(no_layer(some_key, 10'000), no_layer(next_layer(1), 10'000)) > 1.0);
+  CHECK(spectrum(no_layer, next_layer, 512, 256) > 1.0);
+  // Layer l starts at the l-th number of one stream.
+  const Generator overlapping = [](StreamKey k, std::size_t n) {
+    std::vector<double> x(n);
+    fill_normal<double>({k.seed, 0, k.stream}, k.layer, 1.0, x);
+    return x;
+  };
+  CHECK(spectrum(overlapping, next_layer, 512, 256) > 1.0);
+  // Every word is used twice, as by a generator of pairs that does not advance.
   const std::vector<double> x = ours(some_key, 20'000);
-  CHECK(correlation(x, ours({some_key.seed, some_key.layer, some_key.stream}, 20'000)) > 1.0);
-  std::vector<double> shifted(x.begin() + 1, x.end());
-  std::vector<double> overlapping(20'000);
-  fill_normal<double>(some_key, 1, 1.0, overlapping);
-  CHECK(correlation(shifted, overlapping) > 1.0);
-  std::vector<double> twice;  // as a generator of pairs that does not advance would give
+  std::vector<double> twice;
   for (const double v : x) twice.insert(twice.end(), {v, v});
   CHECK(correlation(twice, {twice.begin() + 1, twice.end()}) > 1.0);
 }
