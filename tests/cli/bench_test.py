@@ -1,16 +1,15 @@
-"""The benchmarks' driver on a tiny stack; nothing depends on how long anything takes. Usage: bench_test.py BINARY"""
+"""Programs beside `periscope`: the benchmarks' driver on a tiny stack, whatever the time it takes, and the attack on
+certificates."""
 
-import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
-ROOT = pathlib.Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments" / "bench"))
-import bench  # noqa: E402
+import pytest
 
-BUILD = pathlib.Path(sys.argv.pop(1)).resolve().parent
+import bench
+from program import BUILD, ROOT, run
+
+STACK_SECONDS, ATTACK = BUILD / "experiments" / "stack_seconds", BUILD / "tests" / "soundness_attack"
 # Says what an interpreter with PyTorch would, of a stack that took 3 s and 64 MiB, and of training.
 PEER = """#!/bin/sh
 case $1 in
@@ -21,64 +20,57 @@ esac
 """
 
 
-def run(*arguments, build=BUILD):
-    command = [sys.executable, ROOT / "experiments" / "bench" / "bench.py", build, "--quick", *arguments]
+def driver(*words, build=BUILD):
+    command = [sys.executable, ROOT / "experiments" / "bench" / "bench.py", build, "--quick", "--out", "out", *words]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
 
 
-class Driver(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def test_layers_beside_a_peer(self):
-        peer = self.folder / "python"
-        peer.write_text(PEER)
-        peer.chmod(0o755)
-        done = run("--peer", peer, "--tables", "layers", "--tokens", "4", "--repeats", "2", "--out", self.folder)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("PyTorch 9.8", done.stdout)
-        self.assertEqual((self.folder / "bench.md").read_text(), done.stdout)
-        rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| cpu |")]
-        self.assertEqual([row[3:5] for row in rows], [["forward", "dense"], ["backward", "dense"],
-                                                      ["forward", "matrix-free"], ["backward", "matrix-free"]])
-        for row in rows:
-            self.assertEqual((row[0:3], row[9], row[12]), (["cpu", "f32", "4"], "3", "64"))
-            self.assertAlmostEqual(float(row[10]) * float(row[5]), 3.0, delta=0.1)  # the ratio
-            # What a process with a few tensors of a few MiB has, and not what Python has.
-            self.assertTrue(1 < float(row[8]) < 400, row)
-
-    def test_a_missing_program_or_peer_is_an_error(self):
-        done = run("--out", self.folder, build=self.folder)
-        self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"stack_seconds: cannot be run: No such file")
-        self.assertNotIn("Traceback", done.stderr)
-        done = run("--out", self.folder, "--peer", "false")
-        self.assertEqual((done.returncode, done.stderr), (1, "bench.py: false: exit code 1\n"))
-
-    def test_ops_as_a_table(self):
-        def one(aggregate, rate, share):
-            return {"run_name": "norm/f32/128/real_time", "aggregate_name": aggregate, "repetitions": 3, "GB/s": rate,
-                    "share": share}  # fmt: skip
-        context = {"threads": "1", "ceiling_f32_gflops": "100", "ceiling_f64_gflops": "50",
-                   "ceiling_memory_gbytes": "20"}
-        found = {"context": context, "benchmarks": [one("mean", 9, 9), one("median", 5, 0.25), one("cv", 0.03, 0.03)]}
-        self.assertIn("| `norm` | f32 | 128 | 5 GB/s | 25 % | 3 % |", bench.ops_section(found))
-
-    def test_programs_reject_what_they_cannot_measure(self):
-        for program, flags in (("stack_seconds", ["--tokens", "0"]), ("stack_seconds", ["--dtype", "f8"]),
-                               ("stack_seconds", ["--device", "tpu"]), ("stack_seconds", ["train", "--width", "0"])):
-            done = subprocess.run([BUILD / "experiments" / program, *flags], capture_output=True, text=True)
-            self.assertEqual((done.stdout, done.returncode != 0), ("", True), flags)
-
-    def test_the_shape_of_the_peer_is_that_of_the_program(self):
-        line = bench.line_of([BUILD / "experiments" / "stack_seconds"], tokens=3, layers=1, weights="matrix-free")
-        expected = {"width": 2560, "heads": 16, "kv_heads": 8, "head_dim": 160, "mlp_width": 10240, "layers": 1,
-                    "tokens": 3, "direction": "forward"}  # fmt: skip
-        self.assertEqual(line | expected, line)
-        self.assertLessEqual(set(bench.SHAPE), set(line))
+def test_layers_beside_a_peer(folder):
+    (folder / "peer").write_text(PEER)
+    (folder / "peer").chmod(0o755)
+    done = driver("--peer", folder / "peer", "--tables", "layers", "--tokens", "4", "--repeats", "2")
+    assert (done.returncode, "PyTorch 9.8" in done.stdout) == (0, True), done.stderr
+    assert (folder / "out" / "bench.md").read_text() == done.stdout
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| cpu |")]
+    assert [row[3:5] for row in rows] == [[pass_, weights] for weights in ("dense", "matrix-free")
+                                          for pass_ in ("forward", "backward")]
+    for row in rows:
+        assert (row[0:3], row[9], row[12]) == (["cpu", "f32", "4"], "3", "64")
+        assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # the ratio
+        # What a process with a few tensors of a few MiB has, and not what Python has.
+        assert 1 < float(row[8]) < 400
 
 
-if __name__ == "__main__":
-    unittest.main()
+def test_a_missing_program_or_peer_is_an_error(folder):
+    for done, name in ((driver(build=folder), "stack_seconds"), (driver("--peer", "false"), "false")):
+        assert (done.returncode, name in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
+
+
+@pytest.mark.parametrize("words", ["--tokens 0", "--dtype f8", "--device tpu", "train --width 0"])
+def test_programs_reject_what_they_cannot_measure(words):
+    done = subprocess.run([STACK_SECONDS, *words.split()], capture_output=True, text=True)
+    assert (done.stdout, done.returncode != 0) == ("", True)
+
+
+def test_the_shape_of_the_peer_is_that_of_the_program():
+    line = bench.line_of([STACK_SECONDS], tokens=3, layers=1, weights="matrix-free")
+    expected = {"width": 2560, "heads": 16, "kv_heads": 8, "head_dim": 160, "mlp_width": 10240, "layers": 1,
+                "tokens": 3, "direction": "forward"}
+    assert line | expected == line
+    assert set(bench.SHAPE) <= set(line)
+
+
+def test_no_certified_number_is_passed_but_lower_bounds_are():
+    assert run("--checkpoints", 60, "--seed", 5, program=ATTACK).out == ""
+    flags = ["--format", "fp16", "--arithmetic", "mixed", "--seed", 2, "--scale", 0.9]
+    first = run(flags, "--checkpoints", 30, program=ATTACK, code=1).json[0]
+    assert first["breaches"][0]["reached"] > first["breaches"][0]["bound"]
+    alone = run(flags, "--only", first["index"], program=ATTACK, code=1)
+    assert alone.json == [first] and f"--only {first['index']}" in alone.err
+
+
+@pytest.mark.parametrize(("flags", "name"), [
+    (["--checkpoints", "0"], "--checkpoints"), (["--scale", "2"], "--scale"), (["--format", "fp12"], "fp12"),
+    (["--arithmetic", "exact"], "mixed"), (["--only", "-1"], "--only")], ids=str)
+def test_usage_of_the_attack(flags, name):
+    assert name in run(flags, program=ATTACK, code=2).err

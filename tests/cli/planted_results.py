@@ -1,12 +1,7 @@
-"""Planted results of `train` and `reproduce`, in which every number occurs once, and a test case that finds in a figure
-the lines, markers and error bars of such numbers."""
+"""Planted results of `train` and `reproduce`, in which every number occurs once."""
 
 import json
-import unittest
 
-from plotting import figure_of  # first of what needs packages
-
-# isort: split
 import numpy as np
 import xarray as xr
 
@@ -42,7 +37,7 @@ CONFIG = {
     "train": {"optimizer": "adamw", "lr": RATE, "steps": STEPS, "batch": 2, "corpus": "synthetic"},
     "stacks": [{"model": {"layers": LAYERS, "width": 16, "mlp": "swiglu", "norm": "rms", "placement": "peri"},
                 "init": {"scheme": "normal", "std": 0.02}, "input": {"tokens": 8}}],
-}  # fmt: skip
+}
 ATTRIBUTES = {"version": "0", "commit": "none", "loss_floor": 0.75, "model": "made up", "family": "llama"}
 
 
@@ -60,7 +55,7 @@ def arrays(ds):
 def planted_reproduce():
     numbers, r, d = Numbers(), len(RECORDS), 2 * LAYERS + 1
     sizes = {"group": len(GROUPS), "record": r, "depth": d, "other_depth": d, "layer": LAYERS, "sublayer": 2 * LAYERS,
-             "seed": SEEDS, "step": STEPS}  # fmt: skip
+             "seed": SEEDS, "step": STEPS}
 
     def made(dims, change=lambda values: values):
         return dims, change(numbers(*(sizes[dim] for dim in dims.split())))
@@ -94,9 +89,9 @@ def planted_reproduce():
         **{f"claim{what}": ("claim", np.array([], dtype=object)) for what in ("", "_exhibit", "_verdict",
                                                                              "_statement")},
         "claim_p": ("claim", np.array([])), "claim_holm": ("claim", np.array([])), "quick": ("", np.array(False)),
-    }  # fmt: skip
+    }
     for name, dims in (("variance", "depth"), ("second_moment", "depth"), ("eq4", "depth"), ("layer_gradient", "layer"),
-                       ("gain_b", "sublayer"), ("angular_distance", "depth other_depth")):  # fmt: skip
+                       ("gain_b", "sublayer"), ("angular_distance", "depth other_depth")):
         v[f"{name}_measured"], v[f"{name}_stderr"] = made(f"group record {dims}"), made(f"group record {dims}", ninth)
     v["angular_distance_measured"][1][:] /= 2
     v["variance_predicted"][1][[g[1] != "base" for g in GROUPS]] = np.nan
@@ -110,7 +105,7 @@ def planted_claims(names, verdicts, mean, regime):
     columns = {"claim": names, "claim_exhibit": ["1"] * n, "claim_statement": [f"about {c}" for c in names],
                "claim_verdict": verdicts, "claim_regime": [regime] * n, "claim_mean": [mean] * n,
                "claim_stderr": [0.1] * n, "claim_detectable": [1.0] * n, "claim_p": np.where(tested, 0.01, np.nan),
-               "claim_holm": np.where(tested, 0.04, np.nan)}  # fmt: skip
+               "claim_holm": np.where(tested, 0.04, np.nan)}
     without = planted.drop_vars([name for name, v in planted.variables.items() if "claim" in v.dims])
     return without.assign({name: ("claim", tidy(values)) for name, values in columns.items()}
                           | {"regime": ((), np.array(regime, dtype=object))})
@@ -126,12 +121,6 @@ def planted_train():
         "grad_norm": ("placement seed step", numbers(2, SEEDS, STEPS)),
         "diverged_at": ("placement seed", np.array([[np.nan, 9.0, np.nan], [np.nan] * 3])),
         "variance_measured": ("placement seed record depth", numbers(2, SEEDS, r, d)),
-    }  # fmt: skip
+    }
     return result(v, CONFIG, ATTRIBUTES)
 
-
-class FigureTest(unittest.TestCase):
-    result: xr.Dataset
-
-    def figure(self, name, result=None):
-        return figure_of(name, self.result if result is None else result)

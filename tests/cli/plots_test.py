@@ -1,155 +1,337 @@
-"""The figures show what the result files hold. Usage: plots_test.py BINARY
-
-RequiredVariables the packages of plots/requirements.txt; skipped (exit code 77) without them.
-"""
+"""`plots`: its command line, bad files, figures for callers in Python, and what this leaves as it was."""
 
 import io
-import json
-import pathlib
-import unittest
-import xml.etree.ElementTree
+import os
+import signal
+import subprocess
+import sys
+import unittest.mock as mock
 
-from periscope_process import SharedFolderTest, run
-from plotting import ROOT, draw, figure_of, figures_of, with_columns  # first of what required packages
+import pytest
+
+from plotting import draw, figure_of
+from program import CONFIG, ROOT, SMALL, run
 
 # isort: split
+import matplotlib
+import netCDF4
 import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
 from PIL import Image
 
-from plots import blocks, drawing, kinds, reader, style
+import plots
+from plots import drawing, kinds, reader, style
 
-TINY = """
-[model]
-layers = 2
-width = 16
-heads = 2
-placement = ["pre", "peri", "post", {A=true,B=false,C=true,alpha=0.9,beta=0.5}]
-[init]
-scheme = "lecun"
-[input]
-kind = ["gaussian", "tokens"]
-tokens = 4
-[run]
-seeds = 4
-[ladder]
-widths = [16, 32, 64, 128]
-seeds = 32
-"""
-ONE_INPUT = ["--set", "input.kind=gaussian"]
-CHECKPOINT = ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2"
-PROBE_FIGURES = ["trained-vs-init", "growth", "growth-parts", "massive", "margins"]
-STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "power-gaussian",
-                 "power-tokens", "angular-gaussian", "angular-tokens"]
+BOTH = 'input.kind=["gaussian","tokens"]'
 
 
-class Plots(SharedFolderTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.results = cls.folder / "results"
-        config = cls.folder / "tiny.toml"
-        config.write_text(TINY)
-        for command, name, *extra in (("propagate", "stack"), ("theory", "theory"), ("ladder", "stack", *ONE_INPUT)):
-            done = run(command, "--config", config, "--out", cls.results / name, "--quiet", *extra)
-            assert done.returncode == 0, done.stderr
-        done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
-        assert done.returncode == 0, done.stderr
-        cls.verify = reader.read(cls.results / "stack" / "verify.nc")
-        done = run("probe", CHECKPOINT, "--tokens", "1,2,3,4,5,6", "--backward", "--out", cls.results / "stack",
-                   "--quiet")
-        assert done.returncode == 0, done.stderr
-        cls.probed = reader.read(cls.results / "stack" / "probe.nc")
-        cls.stack = reader.read(cls.results / "stack" / "propagate.nc")
-        cls.theory = reader.read(cls.results / "theory" / "theory.nc")
-        cls.ladder = reader.read(cls.results / "stack" / "ladder.nc")
-
-    def test_every_figure_is_written_and_the_same_each_time(self):
-        done = draw(self.results / "stack", "--out", self.folder / "figures")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        written = [pathlib.Path(line) for line in done.stdout.splitlines()]
-        names = {f"propagate-{figure}" for figure in STACK_FIGURES}
-        names |= {name for name, _ in self.figures(self.ladder)}
-        names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
-        names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
-        expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg", "txt")}
-        self.assertEqual(set(written), expected)
-        for path in written:
-            with self.subTest(figure=path.name):
-                if path.suffix == ".png":
-                    with Image.open(path) as image:
-                        self.assertGreater(min(image.size), 400)
-                        self.assertGreater(len(np.unique(np.asarray(image.convert("L")))), 50, "not blank")
-                elif path.suffix == ".svg":
-                    root = xml.etree.ElementTree.parse(path).getroot()
-                    self.assertGreater(sum(1 for _ in root.iter()), 100)
-                    self.assertNotIn("dc:date", path.read_text())
-        # Once more in this process, whose hashes are others.
-        for result in (self.stack, self.ladder, self.verify, self.probed):
-            for name, figure in self.figures(result):
-                for path in drawing.save(figure, self.folder / "again" / name):
-                    self.assertEqual(path.read_bytes(), (self.folder / "figures" / path.name).read_bytes(), path.name)
-
-    def figures(self, result):
-        """The figures of a file, each with the name of its own."""
-        for kind in kinds.KINDS:
-            if all(name in result for name in kind.required):
-                stem = pathlib.Path(result.encoding["source"]).stem
-                yield from ((f"{stem}-{name}", figure) for name, figure in figures_of(kind, result).items())
-
-    def test_every_placement_has_a_look_of_its_own(self):
-        names = [p["name"] for p in json.loads(run("list", "--json").stdout)["placements"]]
-        self.assertEqual(len({(s.colour, s.marker) for s in style.styles(names)}), len(names))
-        self.assertEqual(set(names), set(style.STYLES))
-
-    def test_readers_meet_no_numbers_of_theorems(self):
-        for result in (self.stack, self.theory, self.ladder, self.verify, self.probed):
-            for name, figure in self.figures(result):
-                legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
-                for words in (figure.caption, *legends):
-                    self.assertNotRegex(words, r"\b[TG]\d", name)
-
-    def test_looks_differ(self):
-        tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]
-        styles = style.styles([*style.STYLES, *tables])
-        for kind in ("label", "colour"):
-            self.assertEqual(len({getattr(s, kind) for s in styles}), len(style.STYLES) + 2, kind)
-        for title, members in blocks.CLASSES.items():
-            self.assertEqual(len({style.STYLES[name].marker for name in members}), len(members), title)
-        self.assertEqual({name for members in blocks.CLASSES.values() for name in members}, set(style.STYLES))
-        self.assertEqual(styles[-1].label, "A, α = 3, β = 1")
-        # Several recipes, each with several values: no two alike, and those of a recipe in shades of one colour.
-        names = [f"{recipe}, std {s}" for recipe in ("gemma2", "llama", "olmo2", "mine", "opt") for s in (1, 2, 3)]
-        styles = style.styles([*names, names[0]])
-        self.assertEqual(len({(s.colour, s.marker) for s in styles}), len(names))
-        self.assertEqual(len({s.colour for s in styles[::3]}), 5)
-        self.assertEqual([s.label for s in styles], [*names, names[0]])
-
-    def test_free_placements_have_words(self):
-        """A rule for each kind of module, scales that are expressions, and what a stack differs by besides."""
-        norms = '{"A": true, "B": false, "C": true, "alpha": "2L", "beta": 1.0}'
-        kinds_of_modules = f'{{"attention": {norms}, "mlp": "keel"}}'
-        names = [kinds_of_modules, norms, f"{kinds_of_modules}, std 0.1", f"{norms}, norm l2", "span, x 1"]
-        rule = "A+C, α = 2L, β = 1"
-        self.assertEqual([s.label for s in style.styles(names)],
-                         [f"{rule} attention, KEEL MLP", rule, f"{rule} attention, KEEL MLP, std 0.1",
-                          f"{rule}, norm l2", "SpanNorm, x 1"])  # fmt: skip
-
-    def test_nothing_finite_is_drawn_as_that(self):
-        """Runs that diverged from the start, of every kind that is here."""
-        for result in (self.stack, self.ladder, self.probed):
-            places = ("width", "ladder_width", "inverse_width", "group", "rank")
-            nan = {n: np.full(v.shape, np.nan) for n, v in result.variables.items()
-                   if v.dtype.kind in "fiub" and v.ndim and n not in (*places, *result.coords)}
-            of_nothing = with_columns(result, nan)
-            for kind in kinds.KINDS:
-                if all(name in result for name in kind.required):
-                    for name, figure in figures_of(kind, of_nothing).items():
-                        with self.subTest(file=result.encoding["source"], figure=name):
-                            figure.savefig(io.BytesIO(), format="png", dpi=30)
-        nan = {n: np.full(v.shape, np.nan) for n, v in self.stack.data_vars.items() if n.startswith("variance_")}
-        words = [t.get_text() for t in figure_of("variance", with_columns(self.stack, nan)).axes[0].texts]
-        self.assertEqual(words, ["no finite value"])
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder with results, one in each folder but "stack", which has two."""
+    folder = tmp_path_factory.mktemp("results")
+    (folder / "small.toml").write_text(SMALL)
+    for out, *words in (("plain", "propagate"), ("other", "propagate", "input.second_moment=4e-4"),
+                        ("stack", "propagate", "--backward", BOTH), ("stack", "theory", BOTH)):
+        run(words, CONFIG, "--out", folder / out, "--quiet", cwd=folder)
+    run("train", "model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+        "train.steps=3", "train.batch=2", "--seeds", 2, 'model.placement=["pre","peri"]', "--out", folder / "train",
+        "--quiet")
+    return folder
 
 
-if __name__ == "__main__":
-    unittest.main()
+@pytest.fixture
+def plain(results):
+    return results / "plain" / "propagate.nc"
+
+
+@pytest.fixture
+def stack(results):
+    return results / "stack" / "propagate.nc"
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+
+def written(folder, *words):
+    done = draw(*words, "--out", folder / "figures")
+    assert (done.returncode, done.stderr) == (0, "")
+    return sorted(line.removeprefix(f"{folder / 'figures'}/") for line in done.stdout.splitlines())
+
+
+def width_of(path):
+    with Image.open(path) as image:
+        return image.size
+
+
+def test_a_file_and_some_of_its_figures(plain, folder):
+    assert written(folder, plain, "--only", "variance,agreement") == [
+        f"propagate-{name}.{kind}" for name in ("agreement-gaussian", "variance") for kind in ("png", "svg", "txt")]
+
+
+def test_several_paths_keep_their_folders(plain, results, folder):
+    names = [f"{name}/propagate-variance.{kind}" for name in ("other", "plain") for kind in ("pdf", "txt")]
+    assert written(folder, plain, results / "other", plain, "--only", "variance", "--format", "pdf") == names
+    pdf = (folder / "figures" / "plain" / "propagate-variance.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-") and b"CreationDate" not in pdf
+
+
+def test_width_and_captions_beside_the_figure_or_in_it(plain, folder):
+    variance = folder / "figures" / "propagate-variance.png"
+    heights = {}
+    for width, flags in ((3.3, []), (7, []), (7, ["--caption", "below"])):
+        names = written(folder, plain, "--only", "variance", "--format", "png", "--width", width, *flags)
+        assert names == ["propagate-variance.png"] + ([] if flags else ["propagate-variance.txt"])
+        size = width_of(variance)
+        assert size[0] == round(200 * width)
+        heights[len(flags)] = size[1]
+    assert heights[2] > heights[0] + 40, "the caption is in the figure"
+    words = variance.with_suffix(".txt").read_text()
+    assert not [line for line in words.splitlines() if line.endswith("-")], "no word is broken"
+    for width in (2.5, 3.3, 7.0):
+        figure = figure_of("variance", reader.read(plain))
+        assert figure.texts == [], "a figure has no caption of its own"
+        figure.set_size_inches(width, 3.0)
+        style.caption_below(figure)
+        box = figure.texts[0].get_window_extent()
+        assert 0 <= box.x0 and box.x1 <= figure.bbox.width, width
+    assert figure.texts[0].get_text().split() == figure.caption.split() == words.split()
+
+
+def test_from_any_folder_by_its_path(plain, folder):
+    done = subprocess.run([sys.executable, ROOT / "plots", plain.parent, "--out", "figures", "--only", "variance"],
+                          capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "figures" / "propagate-variance.svg").is_file()
+
+
+def test_an_interpreter_without_the_packages_is_named():
+    done = subprocess.run([sys.executable, "-S", "-m", "plots", "--list"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, ".venv/bin/" in done.stderr) == (1, "", True)
+
+
+def test_list_names_every_figure():
+    assert sorted({line.split()[0] for line in draw("--list").stdout.splitlines()}) == sorted(kinds.names())
+
+
+@pytest.mark.parametrize(("flags", "name"), [
+    (["--only", "varaince"], "'variance'"), (["--format", "gif,png"], "'gif'"), (["--caption", "above"], "'above'"),
+    (["--width", "0.5"], "'0.5'"), (["--width", "wide"], "'wide'"), (["--label", "a"], "--together"),
+    (["--together", "--label", "a", "--label", "a"], "--label"),
+    (["--together", "--label", "a", "--label", "b"], "--label"),
+    (["--only", "ladder,signals"], "'ladder'")], ids=str)
+def test_what_is_refused(flags, name, plain, folder):
+    done = draw(plain, "--out", folder / "never", *flags)
+    assert (done.returncode, done.stdout, name in done.stderr) == (2, "", True), done.stderr
+    assert not (folder / "never").exists()
+
+
+# -- bad files -------------------------------------------------------------------------------------
+
+
+def damaged(stack, path, change):
+    """A copy of a whole result file, with `change` made to it."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(stack.read_bytes())
+    with netCDF4.Dataset(path, "a") as data:
+        change(data)
+
+
+def test_broken_files_are_named_and_all_others_drawn(stack, results, folder):
+    broken, whole = folder / "broken", (results / "stack" / "theory.nc").read_bytes()
+    damaged(stack, broken / "no_commit.nc", lambda data: data.delncattr("commit"))
+    damaged(stack, broken / "no_config.nc", lambda data: data.setncattr("config", "no JSON"))
+    os.mkfifo(broken / "fifo.nc")
+    (broken / "folder.nc").mkdir()
+    for name, content in (("cut", whole[:len(whole) // 2]), ("empty", b""), ("text", b"no NetCDF"), ("whole", whole)):
+        (broken / f"{name}.nc").write_bytes(content)
+    for name, attributes in (("foreign", {"program": "another"}), ("nothing", {}), ("huge", {})):
+        with netCDF4.Dataset(broken / f"{name}.nc", "w") as data:
+            data.setncatts({"program": "periscope", "version": "1", "commit": "1", "config": "{}"} | attributes)
+            if name == "huge":
+                data.createDimension("x", 1 << 40)
+                data.createVariable("a", "f8", ("x",))
+    done = draw(broken, "--out", folder / "drawn")
+    assert done.returncode == 1, done.stderr
+    names = sorted(path.name for path in broken.iterdir() if path.name != "whole.nc")
+    assert [line.split(": ")[0] for line in done.stderr.splitlines()] == [str(broken / name) for name in names]
+    assert "whole-variance.png" in done.stdout, "the good file is drawn"
+    for path in ("nowhere", "empty"):
+        (folder / "empty").mkdir(exist_ok=True)
+        done = draw(folder / path, "--out", folder / "of_nowhere")
+        assert (done.returncode, done.stdout, path in done.stderr) == (3, "", True)
+    done = draw(stack, folder / "nowhere", "--out", folder / "half", "--only", "signals")
+    assert (done.returncode, done.stdout, "'signals'" in done.stderr) == (1, "", True)
+
+
+def test_a_figure_that_fails_is_named_and_all_others_drawn(stack, folder):
+    half, angles = folder / "half", "angular_distance_measured"
+    damaged(stack, half / "a.nc", lambda data: data.variables[angles].__setitem__(Ellipsis, np.nan))
+    damaged(stack, half / "b.nc", lambda data: [data.renameVariable(*pair) for pair in ((angles, "other"),
+                                                                                       ("site", "place"))])
+    done = draw(half, "--out", folder / "drawn")
+    failed = [f"{half / 'b.nc'}: figure angular-{kind}" for kind in ("gaussian", "tokens")]
+    assert (done.returncode, [": ".join(line.split(": ")[:2]) for line in done.stderr.splitlines()]) == (1, failed)
+    every = ["variance", "token_cosine", "dilution", *(f"{f}-{i}" for f in ("agreement", "power", "angular")
+                                                       for i in ("gaussian", "tokens"))]
+    expected = {f"a-{figure}.{kind}" for figure in every for kind in ("png", "svg", "txt")}
+    expected |= {f"b{name[1:]}" for name in expected if "angular" not in name and "dilution" not in name}
+    assert expected <= {path.name for path in (folder / "drawn").iterdir()}
+
+
+def test_a_crash_of_the_library_ends_one_file_alone(results, folder):
+    def crash(_path):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def hang(_path):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a library that never comes back to Python
+        while True:
+            signal.pause()
+
+    for fault, words, patience in ((crash, "SIGSEGV", {}), (hang, "0.5 s", {"timeout": 0.5})):
+        with mock.patch.object(reader, "read", fault):
+            (report,) = drawing.draw([results / "stack" / "theory.nc"], folder / "crashed", **patience)
+        assert isinstance(report, drawing.Failed) and "theory.nc: " in report.message and words in report.message
+
+
+def test_figures_replace_figures_only_whole_and_nothing_else(folder):
+    (folder / "a.png").write_bytes(b"before")
+    os.mkfifo("a.svg")
+    before, figure = set(os.listdir()), mock.Mock()
+    figure.savefig.side_effect = lambda stream, **_: (stream.write(b"half"), 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(drawing.save(figure, folder / "a"))
+    assert (folder / "a.png").read_bytes() == b"before"
+    assert set(os.listdir()) == before, "nothing half-written is left"
+    figure.savefig.side_effect = lambda stream, **_: stream.write(b"whole")
+    with pytest.raises(OSError, match="a.svg"):
+        list(drawing.save(figure, folder / "a"))
+    assert (folder / "a.png").read_bytes() == b"whole" and (folder / "a.svg").is_fifo()
+
+
+# -- in Python -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ds(stack):
+    """A result as one that never was in a file."""
+    read = reader.read(stack)
+    return xr.Dataset(read.data_vars, read.coords, read.attrs)
+
+
+@pytest.fixture
+def train(results):
+    return reader.read(results / "train" / "train.nc")
+
+
+def pixels(png):
+    """Those of a figure, or of a file's bytes."""
+    if isinstance(png, Figure):
+        stream = io.BytesIO()
+        png.savefig(stream, format="png")
+        png = stream.getvalue()
+    with Image.open(io.BytesIO(png)) as opened:
+        return np.asarray(opened.convert("RGB")).astype(int)
+
+
+def test_a_figure_and_its_caption_are_those_of_the_command_line(ds, stack, folder):
+    names = ("overview", "variance", "angular-tokens")
+    assert draw(stack, "--out", folder, "--only", ",".join(names)).returncode == 0
+    for name in names:
+        figure = plots.plot(ds, name)
+        np.testing.assert_array_equal(pixels(figure), pixels((folder / f"propagate-{name}.png").read_bytes()))
+        assert plots.caption_of(ds, name).split() == (folder / f"propagate-{name}.txt").read_text().split()
+    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n", "notebooks show a figure that pyplot does not know"
+
+
+def test_names_of_figures(ds, results):
+    np.testing.assert_array_equal(pixels(plots.plot(ds)), pixels(plots.plot(ds, "overview")))
+    assert plots.caption_of(ds) == plots.caption_of(ds, "overview")
+    assert plots.figures(ds)[0] == "overview"
+    assert plots.figures(reader.read(results / "stack" / "theory.nc"))[0] == "variance"
+    one = ds.isel(input=[1])  # a figure that is drawn once per input has its short name where there is one input
+    np.testing.assert_array_equal(pixels(plots.plot(one, "agreement")), pixels(plots.plot(one, "agreement-tokens")))
+    for name, words in (("agreement", "agreement-gaussian, agreement-tokens"), ("varaince", "'variance'"),
+                        ("training", "overview"), ("x", "'x'")):
+        with pytest.raises(ValueError, match=words):
+            plots.plot(ds, name)
+    with pytest.raises(ValueError, match="'x'") as caught:
+        plots.caption_of(ds, "x")
+    assert all(name in str(caught.value) for name in (*plots.figures(ds), *kinds.names()))
+
+
+def test_width_and_caption(ds):
+    assert [plots.plot(ds, "variance", **w).get_figwidth() for w in ({}, {"width": 3.4})] == [7.0, 3.4]
+    assert pixels(plots.plot(ds, "variance", width=3.4)).shape[1] == 680, "200 dots per inch"
+    for width in (2.9, 21, float("nan")):
+        with pytest.raises(ValueError, match=f"width {width!r}"):
+            plots.plot(ds, width=width)
+    figure = plots.plot(ds, "variance", caption=True)
+    assert style.plain(" ".join(figure.texts[0].get_text().split())) == plots.caption_of(ds, "variance")
+    assert plots.plot(ds, "variance").texts == []
+
+
+def test_stacks_and_inputs_can_be_selected(ds, train):
+    for chosen, panels in ((ds.isel(input=[0]), 1), (ds.sel(placement=["peri"]), 2)):
+        assert plots.figures(chosen)[0] == "overview"
+        figure = plots.plot(chosen, "variance")
+        lines = {tuple(line.get_ydata()) for axes in figure.axes for line in axes.get_lines()}
+        curves = chosen.variance_predicted.values.reshape(-1, chosen.sizes["depth"])
+        assert (len(figure.axes), {tuple(curve) for curve in curves} <= lines) == (panels, True)
+    assert "Pre-LN" not in plots.caption_of(ds.sel(placement=["peri"]))
+    assert len(plots.plot(train.sel(placement=["peri"])).axes) == 4
+
+
+def test_what_a_selection_has_taken_away_is_named(ds, train):
+    for chosen, name in ((ds.isel(input=0), "'variance_predicted'"), (ds.sel(placement="peri"), "isel.placement=.0"),
+                         (ds.mean("placement"), "input, depth"), (ds.transpose(), "input, placement, depth"),
+                         (ds.isel(placement=[]), "'placement'"), (ds.isel(depth=slice(0, 3)), "'depth'"),
+                         (ds.isel(depth=slice(None, None, -1)), "'depth'"), (train.isel(seed=[0]), "'seed'"),
+                         (train.isel(record=slice(1, None)), "'record'"), (ds.drop_attrs(), "'version'"),
+                         (xr.Dataset(attrs=ds.attrs), "variables"), (xr.Dataset(), "'version'")):
+        with pytest.raises(ValueError, match=name):
+            plots.plot(chosen)
+    assert plots.figures(ds.isel(input=0)) == []
+    odd = ds.isel(sublayer=slice(1, None))
+    assert ("dilution" in plots.figures(odd), "variance" in plots.figures(odd)) == (False, True)
+    for chosen, name in ((odd, "'sublayer'"), (ds.sel(site=["x_in"]), "'B_out'")):
+        with pytest.raises(ValueError, match=f"'dilution'.*{name}"):
+            plots.plot(chosen, "dilution")
+
+
+def test_the_callers_settings_stay_and_do_not_change_figures(ds):
+    expected = pixels(plots.plot(ds, "variance"))
+    own = {"axes.grid": False, "grid.color": "red", "xtick.labelsize": 30, "axes.titlesize": 40, "font.size": 20}
+    with matplotlib.rc_context(own):
+        before = matplotlib.rcParams.copy()
+        plots.plot(ds, "variance", width=4)
+        # drawn outside of plot, where ticks are made
+        np.testing.assert_array_equal(pixels(plots.plot(ds, "variance")), expected)
+        assert {k for k, v in before.items() if k != "backend" and matplotlib.rcParams[k] != v} == set()
+    assert (style.PAGE, style.PANEL) == (7.0, 4.6)
+
+
+def python(code, *words):
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code, *map(str, words)], capture_output=True, text=True,
+                          cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_importing_is_light_and_changes_nothing(stack, folder):
+    heavy = "'matplotlib', 'xarray', 'netCDF4'"
+    assert python(f"import sys, plots; print(*(name for name in ({heavy}) if name in sys.modules))") == []
+    assert python("""if True:
+        import sys, pathlib, importlib, matplotlib
+        before = matplotlib.rcParams.copy()
+        for path in sorted(pathlib.Path("plots").glob("*.py")):
+            if path.stem != "__main__":
+                importlib.import_module(f"plots.{path.stem}".removesuffix(".__init__"))
+        from plots import plot, reader
+        figure = plot(reader.read(pathlib.Path(sys.argv[1])))
+        figure.savefig(sys.argv[2])
+        get = dict.__getitem__  # asking for the backend would choose one
+        print(*(key for key in before if get(before, key) != get(matplotlib.rcParams, key)))
+        print(*(name for name in ("matplotlib.pyplot", "plots.drawing") if name in sys.modules))
+        """, stack, folder / "one.png") == ["plots.drawing"]

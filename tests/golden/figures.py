@@ -51,19 +51,17 @@ def commands(studies, sets):
 def results(program):
     """Yields the results that are drawn, with their names."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "cli")]
-    sys.argv[1:] = [str(program.path)]
     import numpy as np
 
-    from periscope_process import LIST, SMALL, STUDIES, SWEEPS, sets
     from planted_results import planted_claims, planted_reproduce, planted_train
     from plots import reader, together
     from plotting import with_columns
+    from program import LIST, STUDIES, SWEEPS, THREE, sets
 
     found = {}
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        three = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]')
-        (folder / "small.toml").write_text(three + SWEEPS)
+        (folder / "small.toml").write_text(THREE + SWEEPS)
         (folder / "list.toml").write_text(LIST)
         for name, words in commands(STUDIES, sets).items():
             done = program.run([*words, "--out", name, "--quiet", "--threads", "1"], folder)

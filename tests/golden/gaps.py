@@ -6,7 +6,7 @@ import sys
 
 import golden
 
-# Values in place of those of `configuration.ROWS`, where these are too large, or where several differ in effect.
+# Values in place of those of `key_rows.ROWS`, where these are too large, or where several differ in effect.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
     "model.head_dim": ["6"], "model.mlp_width": ["10"], "model.vocab": ["43"], "model.streams": ["3"],
@@ -29,13 +29,12 @@ TOGETHER = [["model.heads=4", f"model.kv_heads={kv}", f"model.qk_norm={norm}"]
             for kv in (1, 2, 4) for norm in ("none", "head", "full")]  # fmt: skip
 
 
-def rows(program):
-    """Returns the values that tests/cli/configuration.py gives to keys, and the keys that change no result."""
+def rows():
+    """Returns the values that tests/cli/key_rows.py gives to keys, and the keys that change no result."""
     sys.path.insert(0, str(golden.HERE.parent / "cli"))
-    sys.argv[1:] = [str(program.path)]
-    import configuration
+    import key_rows
 
-    return configuration.ROWS, configuration.HOW
+    return key_rows.ROWS, key_rows.HOW
 
 
 def words_of_keys(keys):
@@ -62,20 +61,14 @@ def features(program, command):
     """Returns what a command's cases have to cover: lists of settings that one case sets."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
-    (known, without_effect), words = rows(program), words_of_keys(answer["keys"])
+    (known, without_effect), words = rows(), words_of_keys(answer["keys"])
     base, _ = golden.read_cases(command)
+    named = {"model.placement": [p["name"] for p in answer["placements"]] + FREE,
+             "model.recipe": [r["name"] for r in answer["recipes"]]}
     found = []
-    for key in acting_keys(program, command, listed):
-        if key in without_effect:
-            continue
-        if key == "model.placement":
-            values = [p["name"] for p in answer["placements"]] + FREE
-        elif key == "model.recipe":
-            values = [r["name"] for r in answer["recipes"]]
-        else:
-            values = VALUES.get(key) or words.get(key) or [known[key].value]
-        for value in values:
-            found.append([placed(base, f"{key}={value}")])
+    for key in (key for key in acting_keys(program, command, listed) if key not in without_effect):
+        values = named.get(key) or VALUES.get(key) or words.get(key) or [known[key].value]
+        found += [[placed(base, f"{key}={value}")] for value in values]
     found = [f for f in found if not exempt(base, f)]
     if any(f[0].startswith("model.placement") for f in found):
         found += [list(together) for together in TOGETHER]
@@ -92,13 +85,9 @@ def placed(base, setting):
 
 def is_set(feature, base, cases):
     """Returns whether a case sets all settings of the feature."""
-    for case in cases:
-        has = golden.settings_of(base, case)
-        if all(has.get(w.split("=", 1)[0]) == w.split("=", 1)[1] for w in feature):
-            return True
-        if len(feature) == 1 and any(feature[0] in vary for vary in case.get("vary", [])):
-            return True
-    return False
+    wanted = dict(word.split("=", 1) for word in feature).items()
+    return any(wanted <= golden.settings_of(base, case).items()
+               or (len(feature) == 1 and any(feature[0] in vary for vary in case.get("vary", []))) for case in cases)
 
 
 def exempt(base, settings):
@@ -107,13 +96,17 @@ def exempt(base, settings):
     return any(re.fullmatch(pattern, setting) for pattern in patterns for setting in settings)
 
 
+def results_of(command):
+    path = golden.result_path(command)
+    return golden.parsed(path.read_text() if path.exists() else "")
+
+
 def unset(program, command):
     """Returns the features that no case sets which the command accepts."""
     base, cases = golden.read_cases(command)
     if base.get("tool"):
         return []
-    path = golden.result_path(command)
-    results = golden.parsed(path.read_text() if path.exists() else "")
+    results = results_of(command)
     rejected = {name for name, entries in results.items() if entries["exit"] in (["2"], ["3"])}
     accepted = [case for name, case in cases.items() if name not in rejected]
     return [f for f in features(program, command) if not is_set(f, base, accepted)]
@@ -125,12 +118,8 @@ def unseen_columns(program, command):
     base, _ = golden.read_cases(command)
     if "result" not in base:
         return []
-    path = golden.result_path(command)
-    seen = set()
-    for entries in golden.parsed(path.read_text() if path.exists() else "").values():
-        for line in entries.get("labels", []):
-            seen.add(line.split()[0])
-        seen |= set(entries)
+    seen = {name for entries in results_of(command).values()
+            for name in (*entries, *(line.split()[0] for line in entries.get("labels", [])))}
     columns = [c["name"] for c in program.json("list", "--columns")["results"][base["result"]]["columns"]]
     return [c for c in columns if c not in seen and not exempt(base, [f"column {c}"])]
 
@@ -160,8 +149,7 @@ def check(program, commands):
                  for feature in unset(program, command)]
         gaps += [f"{command}: no golden has a value of the column {c}" for c in unseen_columns(program, command)]
         gaps += [f"{command}: no case has a checkpoint of the family {f}" for f in unread_families(program, command)]
-    for gap in gaps:
-        print(gap)
     if gaps:
-        print(f"{len(gaps)} gaps: add cases that set them; what a command rejects goes into `exempt`, with the reason")
-    return 1 if gaps else 0
+        print(*gaps, f"{len(gaps)} gaps: add cases that set them; what a command rejects goes into `exempt`, with the "
+              "reason", sep="\n")
+    return int(bool(gaps))

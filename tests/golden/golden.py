@@ -20,6 +20,7 @@ of the first values, a hash of all bits, and the weighted length of the vector."
 import argparse
 import concurrent.futures
 import csv
+import functools
 import hashlib
 import io
 import itertools
@@ -80,10 +81,8 @@ class Program:
 
 def read_cases(command):
     """Returns the [base] table of a command's file, and its cases by name."""
-    text = (HERE / "cases" / f"{command}.toml").read_text()
-    table = tomllib.loads(text)
-    base = table.pop("base", {})
-    cases = {}
+    table = tomllib.loads((HERE / "cases" / f"{command}.toml").read_text())
+    base, cases = table.pop("base", {}), {}
     for name, case in table.items():
         lines = {f"{name}: {row}": f"{case['run']} {row}" for row in case.get("rows", "").splitlines()}
         cases |= {row: case | {"name": row, "run": run} for row, run in lines.items()} or {name: case | {"name": name}}
@@ -92,20 +91,15 @@ def read_cases(command):
 
 def settings_of(base, case):
     """Returns the settings of [base] without those that the case drops, overridden by the case's own."""
-    own = dict(s.split("=", 1) for s in case.get("set", []))
-    shared = {} if case.get("plain") else dict(s.split("=", 1) for s in base.get("set", []))
-    for key in case.get("drop", []):
-        shared.pop(key, None)
-    return shared | own
+    own, shared = (dict(s.split("=", 1) for s in table.get("set", [])) for table in (case, base))
+    return own if case.get("plain") else {k: v for k, v in shared.items() if k not in case.get("drop", [])} | own
 
 
 def words_of(base, case, threads):
     """Returns the command line of a case."""
     words = shlex.split(case.get("run", base.get("run", "")))
-    for key, value in settings_of(base, case).items():
-        words += ["--set", f"{key}={value}"]
-    for vary in case.get("vary", []):
-        words += ["--vary", vary]
+    words += [word for key, value in settings_of(base, case).items() for word in ("--set", f"{key}={value}")]
+    words += [word for vary in case.get("vary", []) for word in ("--vary", vary)]
     return words + (["--threads", str(threads)] if case.get("threads", base.get("threads", True)) else [])
 
 
@@ -115,14 +109,11 @@ def make_fixture(folder, case):
     path = folder / "model" / "config.json"
     config = json.loads(path.read_text())
     for key, value in case.get("edit", {}).items():
-        owner = config
         *parents, last = key.split(".")
-        for parent in parents:
-            owner = owner[parent]
+        owner = functools.reduce(dict.__getitem__, parents, config)
+        owner[last] = None if value == "null" else value
         if value == "erase":
-            owner.pop(last, None)
-        else:
-            owner[last] = None if value == "null" else value
+            del owner[last]
     path.write_text(json.dumps(config))
 
 
@@ -185,10 +176,7 @@ def number_of(text):
 
 def short(text):
     """Returns three digits of a number, without redundant characters of its exponent."""
-    value = float(text)
-    if math.isnan(value):
-        return "nan"
-    return re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], f"{value:.3g}")
+    return re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], f"{float(text):.3g}")
 
 
 def counted_runs(items, sign):
@@ -197,15 +185,9 @@ def counted_runs(items, sign):
     return [item if count == 1 else f"{item}{sign}{count}" for item, count in found]
 
 
-def runs(words):
-    """Returns the line of these words, in which equal neighbours are counted."""
-    return " ".join(counted_runs(words, "*"))
-
-
 def is_nothing(lines):
     """Returns whether a column has no value."""
-    values = spread(lines[1:] if is_summary(lines) else lines)
-    return bool(values) and all(value in ("nan", '""') for value in values)
+    return set(spread(lines[1:] if is_summary(lines) else lines)) in ({"nan"}, {'""'}, {"nan", '""'})
 
 
 def summary(texts):
@@ -226,9 +208,8 @@ def column_lines(rows):
             lines.append([])
             last = place[:-1]
         lines[-1].append(text if len(texts) <= FULL else short(text))
-    if len(texts) <= FULL:
-        return [runs(line) for line in lines]
-    return [summary(texts), *shortened([runs(line) for line in lines])]
+    lines = [" ".join(counted_runs(line, "*")) for line in lines]  # equal neighbours are counted
+    return lines if len(texts) <= FULL else [summary(texts), *shortened(lines)]
 
 
 def shortened(lines, bits=""):
@@ -241,10 +222,8 @@ def shortened(lines, bits=""):
 
 def counted(fields):
     """Returns labels as text; consecutive whole numbers as the first and the last."""
-    if len(fields) > 2 and all(f.isdigit() for f in fields):
-        first = int(fields[0])
-        if fields == [str(first + i) for i in range(len(fields))]:
-            return f"{first}..{fields[-1]}"
+    if len(fields) > 2 and fields[0].isdigit() and fields == [str(int(fields[0]) + i) for i in range(len(fields))]:
+        return f"{fields[0]}..{fields[-1]}"
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -272,9 +251,8 @@ FORMATS = {"F64": "d", "F32": "f", "F16": "e", "I64": "q", "I32": "i", "U8": "B"
 
 def tensor_texts(dtype, data):
     if dtype == "BF16":
-        return [repr(struct.unpack("<f", b"\0\0" + data[i:i + 2])[0]) for i in range(0, len(data), 2)]
-    code = FORMATS[dtype]
-    return [repr(x) for x in struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)]
+        dtype, data = "F32", b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+    return [repr(x) for x, in struct.iter_unpack(f"<{FORMATS[dtype]}", data)]
 
 
 def file_entries(path, name):
@@ -282,13 +260,10 @@ def file_entries(path, name):
     if path.suffix == ".safetensors":
         data = path.read_bytes()
         (length,) = struct.unpack_from("<Q", data)
-        header = json.loads(data[8:8 + length])
-        header.pop("__metadata__", None)
-        entries = {}
-        for tensor, t in sorted(header.items()):
+        header, entries = json.loads(data[8:8 + length]), {}
+        for tensor, t in sorted((tensor, t) for tensor, t in header.items() if tensor != "__metadata__"):
             texts = tensor_texts(t["dtype"], data[8 + length:][slice(*t["data_offsets"])])
-            shape = "x".join(map(str, t["shape"]))
-            entry = f"{name}:{tensor}:{t['dtype']}:{shape}"
+            entry = f"{name}:{tensor}:{t['dtype']}:{'x'.join(map(str, t['shape']))}"
             entries[entry] = [summary(texts) if len(texts) > FULL else " ".join(texts)]
         return entries
     if path.suffix == ".json":
@@ -313,10 +288,9 @@ class Repeated:
         return line
 
     def read(self, text):
-        if text in self.lines:
-            return self.lines[text]
-        self.written(text)
-        return text
+        if text not in self.lines:
+            self.written(text)
+        return self.lines.get(text, text)
 
 
 def stem_of(name):
@@ -418,11 +392,7 @@ def differences(case, was, now, exact):
     """Returns a line for every entry of a case that changed."""
     lines = [f"{case}: {name} has values now" for name in now if name not in was and name != NOTHING]
     lines += [f"{case}: {name} has no values any more" for name in was if name not in now and name != NOTHING]
-    for name in was:
-        if name not in now or name == NOTHING:
-            continue
-        if not exact and ROUNDING.search(name):
-            continue
+    for name in (name for name in was if name in now and name != NOTHING and (exact or not ROUNDING.search(name))):
         text = name in ("table", "json", "output", "labels") or name.startswith("file ")
         text = text or all(number_of(word) is None for word in spread(was[name]))
         found = (words_differ if text else numbers_differ)(was[name], now[name], exact)
@@ -438,9 +408,8 @@ def run_all(program, commands):
     jobs = [(command, base, case) for command, base, table in cases for case in table.values()]
     jobs.sort(key=lambda job: -job[2].get("cost", job[1].get("cost", 0)))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        entries = list(pool.map(lambda job: run_case(program, job[1], job[2]), jobs))
-    made = {(command, case["name"]): found for (command, _, case), found in zip(jobs, entries, strict=True)}
-    return {command: {name: made[command, name] for name in table} for command, _, table in cases}
+        made = {(command, case["name"]): pool.submit(run_case, program, base, case) for command, base, case in jobs}
+    return {command: {name: made[command, name].result() for name in table} for command, _, table in cases}
 
 
 def result_path(command):
@@ -460,13 +429,12 @@ def compare(program, commands):
             if name in golden and (reference or not cases[name].get("exact", base.get("exact"))):
                 lines += differences(name, golden[name], entries, reference)
         changed += len(lines)
-        for line in lines[:SHOWN]:
+        more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        for line in lines[:SHOWN] + more:
             print(f"{command}: {line[:300]}")
-        if len(lines) > SHOWN:
-            print(f"{command}: and {len(lines) - SHOWN} more")
     if changed:
         print(f"{changed} differences. If all are meant: python3 tests/golden/golden.py refresh --program PROGRAM")
-    return 1 if changed else 0
+    return int(changed > 0)
 
 
 def refresh(program, commands):
@@ -477,7 +445,7 @@ def refresh(program, commands):
         result_path(command).write_text(text_of(run_all(program, [command])[command]))
     size = sum(path.stat().st_size for path in HERE.rglob("*") if path.suffix in (".txt", ".toml"))
     print(f"{size / 1e6:.2f} MB")
-    return 0 if size <= BYTES else 1
+    return int(size > BYTES)
 
 
 def main():

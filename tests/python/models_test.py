@@ -1,159 +1,202 @@
-"""Models in memory are what the same weights in files are. Usage: models_test.py"""
+"""Models in memory are what the same weights in files are; passes of other programs are measured as probe's own."""
 
 import json
-import shutil
-import tempfile
-import unittest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pytest
 import xarray as xr
-from studies import FIXTURES, rejected
 
-import periscope as ps
-from periscope import model
+from checkpoint_files import read_tensors
+from module import ps, refused
+from periscope import _periscope, dataset, model
+from program import FIXTURES
 
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8"}
 STACK = {"model": {"layers": 2, "width": 16, "heads": 2, "vocab": 24, "mlp_width": 24, "placement": "peri"}}
+LLAMA, LAYERS, IDS = FIXTURES / "llama", 2, [1, 2, 3, 7, 5]
 
 
-def tensors_of(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file."""
-    raw = path.read_bytes()
-    length = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + length])
-    found = {}
-    for name, view in header.items():
-        if name != "__metadata__":
-            first, last = view["data_offsets"]
-            part = raw[8 + length + first : 8 + length + last]
-            found[name] = np.frombuffer(part, TYPES[view["dtype"]]).reshape(view["shape"]).copy()
-    return found
-
-
-def of_config(config: str, weights: dict[str, np.ndarray], *ignore_keys: str) -> ps.Model:
+def of_config(config, weights, *ignore_keys):
     """The model of the text of a config.json, as ``from_torch`` makes it."""
     made = ps.Model.__new__(ps.Model)
     made._compiled = model.compiled("llama", config, weights, True, ignore_keys)
     return made
 
 
-def in_memory(folder: Path) -> ps.Model:
-    weights = tensors_of(folder / "model.safetensors")
-    return of_config((folder / "config.json").read_text(), weights)
+def in_memory():
+    return of_config((LLAMA / "config.json").read_text(), read_tensors(LLAMA / "model.safetensors"))
 
 
-def random_weights(seed: int = 0, dtype: str = "f8") -> dict[str, np.ndarray]:
+def random_weights(seed=0, dtype="f8"):
     draw = np.random.default_rng(seed)
-    shapes = ps.Config(STACK).parameters()
     return {name: (draw.normal(size=shape) * (1 if "norm" in name else 0.2)).astype(dtype)
-            for name, shape in shapes.items()}  # fmt: skip
+            for name, shape in ps.Config(STACK).parameters().items()}
 
 
-def probed(checkpoint: Any) -> xr.Dataset:
+def probed(checkpoint):
     return ps.probe(checkpoint, tokens=[5, 9, 2, 1, 7], backward=True, no_theory=True)
 
 
-class Models(unittest.TestCase):
-    def same(self, a: xr.Dataset, b: xr.Dataset) -> None:
-        xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
-
-    def test_a_model_in_memory_is_that_of_its_files(self) -> None:
-        folder = FIXTURES / "llama"
-        files = ps.probe(folder, tokens=[1, 2, 3], backward=True, draws=2)
-        memory = ps.probe(in_memory(folder), tokens=[1, 2, 3], backward=True, draws=2)
-        self.same(memory, files)
-        self.assertEqual(memory.attrs["checkpoint"], "llama")
-        certified = [ps.certify(one, format=["fp16"]) for one in (in_memory(folder), folder)]
-        self.assertNotEqual(*(list(ds.weights.values) for ds in certified))  # what was hashed
-        self.same(*(ds.drop_dims("weights") for ds in certified))
-
-    def test_the_layout_and_type_of_arrays_do_not_matter(self) -> None:
-        plain = random_weights()
-        expected = probed(ps.Model(STACK, plain))
-        fortran = {name: np.asfortranarray(w) for name, w in plain.items()}
-        self.same(probed(ps.Model(STACK, fortran)), expected)
-        odd = {}
-        for name, w in plain.items():
-            memory = np.zeros(w.nbytes + 4, np.uint8)
-            odd[name] = memory[4:].view(w.dtype).reshape(w.shape)
-            odd[name][...] = w
-        self.same(probed(ps.Model(STACK, odd)), expected)
-        self.same(probed(ps.Model(STACK, odd, copy=False)), expected)
-        every_other = {name: np.repeat(w, 2, axis=0)[::2] for name, w in plain.items()}
-        self.same(probed(ps.Model(STACK, every_other)), expected)
-        single = random_weights(dtype="f4")
-        double = {name: w.astype("f8") for name, w in single.items()}
-        self.same(probed(ps.Model(STACK, single)), probed(ps.Model(STACK, double)))
-
-    def test_copies_are_the_models_own(self) -> None:
-        weights = random_weights()
-        kept = {name: w.copy() for name, w in weights.items()}
-        copied, shared = ps.Model(STACK, weights), ps.Model(STACK, weights, copy=False)
-        expected = probed(copied)
-        self.same(probed(shared), expected)
-        for name, w in weights.items():
-            np.testing.assert_array_equal(w, kept[name])  # no run has written into them
-            w *= 2
-        self.same(probed(copied), expected)
-        self.assertFalse(probed(shared).second_moment_measured.equals(expected.second_moment_measured))
-        del weights, w
-        self.assertTrue(np.isfinite(probed(shared).second_moment_measured.values).all())  # and holds on to them
-
-    def test_the_hash_covers_weights_and_tokens_and_labels(self) -> None:
-        a, b, c = (ps.Model(STACK, random_weights(seed)) for seed in (0, 0, 1))
-
-        def hash_of(model: ps.Model, *labels: int, tokens: tuple[int, ...] = (5, 9, 2)) -> str:
-            ds = ps.probe(model, tokens=tokens, labels=labels or None, no_theory=True)
-            return str(ds.attrs["config_sha256"])
-
-        self.assertEqual(hash_of(a), hash_of(b))
-        self.assertEqual(hash_of(a), hash_of(a, 9, 2, -1))
-        others = [hash_of(a), hash_of(c), hash_of(a, 9, 2, 1), hash_of(a, 9, -1, -1), hash_of(a, tokens=(5, 9, 1))]
-        self.assertEqual(len(set(others)), len(others))
-
-    def test_what_is_no_model_is_refused(self) -> None:
-        weights = random_weights()
-        name = next(iter(weights))
-        for wrong, words in (
-            ({k: w for k, w in weights.items() if k != name}, f'no tensor "{name}"'),
-            ({**weights, name: weights[name][:-1]}, name),
-            ({**weights, "layers.7.nothing": weights[name]}, "layers.7.nothing"),
-        ):
-            with rejected(words):
-                probed(ps.Model(STACK, wrong))
-        for odd in (weights[name].astype(object), weights[name].astype(">f8"), weights[name].astype("c16"),
-                    np.ma.masked_less(weights[name], 0.0)):  # fmt: skip
-            with rejected(name):
-                ps.Model(STACK, {**weights, name: odd})
-        with self.assertRaises(ps.ConfigError):
-            ps.Model({"model": {"placement": ["pre", "peri"]}}, weights)
-        with self.assertRaises(ps.ConfigError):
-            ps.probe(3, tokens=[1])  # type: ignore[arg-type]
-
-    def test_unknown_keys_are_ignored_on_demand(self) -> None:
-        folder = FIXTURES / "llama"
-        config = json.dumps({**json.loads((folder / "config.json").read_text()), "strange": 1, "other": 2})
-        weights = tensors_of(folder / "model.safetensors")
-        made = of_config(config, weights, "strange")
-        with rejected('"other" = 2: unknown'):
-            ps.probe(made, tokens=[1, 2, 3], no_theory=True)
-        ds = ps.probe(made, tokens=[1, 2, 3], no_theory=True, ignore_key=["other"])
-        self.assertEqual(ds.attrs["ignored_keys"], "other, strange")
-        self.same(ds.drop_vars("notes"), ps.probe(folder, tokens=[1, 2, 3], no_theory=True))
-        with self.assertRaises(ps.ConfigError) as refused:
-            ps.certify(made, ignore_key=["other", "rms_norm_eps"])
-        self.assertIn('ignore_key "rms_norm_eps"', str(refused.exception))
-
-    def test_a_broken_configuration_is_refused(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "llama"
-            shutil.copytree(FIXTURES / "llama", copy)
-            (copy / "config.json").write_text('{"model_type": "llama", "model_type": "gpt2"}')
-            with rejected("llama: configuration"):
-                ps.probe(in_memory(copy), tokens=[1])
+def same(a, b):
+    xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
 
 
-if __name__ == "__main__":
-    unittest.main()
+def test_a_model_in_memory_is_that_of_its_files():
+    files, memory = (ps.probe(one, tokens=[1, 2, 3], backward=True, draws=2) for one in (LLAMA, in_memory()))
+    same(memory, files)
+    assert memory.attrs["checkpoint"] == "llama"
+    files, memory = (ps.certify(one, format=["fp16"]) for one in (LLAMA, in_memory()))
+    assert list(files.weights) != list(memory.weights), "what was hashed"
+    same(memory.drop_dims("weights"), files.drop_dims("weights"))
+
+
+def test_the_layout_and_type_of_arrays_do_not_matter():
+    plain, odd = random_weights(), {}
+    for name, w in plain.items():
+        odd[name] = np.zeros(w.nbytes + 4, np.uint8)[4:].view(w.dtype).reshape(w.shape)  # at an odd address
+        odd[name][...] = w
+    expected = probed(ps.Model(STACK, plain))
+    for other in (ps.Model(STACK, {name: np.asfortranarray(w) for name, w in plain.items()}), ps.Model(STACK, odd),
+                  ps.Model(STACK, odd, copy=False),
+                  ps.Model(STACK, {name: np.repeat(w, 2, axis=0)[::2] for name, w in plain.items()})):
+        same(probed(other), expected)
+    single = random_weights(dtype="f4")
+    same(*(probed(ps.Model(STACK, {n: w.astype(dtype) for n, w in single.items()})) for dtype in ("f4", "f8")))
+
+
+def test_copies_belong_to_the_model():
+    weights = random_weights()
+    before = {name: w.copy() for name, w in weights.items()}
+    copied, shared = ps.Model(STACK, weights), ps.Model(STACK, weights, copy=False)
+    expected = probed(copied)
+    same(probed(shared), expected)
+    for name, w in weights.items():
+        np.testing.assert_array_equal(w, before[name])  # no run has written into them
+        w *= 2
+    same(probed(copied), expected)
+    assert not probed(shared).second_moment_measured.equals(expected.second_moment_measured)
+    del weights, w
+    assert np.isfinite(probed(shared).second_moment_measured).all(), "and holds on to them"
+
+
+def test_the_hash_covers_weights_and_tokens_and_labels():
+    a, b, c = (ps.Model(STACK, random_weights(seed)) for seed in (0, 0, 1))
+
+    def hash_of(model, *labels, tokens=(5, 9, 2)):
+        return ps.probe(model, tokens=tokens, labels=labels or None, no_theory=True).attrs["config_sha256"]
+
+    assert hash_of(a) == hash_of(b) == hash_of(a, 9, 2, -1)
+    assert len({hash_of(a), hash_of(c), hash_of(a, 9, 2, 1), hash_of(a, 9, -1, -1), hash_of(a, tokens=(5, 9, 1))}) == 5
+
+
+def test_what_is_no_model_is_refused():
+    weights = random_weights()
+    name, values = next(iter(weights.items()))
+    for wrong, named in (({k: w for k, w in weights.items() if k != name}, name),
+                         ({**weights, name: values[:-1]}, name),
+                         ({**weights, "layers.7.nothing": values}, "layers.7.nothing")):
+        with refused(named):
+            probed(ps.Model(STACK, wrong))
+    for odd in (values.astype(object), values.astype(">f8"), values.astype("c16"), np.ma.masked_less(values, 0.0)):
+        with refused(name):
+            ps.Model(STACK, {**weights, name: odd})
+    with pytest.raises(ps.ConfigError):
+        ps.Model({"model": {"placement": ["pre", "peri"]}}, weights)
+    with pytest.raises(ps.ConfigError):
+        ps.probe(3, tokens=[1])
+    with refused("llama"):
+        ps.probe(of_config('{"model_type": "llama", "model_type": "gpt2"}', weights), tokens=[1])
+
+
+def test_unknown_keys_are_ignored_on_demand():
+    config = json.dumps({**json.loads((LLAMA / "config.json").read_text()), "strange": 1, "other": 2})
+    words = {"tokens": [1, 2, 3], "no_theory": True}
+    made = of_config(config, read_tensors(LLAMA / "model.safetensors"), "strange")
+    with refused('"other"'):
+        ps.probe(made, **words)
+    ds = ps.probe(made, **words, ignore_key=["other"])
+    assert ds.attrs["ignored_keys"] == "other, strange"
+    same(ds.drop_vars("notes"), ps.probe(LLAMA, **words))
+    with refused("rms_norm_eps", ps.ConfigError):
+        ps.certify(made, ignore_key=["other", "rms_norm_eps"])
+
+
+class Pass:
+    """A pass that probe made, as another program would hand it over."""
+
+    def __init__(self):
+        self.expected = ps.probe(LLAMA, tokens=IDS, backward=True, no_theory=True, dump="dump", force=True)
+        self.dumped = read_tensors(Path("dump/activations.safetensors"))
+        self.model = in_memory()._compiled
+        self.layout = json.loads(_periscope.layout(self.model))
+
+    def signals(self):
+        found = [(-1, "x_out", False, self.dumped["stream.0"])]
+        for s in range(2 * LAYERS):
+            found += [(s, "x_in", False, self.dumped[f"stream.{s}"])]
+            found += [(s, "x_out", False, self.dumped[f"stream.{s + 1}"])]
+        return found + [(s, "x_out", True, self.dumped[f"grad.stream.{s + 1}"]) for s in range(2 * LAYERS - 1, -2, -1)]
+
+    def gradients(self):
+        matrices = [p for p in self.layout["parameters"] if p["weight"] in ("q", "k", "v", "o", "gate", "up", "down")]
+        return [(p["sublayer"] // 2, p["weight"], float((self.dumped[f"grad.weight.{p['tensor']}"] ** 2).sum()))
+                for p in matrices]
+
+    def replay(self, **words):
+        given = {"sequences": 1, "ids": IDS, "labels": [*IDS[1:], -1], "signals": self.signals(), "dtype": "f64",
+                 "unit_roundoff": 2.0**-53, "gradients": self.gradients(), "logits": self.dumped["logits"], "top": 10}
+        return dataset.of_result(_periscope.replay(self.model, **given | words), [])
+
+
+@pytest.fixture
+def made(folder):
+    return Pass()
+
+
+def test_a_replay_is_what_probe_measures(made):
+    ds = made.replay()
+    for name in ("second_moment_measured", "variance_measured", "token_cosine_measured", "kurtosis_measured",
+                 "angular_distance_measured", "grad_sq_measured", "log_grad_sq_measured", "weight_grad_sq_measured",
+                 "weight_log_grad_sq_measured", "loss", "token_loss"):
+        np.testing.assert_allclose(ds[name], made.expected[name], rtol=1e-13, err_msg=name)
+    parts = {(part["sublayer"], part["weight"]): part["tensor"] for part in made.layout["parameters"]}
+    assert parts[0, "q"] == "model.layers.0.self_attn.q_proj.weight"
+    assert parts[3, "norm_a"] == "model.layers.1.post_attention_layernorm.weight"
+    assert (made.layout["layers"], [rule["norm_a"] for rule in made.layout["rules"]]) == (LAYERS, [True] * 4)
+
+
+def test_two_sequences_are_of_the_length_of_one(made):
+    twice = [(*where, np.concatenate([values, values])) for *where, values in made.signals()]
+    ds = made.replay(sequences=2, ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
+                     logits=np.concatenate([made.dumped["logits"]] * 2))
+    assert json.loads(ds.attrs["config"])["stacks"][0]["input"]["tokens"] == len(IDS)
+    assert ds.sizes["token"] == 2 * len(IDS)
+
+
+def test_without_logits_there_are_no_losses(made):
+    for logits in (None, made.dumped["logits"][-1:]):
+        ds = made.replay(logits=logits)
+        assert np.isnan(ds.loss) and np.isfinite(ds.second_moment_measured).all()
+
+
+def test_sums_may_be_rounded_to_the_format_of_the_pass(made):
+    """bf16 and its like: the growth identity holds to the rounding of that format, and no better."""
+    rng = np.random.default_rng(0)
+    x, b = (np.ldexp(np.round(np.ldexp(rng.normal(size=(5, 8)), 6)), -6) for _ in range(2))
+    for bits, unit_roundoff, is_violated in ((6, 2.0**-8, False), (6, 2.0**-24, True), (1, 2.0**-8, True)):
+        total = np.ldexp(np.round(np.ldexp(x + 0.3 * b, bits)), -bits)
+        signals = [*made.signals(), (0, "x_in", False, x), (0, "B_out", False, 0.3 * b), (0, "sum", False, total)]
+        for dtype in ("f32", "f64"):
+            ds = made.replay(signals=signals, gradients=[], dtype=dtype, unit_roundoff=unit_roundoff)
+            assert bool(ds.growth_violated) == is_violated, ds.growth_residual.values
+
+
+def test_a_pass_that_does_not_fit_is_refused(made):
+    x = made.dumped["stream.0"]
+    for words, name in (({"signals": [(0, "x_in", False, x[:2])]}, "x_in of sublayer 0"),
+                        ({"signals": [(0, "x_in", False, x[:, :3].copy())]}, "x_in of sublayer 0"),
+                        ({"signals": [(9, "x_in", False, x)]}, "sublayer 9"), ({"sequences": 2}, "2 sequences"),
+                        ({"signals": [(0, "x", False, x)]}, "signal x"), ({"labels": [1]}, "1 labels"),
+                        ({"labels": [99] * 5}, "label 99"), ({"dtype": "f8"}, "f8")):
+        with refused(name, ps.Error):
+            made.replay(**words)

@@ -1,21 +1,24 @@
-"""Small models of transformers of every family that Periscope reads."""
+"""Random small models of transformers of every family that Periscope reads."""
 
-from collections.abc import Iterator
+import random
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
-import transformers as t
 
-SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 64,
-                         "intermediate_size": 48, "max_position_embeddings": 64}  # fmt: skip
-GROUPED = {**SIZES, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+from program import imported
+
+torch = imported("torch", "python/requirements-torch.txt")
+safetensors = imported("safetensors.torch", "python/requirements-torch.txt")  # before types are others
+t = imported("transformers", "python/requirements-torch.txt")
+
+torch.set_num_threads(1)
+t.logging.set_verbosity_error()
+t.logging.disable_progress_bar()
 
 
 @contextmanager
-def all_in_double() -> Iterator[None]:
+def all_in_double():
     """transformers computes norms, softmaxes and rotations of a model in f64 in f32; here they are in f64."""
     with ExitStack() as stack:
         for name in ("float32", "float"):
@@ -27,33 +30,86 @@ def all_in_double() -> Iterator[None]:
         yield
 
 
-def models(dtype: torch.dtype, attention: str = "eager") -> Iterator[tuple[str, Any]]:
-    """Name and model, with gains that are not 1, in evaluation mode: nothing is dropped."""
-    plain = {key: value for key, value in GROUPED.items() if key != "head_dim"}
-    made: list[tuple[str, Any, Any]] = [
-        ("llama", t.LlamaConfig(**GROUPED), t.LlamaForCausalLM),
-        ("mistral", t.MistralConfig(**GROUPED), t.MistralForCausalLM),
-        ("qwen2", t.Qwen2Config(**plain), t.Qwen2ForCausalLM),
-        ("qwen3", t.Qwen3Config(**GROUPED), t.Qwen3ForCausalLM),
-        ("gemma2", t.Gemma2Config(**GROUPED, query_pre_attn_scalar=8), t.Gemma2ForCausalLM),
-        ("gemma3", t.Gemma3TextConfig(**GROUPED, query_pre_attn_scalar=8), t.Gemma3ForCausalLM),
-        ("olmo2", t.Olmo2Config(**plain), t.Olmo2ForCausalLM),
-        ("gpt2", t.GPT2Config(n_embd=32, n_layer=3, n_head=4, vocab_size=64, n_positions=64), t.GPT2LMHeadModel),
-        ("opt", t.OPTConfig(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, ffn_dim=48, vocab_size=64,
-                            max_position_embeddings=64, word_embed_proj_dim=32), t.OPTForCausalLM),
-        ("bert", t.BertConfig(**SIZES), t.BertForMaskedLM),
-    ]  # fmt: skip
-    for name, config, kind in made:
-        torch.manual_seed(1)
-        config._attn_implementation = attention
-        model = kind(config).to(dtype).eval()
-        with torch.no_grad():
-            for _, parameter in model.named_parameters():
-                if parameter.dim() == 1:
-                    parameter.add_(0.1 * torch.randn_like(parameter))
-                else:
-                    parameter.mul_(3.0)
-            for key, buffer in model.named_buffers():
-                if key.endswith("embed_scale"):  # transformers keeps it in f32
-                    buffer.fill_(float(np.float32(buffer.item())))
-        yield name, model
+def ropes(draw):
+    """RoPE's parameters in the form of transformers 5."""
+    rope = {"rope_type": draw.choice(["default", "linear", "llama3"]), "rope_theta": draw.choice([50.0, 10000.0, 1e6])}
+    if rope["rope_type"] != "default":
+        rope["factor"] = draw.choice([1.5, 4.0, 32.0])
+    if rope["rope_type"] == "llama3":
+        low = draw.choice([0.5, 1.0])
+        rope |= {"low_freq_factor": low, "high_freq_factor": low * draw.choice([2.0, 4.0]),
+                 "original_max_position_embeddings": draw.choice([4, 16, 64])}
+    return rope
+
+
+COIN = [False, True]
+# Sizes of a stack with grouped heads, in whose place `heads` and `kv` stand; and with one key and value per head.
+GROUPED = {"num_hidden_layers": range(1, 5), "intermediate_size": range(1, 30), "vocab_size": range(5, 62),
+           "rms_norm_eps": [1e-6, 1e-5, 1e-2], "max_position_embeddings": [32, 4096], "tie_word_embeddings": COIN,
+           "hidden_act": ["silu", "silu", "gelu", "gelu_pytorch_tanh"], "rope_parameters": [ropes]}
+DIM = {"head_dim": [2, 4, 6, 8]}  # may differ from width / heads
+WINDOW = {"use_sliding_window": COIN, "sliding_window": [1, 3], "max_window_layers": range(5)}
+GEMMA = {**GROUPED, **DIM, "attention_bias": COIN, "sliding_window": [1, 3, 50], "query_pre_attn_scalar": [1, 5, 16],
+         "final_logit_softcapping": [None, 3.0], "hidden_activation": GROUPED["hidden_act"]}
+del GEMMA["hidden_act"]
+PLAIN = {"num_hidden_layers": range(1, 5), "vocab_size": range(5, 62), "max_position_embeddings": [24],
+         "tie_word_embeddings": COIN}
+FAMILIES = {
+    "llama": (t.LlamaConfig, t.LlamaForCausalLM, {**GROUPED, **DIM, "attention_bias": COIN, "mlp_bias": COIN}),
+    "mistral": (t.MistralConfig, t.MistralForCausalLM, {**GROUPED, **DIM, "sliding_window": [None, 1, 3, 50]}),
+    "qwen2": (t.Qwen2Config, t.Qwen2ForCausalLM, {**GROUPED, **WINDOW}),
+    "qwen3": (t.Qwen3Config, t.Qwen3ForCausalLM, {**GROUPED, **DIM, **WINDOW, "attention_bias": COIN}),
+    "gemma2": (t.Gemma2Config, t.Gemma2ForCausalLM, {**GEMMA, "attn_logit_softcapping": [None, 2.0]}),
+    "gemma3": (t.Gemma3TextConfig, t.Gemma3ForCausalLM, {**GEMMA, "rope_parameters": [
+        lambda draw: {"full_attention": ropes(draw), "sliding_attention": ropes(draw)}]}),
+    "olmo2": (t.Olmo2Config, t.Olmo2ForCausalLM, {**GROUPED, "attention_bias": COIN}),
+    "gpt2": (t.GPT2Config, t.GPT2LMHeadModel, {
+        "n_layer": range(1, 5), "n_positions": [24], "n_inner": [None, 7], "vocab_size": range(5, 62),
+        "layer_norm_epsilon": [1e-5, 1e-2], "activation_function": ["gelu_new", "gelu", "relu", "silu"],
+        "scale_attn_weights": COIN, "scale_attn_by_inverse_layer_idx": COIN, "tie_word_embeddings": COIN,
+        "bos_token_id": [0], "eos_token_id": [1]}),
+    "opt": (t.OPTConfig, t.OPTForCausalLM, {
+        **PLAIN, "ffn_dim": range(1, 30), "word_embed_proj_dim": [None, 3], "do_layer_norm_before": COIN,
+        "enable_bias": COIN, "layer_norm_elementwise_affine": COIN, "activation_function": ["relu", "gelu"],
+        "_remove_final_layer_norm": COIN, "pad_token_id": [1], "bos_token_id": [0], "eos_token_id": [1]}),
+    "bert": (t.BertConfig, t.BertForMaskedLM, {
+        **PLAIN, "intermediate_size": range(1, 30), "type_vocab_size": [1, 2], "layer_norm_eps": [1e-12, 1e-2],
+        "pad_token_id": [0], "hidden_act": ["gelu", "relu", "gelu_new"]}),
+}
+
+
+def config_of(family, draw):
+    kind, _, choices = FAMILIES[family]
+    keys = {key: draw.choice(values) for key, values in choices.items()}
+    keys = {key: value(draw) if callable(value) else value for key, value in keys.items()}
+    if "rope_parameters" in keys:
+        kv = draw.choice([1, 1, 2, 3])
+        heads = kv * draw.choice([1, 1, 2, 3])
+        keys |= {"num_attention_heads": heads, "num_key_value_heads": kv, "hidden_size": heads * draw.choice([2, 4, 6])}
+    else:
+        heads = draw.choice([1, 2, 3])
+        width = heads * draw.choice([2, 3, 5])
+        keys |= {"n_head": heads, "n_embd": width} if family == "gpt2" else {
+            "num_attention_heads": heads, "hidden_size": width}
+    if "query_pre_attn_scalar" in keys:
+        keys["layer_types"] = draw.choices(["full_attention", "sliding_attention"], k=keys["num_hidden_layers"])
+    return kind(**keys)
+
+
+def model_of(family, seed, dtype=None):
+    """A model and token ids. Gains and biases differ from their initial values; nothing is dropped."""
+    draw = random.Random(f"{family} {seed}")
+    config, kind = config_of(family, draw), FAMILIES[family][1]
+    config._attn_implementation = "eager"
+    torch.manual_seed(seed)
+    model = kind(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            normal = torch.randn_like(parameter)
+            scale = 1.3 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.3
+            parameter.copy_(scale * normal + (parameter if parameter.dim() == 1 else 0.0))
+        for key, buffer in model.named_buffers():
+            if key.endswith("embed_scale"):  # transformers keeps it in f32
+                buffer.fill_(float(np.float32(buffer.item())))
+    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # whose row gets no gradient
+    return model.to(dtype or torch.float64), [draw.choice(words) for _ in range(draw.randint(2, 12))]

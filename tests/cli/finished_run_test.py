@@ -1,0 +1,196 @@
+"""--skip-finished: an existing result is not computed again, and only that; and how `lab` uses it."""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from program import CONFIG, PROGRAM, ROOT, cached, memory_limit, result, run
+
+WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
+SKIPPED, AGAIN = "skipped: ", "running again: "
+NO_RUN, CHANGED, CHECKSUM = "no finished run", "changed after the run", "checksum"
+INPUTS = ('input.kind=["gaussian","text"]', "input.path=words.txt")
+
+
+@pytest.fixture(autouse=True)
+def words(folder):
+    (folder / "words.txt").write_text("periscope looks above")
+
+
+def propagate(*words, **options):
+    return run("propagate", CONFIG, INPUTS, WRONG, "--seeds", 16, "--out", "out", "--skip-finished", words,
+               **{"code": 4} | options)
+
+
+@pytest.fixture
+def file(folder):
+    """The file of the result."""
+    return folder / "out" / "propagate.nc"
+
+
+def record():
+    """The file of the one finished run."""
+    (found,) = cached("out", finished=True)
+    return found
+
+
+def runs_again(reason, *words):
+    done = propagate(*words)
+    assert SKIPPED not in done.err
+    (line,) = [line for line in done.err.splitlines() if line.startswith(AGAIN)]
+    assert "out/propagate.nc" in line and reason in line
+    assert SKIPPED in propagate(*words).err, "what replaced it counts"
+
+
+def test_a_finished_run_is_skipped_and_its_verdict_counts(file):
+    first = propagate()
+    assert SKIPPED not in first.err and AGAIN not in first.err, "nothing was there"
+    before, again = file.read_bytes(), propagate()
+    head, _, table = again.err.partition("\n")
+    assert again.out == "" and head.startswith(f"{SKIPPED}out/propagate.nc")
+    assert "disagrees" in table and first.err.endswith(table), "the same table"
+    assert file.read_bytes() == before
+    assert (len(list(file.parent.iterdir())), cached("out")) == (2, [])
+    quiet = propagate("--quiet")
+    assert quiet.out == quiet.err == ""
+
+
+@pytest.mark.parametrize(("extra", "counts"), [
+    (["--threads", 1], True), (["input.path=other.txt"], True), (["init.std=0.5", "init.scheme=normal"], False),
+    (["--seed", 3], False), (["--backward"], False), (["agreement.familywise_error=0.02"], False),
+    (["--dtype", "f64"], False)], ids=str)
+def test_what_changes_no_result_is_skipped_and_all_else_runs(extra, counts):
+    shutil.copy("words.txt", "other.txt")
+    propagate()
+    assert (SKIPPED if counts else NO_RUN) in propagate(extra, code=(0, 4)).err
+
+
+def test_another_text_runs(folder):
+    propagate()
+    (folder / "words.txt").write_text("periscope looks below")
+    runs_again(NO_RUN)
+
+
+def test_another_program_runs(folder):
+    program = PROGRAM.read_bytes()
+    identities = set(re.findall(rb"(?<![0-9a-f])([0-9a-f]{64})\0", program))
+    assert len(identities) == 2, "of the sources, and of how they were compiled"
+    for mine in identities:  # it runs as before
+        program = program.replace(mine, mine[::-1])
+    (folder / "periscope").write_bytes(program)
+    (folder / "periscope").chmod(0o755)
+    propagate(program=folder / "periscope")
+    assert NO_RUN in propagate().err
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "no NetCDF", "one bit"])
+def test_a_damaged_result_is_not_trusted(damage, file):
+    propagate()
+    whole = file.read_bytes()
+    shown = result("propagate", CONFIG, INPUTS, WRONG, "--seeds", 16, code=4).variance_measured.values[0, 0, 1]
+    number = whole.index(struct.pack("<d", shown))
+    flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
+    file.write_bytes({"cut": whole[:len(whole) // 2], "one bit": flipped, "empty": b""}.get(damage, b"no NetCDF"))
+    runs_again(CHANGED)
+
+
+@pytest.mark.parametrize(("damage", "reason"), [("none", NO_RUN), ("cut", CHECKSUM), ("empty", CHECKSUM),
+                                                ("of another run", CHANGED)])
+def test_a_damaged_record_is_not_trusted(damage, reason):
+    propagate()
+    other = record().read_bytes()
+    if damage == "of another run":
+        propagate("--backward", "--force")
+    content, path = {"cut": other[:-20], "empty": b"", "of another run": other}.get(damage), record()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    runs_again(reason)
+
+
+def test_a_run_that_ends_between_result_and_record_does_not_count():
+    propagate()
+    path = record()
+    path.unlink()
+    path.mkdir()  # the record cannot be written
+    assert str(path) in propagate(code=2).err
+    path.rmdir()
+    assert NO_RUN in propagate().err
+    assert SKIPPED in propagate().err
+
+
+def test_what_is_no_file_is_not_trusted(file):
+    propagate()
+    file.unlink()
+    os.mkfifo(file)
+    done = propagate(code=2)
+    assert "FIFO" in done.err and SKIPPED not in done.err
+
+
+def test_what_is_there_needs_no_memory():
+    """Big enough that a limit refuses the run, and lets a result of it be read."""
+    words = ("propagate", CONFIG, "--seeds", "1", "--threads", "1", "--out", "out", "model.mlp_width=32768",
+             "model.width=2048", "model.layers=1", "input.tokens=300", "init.qk_factor=0.0", "model.placement=pre")
+    run(words, "--quiet")
+    assert "memory estimate" in run(words, code=2, before=memory_limit(190 << 20)).err
+    assert SKIPPED in run(words, "--skip-finished", before=memory_limit(190 << 20)).err
+
+
+def test_the_exit_code_of_a_flag_is_not_cached():
+    words = ("propagate", CONFIG, "model.placement=none", "model.layers=60", "init.scheme=scaled", "init.factor=1e30",
+             "--out", "out")
+    run(words, "--fail-on-divergence", code=5)
+    assert SKIPPED not in run(words, "--skip-finished").err
+
+
+def test_a_run_that_could_not_write_all_its_files_is_not_finished(folder):
+    words = ("verify", "--cases", 2000, "--scale", 0.2, "--out", "out")
+    run(words, code=4)
+    case = sorted(folder.glob("out/violation-*.json"))[-1]
+    shutil.rmtree("out")
+    case.mkdir(parents=True)
+    assert case.name in run(words, code=2).err
+    assert cached("out", finished=True) == [], "the record is written last"
+
+
+@pytest.mark.parametrize(("made", "asked"), [
+    (["gradients", "identity-path"], ["gradients", "score-path"]), (["theory"], ["propagate"])], ids=str)
+def test_the_result_of_another_study_is_not_trusted(made, asked, folder):
+    run(made, CONFIG, "--out", "out")
+    name = {"score-path": "score_path", "identity-path": "identity_path"}
+    old, new = (folder / "out" / f"{name.get(words[-1], words[-1])}.nc" for words in (made, asked))
+    old.rename(new)
+    done = run(asked, CONFIG, "--out", "out", "--skip-finished")
+    assert SKIPPED not in done.err and NO_RUN in done.err
+
+
+def lab(script):
+    done = subprocess.run(["bash", "-c", f"source {ROOT}/lab; cd {os.getcwd()}; {script}"], capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("command", ["python_module", "wheel", "docs", "bench", "set_up all"])
+def test_lab_removes_a_build_folder_of_another_place(command, folder):
+    """Every command that configures or builds asks for the system's packages first."""
+    cache = folder / "build" / "CMakeCache.txt"
+    for place, stays in (("/elsewhere", False), (folder, True)):
+        cache.parent.mkdir(exist_ok=True)
+        cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={place}\n")
+        done = lab("packages=(); check_tools() { :; }; has_apt() { false; }; make_venv() { echo ready; exit 0; }; "
+                   f"build() {{ make_venv; }}; {command}")
+        assert (done.stdout, cache.exists()) == ("ready\n", stays)
+
+
+def test_lab_counts_the_verdict_of_a_skipped_experiment(folder):
+    (folder / "build").mkdir()
+    (folder / "build" / "periscope").symlink_to(PROGRAM)
+    for skip, skipped in (("$skip", False), ("$skip", True), ("", False)):
+        done = lab(f"skip={skip}; job propagate --config small.toml --seeds 16 --out out {' '.join(WRONG)}; "
+                   'echo "verdict $verdict"')
+        assert ("verdict 4" in done.stdout, SKIPPED in done.stderr) == (True, skipped), done.stderr

@@ -1,0 +1,223 @@
+"""The program under test: where it is, how tests run it, and its results as datasets."""
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("PERISCOPE_BUILD", ROOT / "build")).resolve()
+PROGRAM = BUILD / "periscope"
+FIXTURES = ROOT / "tests" / "checkpoint" / "fixtures"
+SHARED = ROOT.parent / "shared"
+STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+SMALL = """
+[model]
+layers = 2
+width = 32
+heads = 2
+kv_heads = 1
+mlp_width = 48
+placement = ["pre", "peri"]
+[init]
+scheme = "lecun"
+[input]
+tokens = 6
+[run]
+seeds = 4
+"""
+THREE = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]')
+# What studies sweep, small.
+SWEEPS = """
+[gradients]
+layers = [1, 2, 4]
+qk_factors = [0.0, 1.0]
+down_factors = [0.05, 0.5, 5.0]
+[ladder]
+widths = [32, 64, 96, 128]
+seeds = 8
+"""
+# A list of wrong theories about `SMALL`, in small.toml.
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=16"]
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+"""
+CONFIG = ("--config", "small.toml")
+SECTIONS = "model|init|input|run|theory|agreement|ladder|gradients|formats|train|first_steps"
+SETTING = re.compile(rf"({SECTIONS})\.[^=]*=")
+
+
+def words_of(*words):
+    """Returns a command line of these words and tuples of words, with `--set` before every setting such as
+    `model.width=8` that has no flag of its own."""
+    found = []
+    for word in words:
+        if isinstance(word, (tuple, list)):
+            found += words_of(*word)
+            continue
+        word = os.fspath(word) if isinstance(word, pathlib.Path) else str(word)
+        if SETTING.match(word) and (not found or found[-1] not in ("--set", "--theory-set", "--vary")):
+            found.append("--set")
+        found.append(word)
+    return found
+
+
+def sets(*settings):
+    """Returns the flags that set these keys."""
+    return words_of(*settings)
+
+
+TRAIN = words_of("--corpus", "synthetic", "train.steps=3", "train.batch=2", "model.vocab=64", "input.kind=tokens")
+# A quick run of every study, in a folder with `SMALL` and `SWEEPS` in small.toml and `LIST` in list.toml.
+STUDIES = {
+    **{name: [*name.split(), *CONFIG]
+       for name in ("propagate", "theory", "ladder", "gradients attenuation", "gradients identity-path",
+                    "gradients score-path", "gradients crossover")},
+    "gradients depth": words_of("gradients", "depth", CONFIG, "theory.gradient_tolerance=0.5"),
+    "formats": words_of("formats", CONFIG, 'formats.format=["bf16"]', "theory.replicates=8"),
+    "power": ["power", "--config", "list.toml"],
+    "train": ["train", *CONFIG, *TRAIN],
+    "first-steps": words_of("first-steps", CONFIG, TRAIN, "first_steps.neurons=16"),
+    "certify": words_of("certify", CONFIG, "--measure", "model.placement=pre", "input.kind=tokens"),
+    "reproduce": words_of("reproduce", "--quick", "--figure", "4", "model.layers=2", "model.width=16", "model.heads=2",
+                          "model.vocab=40", "input.tokens=6", "train.steps=10"),
+    "verify": ["verify", "--cases", "200"],
+    "probe": ["probe", str(FIXTURES / "llama"), "--tokens", "1,2,3", "--draws", "2", "--backward"],
+}
+
+
+@dataclasses.dataclass
+class Done:
+    """A finished program: its words, its exit code, and standard output and error as text."""
+
+    words: list
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def ds(self):
+        return dataset(self.json)
+
+
+def memory_limit(size):
+    """Returns what limits a process to this many bytes of addresses, for `before` of `run`."""
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def run(*words, code=0, program=PROGRAM, env=None, before=None, timeout=300, **options):
+    """Runs the program and expects one of these exit codes; None: any. `env` is added to the environment."""
+    command = [str(program), *words_of(*words)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    done = subprocess.run(command, text=True, errors="surrogateescape", preexec_fn=before, timeout=timeout, check=False,
+                          env={**os.environ, **(env or {})}, **streams)
+    found = Done(command, done.returncode, done.stdout, done.stderr)
+    codes = code if isinstance(code, tuple) else (code,)
+    assert code is None or found.code in codes, f"exit code {found.code}, expected {code}: {command}\n{found.err}"
+    return found
+
+
+def result(*words, **options):
+    """Returns the dataset that a study prints; the exit code is expected as by `run`."""
+    return run(*words, "--json", "--quiet", **options).ds
+
+
+def rejected(*words, code=2, names=(), **options):
+    """Expects this exit code, nothing on standard output, and a message of one line that has all of `names`."""
+    done = run(*words, code=code, **options)
+    assert (done.out or "", done.err.count("\n")) == ("", 1), done
+    for name in (names,) if isinstance(names, (str, pathlib.Path)) else names:
+        assert str(name) in done.err, done
+    return done
+
+
+def start(*words, ignoring=(), program=PROGRAM, **options):
+    """Starts the program, with the default action of signals that stop it, but for those that it is to ignore: a test
+    that nohup started has SIGHUP ignored, one in the background of a shell script SIGINT, and children inherit that."""
+    def set_signals():
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
+    return subprocess.Popen([str(program), *words_of(*words)], preexec_fn=set_signals, text=True,
+                            errors="surrogateescape", **options)
+
+
+def library(name):
+    """Returns the variable that loads a library of the tests before all others."""
+    return {"LD_PRELOAD": str(BUILD / "tests" / f"lib{name}.so")}
+
+
+def dataset(answer):
+    """Returns the result that `--json` prints; a number that is missing is NaN."""
+    import numpy as np
+    import xarray as xr
+
+    def variable(column):
+        values = np.array(column["data"], dtype=object)
+        kind = {"str": object, "bool": bool, "int64": "int64"}.get(column["dtype"], float)
+        kind = float if kind is not object and None in values.flat else kind
+        return tuple(column["dims"]), values.astype(kind), column["attrs"]
+
+    coords, columns = ({name: variable(c) for name, c in answer[part].items()} for part in ("coords", "data_vars"))
+    return xr.Dataset(columns, coords, answer["attrs"])
+
+
+def fact(ds, name="config"):
+    """Returns an attribute that is JSON."""
+    return json.loads(ds.attrs[name])
+
+
+def stack_of(ds):
+    """Returns the first stack of the resolved configuration."""
+    return fact(ds)["stacks"][0]
+
+
+def differing(one, other):
+    """Returns the names of columns whose bits differ, or that only one result has. Coordinates do not count."""
+    return {str(name) for name in one.data_vars.keys() | other.data_vars.keys()
+            if name not in one or name not in other or not one.variables[name].equals(other.variables[name])}
+
+
+def contents(folder):
+    """Returns the names of a folder's files and hashes of what is in them, short enough to be printed."""
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def cached(out, finished=False):
+    """Returns the cached tasks of a folder for results; the records of finished runs if `finished`."""
+    tasks = [path for path in pathlib.Path(out).glob("cache/*/*") if path.suffix != ".tmp"]
+    return sorted(path for path in tasks if path.name.startswith("finished-") == finished)
+
+
+def unavailable(reason):
+    """Skips a test, or a file of tests, that cannot run here; with PERISCOPE_FULL=1 it fails."""
+    import pytest
+
+    if os.environ.get("PERISCOPE_FULL") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def imported(name, requirements):
+    """Returns a module, or makes the tests `unavailable` without it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        return unavailable(f"{error}: the packages of {requirements} are not installed")

@@ -1,0 +1,363 @@
+"""Records of passes of a model of transformers: in training, of copies, threads and compiled models."""
+
+import copy
+import gc
+import io
+import pickle
+import threading
+import weakref
+from unittest import mock
+
+import numpy as np
+import pytest
+from transformers.models.llama import modeling_llama
+
+from module import ps, python, refused
+from torch_models import t, torch
+
+TOKENS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(3))
+OTHERS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(4))
+ROTATE = modeling_llama.apply_rotary_pos_emb
+
+
+def llama():
+    torch.manual_seed(1)
+    config = t.LlamaConfig(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, vocab_size=64,
+                           intermediate_size=64, max_position_embeddings=256, pad_token_id=0)
+    config._attn_implementation = "eager"
+    return t.LlamaForCausalLM(config)
+
+
+def passed(model, tokens=TOKENS):
+    """A step of training, without its update."""
+    output = model(input_ids=tokens, labels=tokens)
+    output.loss.backward()
+    return output
+
+
+def recorded(model=None, call=passed, before=()):
+    """The record of a pass, in which these are done before it."""
+    model = model or llama()
+    with ps.record(model) as recorder:
+        for step in before:
+            step(model)
+        call(model)
+    return recorder.datasets[0]
+
+
+def same(one, other):
+    assert set(one.data_vars) == set(other.data_vars)
+    for name in one.data_vars:
+        np.testing.assert_array_equal(one[name].values, other[name].values, str(name))
+
+
+def hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return recorded()
+
+
+@pytest.fixture(autouse=True)
+def no_patch_stays():
+    yield
+    assert modeling_llama.apply_rotary_pos_emb is ROTATE
+
+
+# -- training ----------------------------------------------------------------------------------------
+
+
+def train(model, steps, recorder=None, micro=1, tokens=TOKENS):
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    for step in range(steps):
+        for part in tokens.roll(step, 1).chunk(micro):
+            passed(model, part)
+        optimizer.step()
+        optimizer.zero_grad()
+        if recorder is not None:
+            recorder.step()
+    return model
+
+
+def test_steps_are_recorded_and_training_is_what_it_was():
+    plain, model = train(llama(), 5), llama()
+    with ps.record(model, every=2) as recorder:
+        train(model, 5, recorder)
+    moments = recorder.dataset.second_moment_measured
+    assert (list(recorder.dataset.step), moments.dims) == ([0, 2, 4], ("step", "depth"))
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), model.parameters(), strict=True))
+    assert not moments.isel(step=0).equals(moments.isel(step=2))
+
+
+def test_no_hook_stays():
+    model = llama()
+    with pytest.raises(RuntimeError), ps.record(model, steps=[0]) as recorder:
+        train(model, 1, recorder)
+        assert hooks(model) == 0  # none between the chosen steps
+        raise RuntimeError
+    with pytest.raises(IndexError), ps.record(model):
+        model(input_ids=torch.tensor([[1000]]))  # fails within the pass
+    recorder = ps.record(model, every=1)
+    for _ in range(2):  # before the context and after it
+        recorder.step()
+        assert hooks(model) == 0
+        with recorder:
+            watched = weakref.ref(recorder._watched)
+            passed(model)
+            recorder.step()
+            gc.collect()
+            assert watched() is None, "nothing is left of a step"
+    assert list(recorder.datasets) == [1, 3]
+
+
+def test_of_several_micro_batches_the_first_counts():
+    found = []
+    for micro, tokens in ((2, torch.cat([TOKENS, OTHERS])), (1, TOKENS)):
+        model = llama()
+        with ps.record(model) as recorder:
+            train(model, 1, recorder, micro, tokens)
+        found.append(recorder.datasets[0])
+    same(*found)
+
+
+def validate(model):
+    with torch.no_grad():
+        model(input_ids=OTHERS)
+
+
+def leave_gradients(model):
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+
+
+def interrupted(kind):
+    def call(model):
+        with mock.patch.object(modeling_llama.LlamaMLP, "forward", side_effect=kind), pytest.raises(kind):
+            model(input_ids=OTHERS)
+    return call
+
+
+@pytest.mark.parametrize("step", [validate, leave_gradients, interrupted(KeyboardInterrupt), interrupted(RuntimeError)])
+def test_what_was_done_before_does_not_count(step, expected):
+    same(recorded(before=[step]), expected)
+
+
+@pytest.mark.parametrize("halfway", [True, False])
+def test_gradients_are_those_of_one_backward_pass(halfway, expected):
+    """One that fails halfway, or leads to some layers only, is not completed by the next."""
+    model = llama()
+    with ps.record(model) as recorder:
+        output = model(input_ids=TOKENS, labels=TOKENS, output_hidden_states=True)
+        if halfway:
+            weight = model.model.layers[1].mlp.down_proj.weight
+            handle = weight.register_hook(mock.Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                output.loss.backward()
+            handle.remove()
+        else:
+            output.hidden_states[1].square().mean().backward(retain_graph=True)
+            output.loss.backward()
+        passed(model, OTHERS)
+    found, whole = (ds.weight_grad_sq_measured.values for ds in (recorder.datasets[0], expected))
+    known = np.isfinite(found)
+    assert known.any() and not known.all()
+    assert not halfway or (found[known] == whole[known]).all()
+
+
+def test_a_step_whose_record_fails_is_counted(expected):
+    model = llama()
+    with ps.record(model, every=1) as recorder:
+        with mock.patch.object(model.model.layers[1], "forward", side_effect=lambda x, **_: x):
+            passed(model)
+        with pytest.raises(ps.InputError):
+            recorder.step()
+        model.zero_grad()
+        passed(model)
+    assert list(recorder.datasets) == [1]
+    same(recorder.datasets[1], expected)
+
+
+# -- what a pass may be ------------------------------------------------------------------------------
+
+
+def test_logits_and_labels_of_odd_passes(expected):
+    losses = expected.token_loss.values
+    labels = TOKENS.clone()
+    labels[0, 5] = -100
+    found = recorded(call=lambda model: model(input_ids=TOKENS, labels=labels).loss.backward()).token_loss.values
+    assert np.isnan(found).sum() == np.isnan(losses).sum() + 1
+    known = np.isfinite(found)
+    np.testing.assert_array_equal(found[known], losses[known])
+    for call in (lambda model: model(input_ids=TOKENS, logits_to_keep=1).logits.sum().backward(),
+                 lambda model: model(input_ids=TOKENS, return_dict=False)[0].sum().backward()):
+        ds = recorded(call=call)
+        assert "not_finite" not in ds and np.isfinite(ds.grad_sq_measured).all(), "the loss may be unknown"
+
+
+def test_two_threads_record_models_of_one_family(expected):
+    """One begins while the other's pass runs, and still runs when that has ended; a third pass is not recorded."""
+    begins, is_over = ([threading.Event(), threading.Event()] for _ in range(2))
+    found = {}
+
+    def run(number, until):
+        def wait(*_):
+            begins[number].set()
+            assert until.wait(60)
+
+        model = llama()
+        model.model.embed_tokens.register_forward_pre_hook(wait)
+        found[number] = recorded(model)
+        is_over[number].set()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in ((0, begins[1]), (1, is_over[0]))]
+    for thread, event in zip(threads, begins, strict=True):
+        thread.start()
+        assert event.wait(60)
+    for thread in threads:
+        thread.join()
+    for number in (0, 1):
+        same(found[number], expected)
+    model, others = llama(), []
+
+    def beside(*_):
+        if not others:
+            others.append(threading.Thread(target=validate, args=(model,)))
+            others[0].start()
+            others[0].join()
+
+    model.model.layers[0].self_attn.q_proj.register_forward_pre_hook(beside)
+    same(recorded(model), expected)
+    assert len(others) == 1
+
+
+def test_the_branch_is_what_dropout_leaves():
+    torch.manual_seed(1)
+    model = t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, resid_pdrop=0.25,
+                                           embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager"))
+    whole, ds = recorded(model.eval()), recorded(model.train())
+    assert not ds.growth_violated and ds.growth_residual.max() < 1.0
+    branch, before = (d.site_second_moment_measured for d in (ds, whole))
+    np.testing.assert_allclose(branch.sel(site="B_out"), ds.growth_branch, rtol=1e-6)
+    assert branch.sel(site="B_out")[0] > 1.01 * before.sel(site="B_out")[0]
+    assert branch.sel(site="f_out")[0] == before.sel(site="f_out")[0]
+
+
+def test_a_patch_that_somebody_has_put_over_ours_stays(expected):
+    over = []
+
+    def patch(*_):
+        ours = modeling_llama.apply_rotary_pos_emb
+        over.append(lambda *arguments, **words: ours(*arguments, **words))
+        modeling_llama.apply_rotary_pos_emb = over[0]
+
+    model = llama()
+    model.model.embed_tokens.register_forward_pre_hook(patch)
+    same(recorded(model), expected)
+    assert modeling_llama.apply_rotary_pos_emb is over[0]
+    modeling_llama.apply_rotary_pos_emb = ROTATE
+
+
+def test_copies_of_a_recorded_model_are_plain(expected):
+    model, file, copies, forward = llama(), io.BytesIO(), [], modeling_llama.LlamaMLP.forward
+
+    def saved_within(mlp, x):
+        copies.append(pickle.loads(pickle.dumps(model)))
+        return forward(mlp, x)
+
+    with ps.record(model, steps=[0]) as recorder:
+        copies.append(copy.deepcopy(model))
+        with mock.patch.object(modeling_llama.LlamaMLP, "forward", saved_within):
+            passed(model)
+        model.zero_grad()
+        copies.append(copy.deepcopy(model))
+        torch.save(model, file)
+    copies.append(torch.load(io.BytesIO(file.getvalue()), weights_only=False))
+    for one in (recorder.datasets[0], *(recorded(one) for one in copies)):
+        same(one, expected)
+
+
+# -- what is refused -----------------------------------------------------------------------------------
+
+
+def test_passes_that_mix_or_change_are_refused():
+    with refused("two passes"):
+        recorded(before=[lambda model: model(input_ids=OTHERS)])
+    model = llama()
+    with refused("in place"), ps.record(model):
+        output = passed(model)
+        with torch.no_grad():
+            output.logits.mul_(0)
+    with ps.record(model), refused("already recorded"), ps.record(model):
+        pass
+    mask = torch.ones_like(TOKENS)
+    mask[0, 0] = 0
+    for call in (lambda: model(TOKENS, mask), lambda: model(TOKENS, attention_mask=mask)):
+        with refused("padding"), ps.record(model):
+            call()
+    model.gradient_checkpointing_enable()
+    with refused("gradient checkpointing"):
+        ps.record(model)
+
+
+def test_compiled_models_are_refused_by_name(expected):
+    model = llama()
+    with refused("torch.compile"):
+        ps.record(torch.compile(model))
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(2):  # before and after it was compiled
+        with refused("original module"), ps.record(model):
+            compiled(input_ids=TOKENS)
+        compiled(input_ids=TOKENS)
+    same(recorded(llama(), lambda model: torch.compiler.disable(passed)(model)), expected)
+    inside = llama()
+    with refused("LlamaDecoderLayer"), ps.record(inside, steps=[1]) as recorder:
+        inside.model.layers[1].compile(backend="eager")
+        recorder.step()
+    with refused("LlamaDecoderLayer"):
+        ps.record(inside)
+
+
+class LoraLayer(torch.nn.Module):
+    pass
+
+
+LoraLayer.__module__ = "peft.tuners"
+
+
+def test_modules_that_are_gone_skipped_or_of_others_are_named():
+    model = llama()
+    with refused("model.layers.1.mlp.up_proj"), ps.record(model):
+        del model.model.layers[1].mlp.up_proj
+        passed(model)
+    model = llama()
+    with mock.patch.object(model.model.layers[1], "forward", side_effect=lambda x, **_: x), refused("layer 1"):
+        recorded(model)
+    model = llama()
+    norm, call = model.model.layers[1].post_attention_layernorm, torch.nn.Module.__call__
+
+    def fused(module, *arguments, **named):
+        return norm.forward(*arguments) if module is norm else call(module, *arguments, **named)
+
+    with mock.patch.object(torch.nn.Module, "__call__", fused), refused("layer 1"):
+        recorded(model)
+    model = llama()
+    model.model.layers[0].adapter = LoraLayer()
+    with torch.device("meta"):
+        empty = llama()
+    for use, name in ((lambda: ps.from_torch(model), "merge_and_unload()"), (lambda: ps.from_torch(empty), "meta"),
+                      (lambda: ps.record(model), "merge_and_unload()"),
+                      (lambda: ps.from_torch(torch.nn.DataParallel(llama())), "DataParallel"),
+                      (lambda: ps.record(torch.nn.Linear(2, 2)), "Linear")):
+        with refused(name):
+            use()
+
+
+def test_torch_may_be_imported_before_or_after():
+    """Two OpenMP runtimes may be in one process; both compute, in either order."""
+    found = [python(f"import {order}; a = torch.ones(64, 64) @ torch.ones(64, 64); "
+                    "ds = ps.propagate({'model.layers': 4, 'model.width': 128}, seeds=8, threads=2); "
+                    "b = a @ a; print(float(b.sum()), float(ds.second_moment_measured.sum()))")
+             for order in ("torch, periscope as ps", "periscope as ps, torch")]
+    assert found[0].stdout == found[1].stdout and found[0].stderr == found[1].stderr == ""
