@@ -1,9 +1,11 @@
 #pragma once
 
-#include <string>
-
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/attack.h"
 #include "sim/model/weights.h"
+#include "tests/soundness/specimen.h"
+#include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
 #include "theory/certify/certificate.h"
 
 namespace periscope::testing {
@@ -14,7 +16,18 @@ class BiasedWeights final : public WeightSource {
   BiasedWeights(const Backend& backend, const WeightSource& source, double scale)
       : backend_(backend), source_(source), scale_(scale) {}
 
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
+  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
+    SublayerWeights all = source_.fetch(sublayer);
+    for (auto& [weight, linear] : all.linear) {
+      if (is_table(weight)) continue;
+      const auto layer = static_cast<std::uint32_t>(is_of_layer(weight) ? sublayer / 2 : 0);
+      const StreamKey key{91, layer, Stream{2100 + static_cast<std::uint32_t>(weight)}};
+      const Tensor w = linear.map->dense();
+      const Tensor added = backend_.normal(1, w.rows(), w.dtype(), key, scale_);
+      linear.bias = linear.bias.empty() ? added : backend_.axpby(1.0, linear.bias, 1.0, added);
+    }
+    return all;
+  }
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return source_.rows(ops, table, ids);
   }
@@ -25,17 +38,42 @@ class BiasedWeights final : public WeightSource {
   double scale_;
 };
 
-/// True for signals inside ops, which only emulated runs record.
-inline bool is_of_arithmetic(Signal signal) { return signal >= Signal::dots && signal <= Signal::denominators; }
+/// A stack with random gains and biases everywhere.
+struct CertifiedStack {
+  StackSpec spec;
+  GeneratedWeights plain;
+  EditedWeights normed;
+  BiasedWeights weights;
 
-/// A measured magnitude in units of its bound, the largest of all features of all signals.
-struct Tightness {
-  double worst = 0.0;
-  std::string where;
+  explicit CertifiedStack(StackSpec s, std::uint64_t seed = 5, double bias = 0.5)
+      : spec(std::move(s)),
+        plain(truth(), spec, DType::f64, seed),
+        normed(plain, same_matrix, random_norms(truth())),
+        weights(truth(), normed, bias) {}
+  [[nodiscard]] StackContext context() const { return {.ops = truth(), .model = spec.model, .weights = weights}; }
 };
 
-/// Compares every feature of every signal; one that the certificate or the measurement does not have counts as
-/// infinitely wrong. What only the insides of ops store is not measured.
-Tightness compare(const theory::Certificate& certificate, const certify::SignalMaxima& maxima);
+inline theory::Certificate certify(const ModelSpec& model, const WeightSource& weights,
+                                   const theory::InputDomain& domain = {}, const RunArithmetic& run = {},
+                                   int longest = theory::default_longest) {
+  return theory::certify(model, config::TheoryParameters(truth(), model, weights), domain, run, longest);
+}
+
+/// A random stack with any part that a model may have, of at most six tokens.
+inline StackSpec random_stack(verify::Draw& draw) {
+  soundness::Specimen specimen;
+  soundness::draw_model(draw, specimen);
+  StackSpec spec{.model = specimen.model, .init = {}, .input = {}};
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = std::min(specimen.tokens, 6);
+  return spec;
+}
+
+inline StackSpec token_stack(std::string_view placement) {
+  StackSpec spec = placed(tiny_stack(), placement);
+  spec.input.kind = InputKind::tokens;
+  return spec;
+}
 
 }  // namespace periscope::testing

@@ -58,26 +58,14 @@ class EmulatedBackend final : public Forwards<AllOps> {
   }
 
   void run(const op::Linear& o) const override {
-    std::vector<double> partial(static_cast<std::size_t>(o.w.rows()), 0.0);
-    std::vector<double> product = partial;
-    ops_.linear(elements<double>(o.x), elements<double>(o.w), elements<double>(o.y), o.x.rows(), o.x.cols(), o.w.rows(),
-                partial, product);
-    tell(&o.w, Inner::partial_sum, partial);
-    tell(&o.w, Inner::product, product);
+    ops_.linear(elements<double>(o.x), elements<double>(o.w), elements<double>(o.y), o.x.rows(), o.x.cols(),
+                o.w.rows());
+    tell(&o.w);
   }
   void run(const op::Axpby& o) const override {
-    std::vector<double> scaled(static_cast<std::size_t>(o.x.cols()), 0.0);
-    const double* u = elements<double>(o.x);
-    const double* v = elements<double>(o.y);
-    double* out = elements<double>(o.z);
-    for (Index i = 0; i < o.x.size(); ++i) {
-      const double ax = ops_.times(o.a, u[i]);
-      const double by = ops_.times(o.b, v[i]);
-      if (o.a != 1.0) raise(scaled[static_cast<std::size_t>(i % o.x.cols())], ax);
-      if (o.b != 1.0) raise(scaled[static_cast<std::size_t>(i % o.x.cols())], by);
-      out[i] = ops_.plus(ax, by);
-    }
-    if (o.a != 1.0 || o.b != 1.0) tell(nullptr, Inner::scaled, scaled);
+    const double* y = elements<double>(o.y);
+    each(o.x, o.z, [&](Index i, double v) { return ops_.plus(ops_.addend(o.a, v), ops_.addend(o.b, y[i])); });
+    tell(nullptr);
   }
   void run(const op::Scale& o) const override {
     each(o.x, o.y, [&](Index, double v) { return ops_.times(o.a, v); });
@@ -93,65 +81,36 @@ class EmulatedBackend final : public Forwards<AllOps> {
 
   void run(const op::Norm& o) const override {
     const Index n = o.gain.cols();
-    const auto width = static_cast<std::size_t>(n);
-    const std::vector<double> zeros(width, 0.0);
-    emulated::NormPeaks peaks{.centred = zeros, .bend_input = zeros, .normalised = zeros, .gained = zeros};
-    const double* shift = o.bias.empty() ? nullptr : elements<double>(o.bias);
-    if (is_pointwise(o.kind)) {
-      const double factor = o.alpha.empty() ? 1.0 : elements<double>(o.alpha)[0];
-      for (Index part = 0; part < o.x.size(); part += n) {
-        ops_.pointwise_norm(o.kind, elements<double>(o.x) + part, elements<double>(o.gain), shift, factor,
-                            elements<double>(o.y) + part, n, peaks);
-      }
-      if (!o.alpha.empty()) {
-        tell(&o.gain, Inner::bend_input, peaks.bend_input);
-        tell(&o.gain, Inner::normalised, peaks.normalised);
-      }
-      tell(&o.gain, Inner::gained, peaks.gained);
-      return;
-    }
+    const double* gain = elements<double>(o.gain);
+    const double* bias = o.bias.empty() ? nullptr : elements<double>(o.bias);
+    const double alpha = o.alpha.empty() ? 1.0 : elements<double>(o.alpha)[0];
     for (Index part = 0; part < o.x.size(); part += n) {
-      ops_.norm(o.kind, elements<double>(o.x) + part, elements<double>(o.gain), shift, o.eps,
-                elements<double>(o.y) + part, n, peaks);
+      const double* x = elements<double>(o.x) + part;
+      double* y = elements<double>(o.y) + part;
+      if (is_pointwise(o.kind)) {
+        ops_.pointwise_norm(o.kind, x, gain, bias, alpha, y, n);
+      } else {
+        ops_.norm(o.kind, x, gain, bias, o.eps, y, n);
+      }
     }
-    if (subtracts_mean(o.kind)) {
-      tell(&o.gain, Inner::mean_sum, {&peaks.mean_sum, 1});
-      tell(&o.gain, Inner::centred, peaks.centred);
-    }
-    tell(&o.gain, Inner::square, {&peaks.square, 1});
-    tell(&o.gain, Inner::square_sum, {&peaks.square_sum, 1});
-    tell(&o.gain, Inner::reciprocal, {&peaks.reciprocal, 1});
-    tell(&o.gain, Inner::normalised, peaks.normalised);
-    tell(&o.gain, Inner::gained, peaks.gained);
+    tell(&o.gain);
   }
   void run(const op::Rope& o) const override {
     const Index tokens = o.x.rows() / o.sequences;
     const Index head_dim = o.x.cols() / o.heads;
-    std::vector<double> turned(static_cast<std::size_t>(o.x.cols()), 0.0);
     for (Index first = 0; first < o.x.size(); first += head_dim) {
       ops_.rope(elements<double>(o.x) + first, elements<double>(o.y) + first, head_dim,
-                o.offset + first / o.x.cols() % tokens, o.frequencies, turned.data() + first % o.x.cols());
+                o.offset + first / o.x.cols() % tokens, o.frequencies);
     }
-    tell(nullptr, Inner::turned, turned);
   }
   void run(const op::Attention& o) const override {
     const std::vector<double> per_head(static_cast<std::size_t>(o.shape.heads), 0.0);
-    emulated::AttentionPeaks peaks{.dot_sum = per_head,
-                                   .dot = per_head,
-                                   .scaled = per_head,
-                                   .capped = per_head,
-                                   .score = per_head,
-                                   .denominator_sum = per_head,
-                                   .mixed_sum = std::vector<double>(static_cast<std::size_t>(o.q.cols()), 0.0)};
+    emulated::HeadPeaks peaks{.dots = per_head, .cap_inputs = per_head};
     ops_.attention(elements<double>(o.q), elements<double>(o.k), elements<double>(o.v), elements<double>(o.a.mixed),
                    elements<double>(o.a.scores), o.q.rows(), o.k.rows(), o.shape, peaks);
-    tell(nullptr, Inner::dot_sum, peaks.dot_sum);
-    tell(nullptr, Inner::dot, peaks.dot);
-    tell(nullptr, Inner::scaled_dot, peaks.scaled);
-    tell(nullptr, Inner::capped, peaks.capped);
-    tell(nullptr, Inner::score, peaks.score);
-    tell(nullptr, Inner::denominator_sum, peaks.denominator_sum);
-    tell(nullptr, Inner::mixed_sum, peaks.mixed_sum);
+    tell(nullptr);
+    tell(nullptr, Signal::dots, peaks.dots);
+    if (o.shape.scores.soft_cap > 0.0) tell(nullptr, Signal::cap_inputs, peaks.cap_inputs);
   }
   void run(const op::Activate& o) const override {
     each(o.x, o.y, [&](Index, double v) { return ops_.activation(o.kind, v); });
@@ -164,13 +123,11 @@ class EmulatedBackend final : public Forwards<AllOps> {
       raise(activated[static_cast<std::size_t>(i % o.gate.cols())], opened);
       return ops_.stored(opened * factor[i]);
     });
-    tell(nullptr, Inner::activated, activated);
+    tell(nullptr, Signal::gated, activated);
   }
   void run(const op::SoftCap& o) const override {
-    std::vector<double> inside(static_cast<std::size_t>(o.x.cols()), 0.0);
-    each(o.x, o.y,
-         [&](Index i, double v) { return ops_.soft_cap(o.cap, v, inside[static_cast<std::size_t>(i % o.x.cols())]); });
-    tell(nullptr, Inner::capped, inside);
+    each(o.x, o.y, [&](Index, double v) { return ops_.soft_cap(o.cap, v, ops_.peak(Signal::cap_inputs)); });
+    tell(nullptr);
   }
 
  private:
@@ -186,8 +143,15 @@ class EmulatedBackend final : public Forwards<AllOps> {
     inner_.run(o);
     o.y = round_to_stored(inner_, o.y, format_);
   }
-  void tell(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) const {
-    if (watch_ != nullptr) watch_->on_inner(parameter, inner, magnitudes);
+  void tell(const Tensor* parameter, Signal signal, std::span<const double> magnitudes) const {
+    if (watch_ != nullptr) watch_->on_inner(parameter, signal, magnitudes);
+  }
+  /// Every signal that is one number and was raised.
+  void tell(const Tensor* parameter) const {
+    const emulated::Ops::Peaks peaks = ops_.take_peaks();
+    for (std::size_t i = 0; i < peaks.size(); ++i) {
+      if (peaks[i] > 0.0) tell(parameter, static_cast<Signal>(i), {&peaks[i], 1});
+    }
   }
 
   Watch* watch_;

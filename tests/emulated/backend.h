@@ -4,7 +4,6 @@
 
 #include "sim/core/backend.h"
 #include "tests/emulated/emulation.h"
-#include "tests/emulated/watch.h"
 
 namespace periscope {
 

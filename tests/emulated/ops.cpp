@@ -7,84 +7,68 @@
 
 namespace periscope::emulated {
 
-void Ops::linear(const double* x, const double* w, double* y, Index rows, Index in, Index out,
-                 std::span<double> partial, std::span<double> product) {
+void Ops::linear(const double* x, const double* w, double* y, Index rows, Index in, Index out) {
   for (Index i = 0; i < rows; ++i) {
     for (Index j = 0; j < out; ++j) {
-      const double sum = sums_.products(x + i * in, 1, w + j * in, 1, in, partial[static_cast<std::size_t>(j)]);
-      y[i * out + j] = stored_(sum);
-      raise(product[static_cast<std::size_t>(j)], y[i * out + j]);
+      y[i * out + j] = stored_(sums_.products(x + i * in, 1, w + j * in, 1, in, peak(Signal::sums)));
+      raise(peak(Signal::products), y[i * out + j]);
     }
   }
 }
 
-void Ops::norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n,
-               NormPeaks& peaks) {
+void Ops::norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n) {
   const Rounding& r = accumulated_;
   const auto count = static_cast<double>(n);
   const NormFormula formula = formula_of(kind);
   double mean = 0.0;
-  if (formula.subtracts_mean) mean = r(sums_.terms(x, n, peaks.mean_sum) / r(count));
-  work_.resize(static_cast<std::size_t>(n));
-  for (Index i = 0; i < n; ++i) {
-    double& centred = work_[static_cast<std::size_t>(i)];
-    centred = formula.subtracts_mean ? r(x[i] - mean) : x[i];
-    if (formula.subtracts_mean) raise(peaks.centred[static_cast<std::size_t>(i)], centred);
-    raise(peaks.square, r(centred * centred));
+  if (formula.subtracts_mean) mean = r(sums_.terms(x, n, peak(Signal::sums)) / r(count));
+  work_.assign(x, x + n);
+  for (double& centred : work_) {
+    if (formula.subtracts_mean) {
+      centred = r(centred - mean);
+      raise(peak(Signal::deviations), centred);
+    }
+    raise(peak(Signal::squares), r(centred * centred));
   }
-  const double square = sums_.products(work_.data(), 1, work_.data(), 1, n, peaks.square_sum);
+  const double square = sums_.products(work_.data(), 1, work_.data(), 1, n, peak(Signal::squares));
   const double rms = r(std::sqrt(r(r(square / r(formula.count(count))) + r(eps))));
-  raise(peaks.reciprocal, r(1.0 / rms));
-  const bool store = emulation_.norm == NormForm::stored_then_gain;
-  const auto step = [&](double value) { return store ? stored_(value) : r(value); };
+  raise(peak(Signal::reciprocals), r(1.0 / rms));
   for (Index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const double normalised = step(divided(work_[at], rms));
-    raise(peaks.normalised[at], normalised);
-    y[i] = step(gain[i] * normalised);
-    raise(peaks.gained[at], y[i]);
-    if (bias != nullptr) y[i] = step(y[i] + bias[i]);
-    y[i] = stored_(y[i]);
+    y[i] =
+        affine(step(divided(work_[static_cast<std::size_t>(i)], rms)), gain[i], bias == nullptr ? nullptr : bias + i);
   }
+}
+
+double Ops::affine(double x, double gain, const double* bias) {
+  raise(peak(Signal::normalised), x);
+  double y = step(gain * x);
+  raise(peak(Signal::normalised), y);
+  if (bias != nullptr) y = step(y + *bias);
+  return stored_(y);
 }
 
 void Ops::pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha,
-                         double* y, Index n, NormPeaks& peaks) const {
+                         double* y, Index n) {
   const NormFormula::Phi phi = formula_of(kind).phi;
-  const bool store = emulation_.norm == NormForm::stored_then_gain;
-  const auto step = [&](double value) { return store ? stored_(value) : accumulated_(value); };
   for (Index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
     double value = x[i];
     if (phi != NormFormula::Phi::none) {
       value = step(alpha * value);
-      raise(peaks.bend_input[at], value);
+      raise(peak(Signal::normalised), value);
       value = step(phi_of(phi, value));
-      raise(peaks.normalised[at], value);
     }
-    value = step(gain[i] * value);
-    raise(peaks.gained[at], value);
-    if (bias != nullptr) value = step(value + bias[i]);
-    y[i] = stored_(value);
+    y[i] = affine(value, gain[i], bias == nullptr ? nullptr : bias + i);
   }
 }
 
-void Ops::rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies,
-               double* turned) const {
+void Ops::rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies) const {
   const Index half = head_dim / 2;
-  const auto product = [&](double a, double b, double& peak) {
-    const double p = stored_(a * b);
-    raise(peak, p);
-    return p;
-  };
   for (Index i = 0; i < half; ++i) {
     const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
     const double cosine = stored_(std::cos(angle));
     const double sine = stored_(std::sin(angle));
-    double& first = turned[i];
-    double& second = turned[i + half];
-    y[i] = stored_(product(x[i], cosine, first) - product(x[i + half], sine, first));
-    y[i + half] = stored_(product(x[i + half], cosine, second) + product(x[i], sine, second));
+    y[i] = stored_(stored_(x[i] * cosine) - stored_(x[i + half] * sine));
+    y[i + half] = stored_(stored_(x[i + half] * cosine) + stored_(x[i] * sine));
   }
 }
 
@@ -97,18 +81,22 @@ double Ops::soft_cap(double cap, double z, double& inner) const {
   return stored_(bent * c);
 }
 
-void Ops::softmax(std::span<double> scores, double& denominator_sum) {
+void Ops::softmax(std::span<double> scores) {
   const Rounding& r = accumulated_;
   // As in the usual libraries, a NaN becomes the maximum and makes all weights NaN.
   double largest = scores.front();
   for (const double z : scores) largest = z > largest || std::isnan(z) ? z : largest;
-  for (double& z : scores) z = r(std::exp(r(z - largest)));
-  const double total = sums_.terms(scores.data(), static_cast<Index>(scores.size()), denominator_sum);
+  for (double& z : scores) {
+    z = r(z - largest);
+    raise(peak(Signal::deviations), z);
+    z = r(std::exp(z));
+  }
+  const double total = sums_.terms(scores.data(), static_cast<Index>(scores.size()), peak(Signal::denominators));
   for (double& w : scores) w = stored_(divided(w, total));
 }
 
 void Ops::attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
-                    Index key_rows, const AttentionShape& shape, AttentionPeaks& peaks) {
+                    Index key_rows, const AttentionShape& shape, HeadPeaks& peaks) {
   const Index tokens = rows / shape.sequences;
   const Index keys = key_rows / shape.sequences;
   const Index e = shape.head_dim;
@@ -133,23 +121,24 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
       largest = 0.0;
       for (Index s = 0; s < seen; ++s) {
         const double* key = k + (sequence + first + s) * kv_stride + kv_column;
-        double z = stored_(sums_.products(query, 1, key, 1, e, peaks.dot_sum[h]));
+        double z = stored_(sums_.products(query, 1, key, 1, e, peak(Signal::sums)));
         if (!emulation_.chains) {
-          raise(peaks.dot[h], z);
+          raise(peaks.dots[h], z);
           z = times(shape.scale(), z);
         }
-        raise(peaks.scaled[h], z);
-        if (shape.scores.soft_cap > 0.0) z = soft_cap(shape.scores.soft_cap, z, peaks.capped[h]);
-        raise(peaks.score[h], z);
+        if (shape.scores.soft_cap > 0.0) {
+          raise(peaks.cap_inputs[h], z);
+          z = soft_cap(shape.scores.soft_cap, z, peaks.cap_inputs[h]);
+        }
         if (std::isnan(z) || std::abs(z) > largest) largest = std::abs(z);  // NaN stays
         weights_[static_cast<std::size_t>(s)] = z;
       }
-      softmax(weights_, peaks.denominator_sum[h]);
+      softmax(weights_);
       for (Index i = 0; i < e; ++i) {
         const Index column = head * e + i;
         const double* value = v + (sequence + first) * kv_stride + kv_column + i;
-        y[row * q_stride + column] = stored_(sums_.products(weights_.data(), 1, value, kv_stride, seen,
-                                                            peaks.mixed_sum[static_cast<std::size_t>(column)]));
+        y[row * q_stride + column] =
+            stored_(sums_.products(weights_.data(), 1, value, kv_stride, seen, peak(Signal::sums)));
       }
     }
   }

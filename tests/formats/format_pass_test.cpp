@@ -45,12 +45,7 @@ struct FormatPass {
   StackContext context;
 };
 
-/// ‖x − y‖², of y alone where there is no x.
-double square_of_difference(const std::vector<double>& x, const std::vector<double>& y) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < y.size(); ++i) sum += std::pow(y[i] - (x.empty() ? 0.0 : x[i]), 2);
-  return sum;
-}
+std::vector<double> host(const Tensor& x) { return quick().to_host(x); }
 
 std::vector<int> labels_of(const StackSpec& spec) {
   std::vector<int> labels;
@@ -95,7 +90,7 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     const Tensor found = step_forward(quick_pass, {x}).front();
     // The emulated ops take f64 tensors and rounded weights; their sums are exact where ours are in f32.
     const auto emulated =
-        make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm = NormForm::accumulated});
+        make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm_stores_steps = false});
     const GeneratedWeights drawn(*emulated, pass.spec, DType::f64, 3);
     const StackContext context{.ops = *emulated, .model = pass.spec.model, .weights = drawn};
     StepPass emulated_pass(context, {}, 1, Pass::forward, Save::nothing);
@@ -107,63 +102,16 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
   }
 }
 
-TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradient is stored, and read as it is held") {
-  FormatsConfig config = small_config("pre", {"fp16"});
-  config.base.model.mlp = MlpKind::relu;
-  config.format = {"int8"};
-  config.covers = {"inputs", "weights"};
-  config.rest = "fp16";
-  FormatPass pass(config, "int8");
-  const auto stored = [&](const Tensor& x) { return quantized(x, pass.choice.of(Part::modules), {}); };
-  const auto read = [&](const Tensor& x) { return quantized(x, pass.choice.of(Part::inputs), {}); };
-  const Tensor x = stored(gaussian_input(quick(), pass.spec, DType::f64, 3));
-  const Tensor dx = stored(quick().normal(x.rows(), x.cols(), DType::f64, {4, 0, Stream::input}, 1.0));
-  SignalStore forward(Pass::forward);
-  SignalStore backward(Pass::backward);
-  StepPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
-             Save::for_backward);
-  (void)step_forward(p, {x});
-  (void)step_backward(p, {dx});
-  const auto weights = pass.drawn.fetch(1);
-  const auto held = [&](Weight w) {
-    return quantized(weights.matrix(w).map->dense(), pass.choice.of(Part::weights), {});
-  };
-  const Tensor dhidden = stored(quick().linear_backward_input(read(dx), held(Weight::down)));
-  CHECK(quick().to_host(backward.at(1, Signal::hidden)) == quick().to_host(dhidden));
-  const Tensor dup = stored(quick().activate_backward(Activation::relu, forward.at(1, Signal::up), dhidden));
-  CHECK(quick().to_host(backward.at(1, Signal::up)) == quick().to_host(dup));
-  const Tensor da = stored(quick().linear_backward_input(read(dup), held(Weight::up)));
-  CHECK(quick().to_host(backward.at(1, Signal::A_out)) == quick().to_host(da));
-  const Tensor hidden = stored(quick().activate(Activation::relu, forward.at(1, Signal::up)));
-  CHECK(quick().to_host(forward.at(1, Signal::hidden)) == quick().to_host(hidden));
-  CHECK(quick().to_host(forward.at(1, Signal::f_out)) ==
-        quick().to_host(stored(quick().linear(read(hidden), held(Weight::down)))));
-}
-
-TEST_CASE("stochastic rounding: a token's row is the same wherever it stands, and that of the table") {
-  FormatsConfig config = small_config("peri", {"bf16"});
-  config.stochastic = true;
-  const FormatPass pass(config, "bf16");
-  const std::vector<int> ids{3, 5, 3};
-  const std::vector<double> rows = quick().to_host(pass.weights.rows(quick(), Weight::embedding, ids));
-  const auto width = static_cast<std::ptrdiff_t>(pass.spec.model.width);
-  CHECK(std::equal(rows.begin(), rows.begin() + width, rows.begin() + 2 * width));
-  const std::vector<int> first_six{0, 1, 2, 3, 4, 5};
-  const Tensor drawn = pass.drawn.rows(quick(), Weight::embedding, first_six);
-  const StreamKey key{pass.choice.seed, 0, rounding_stream(Weight::embedding, Rounded::weight)};
-  const std::vector<double> table = quick().to_host(quantized(drawn, pass.choice.of(Part::weights), key));
-  CHECK(std::equal(rows.begin(), rows.begin() + width, table.begin() + 3 * width));
-}
-
-TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own, in the backward pass too") {
+TEST_CASE("stochastic rounding: what a product reads, signals and their gradients have separate streams") {
   for (const bool sums : {false, true}) {
     FormatsConfig config = small_config("peri", {"bf16"});
     config.stochastic = true;
+    config.loss_scale = 8.0;
     config.base.model.gamma = 1.1;
     config.accumulates_in_format = sums;
     FormatPass pass(config, "bf16");
-    const auto held = [&](const Tensor& x, Part part, Stream stream) {
-      return quantized(x, pass.choice.of(part), {pass.choice.seed, 2, stream});  // sublayer 1
+    const auto held = [&](const Tensor& x, Part part, Stream stream, std::uint32_t sublayer = 1) {
+      return quantized(x, pass.choice.of(part), {pass.choice.seed, sublayer + 1, stream});
     };
     const Rounding rounding(find_tensor_format("bf16")->floating);
     const Tensor x = quick().normal(12, 32, DType::f64, {8, 0, Stream::input}, 1.0);
@@ -174,60 +122,62 @@ TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own
     const Tensor gradient = held(dy, Part::inputs, rounding_stream(Weight::up, Rounded::gradient));
     const SublayerWeights weights = pass.weights.fetch(1);
     const auto reading = weights.matrix(Weight::up).map->product(quick(), x, Save::for_backward);
-    const auto values = [](const Tensor& t) { return quick().to_host(t); };
-    CHECK(values(reading->input()) == values(input));
-    CHECK(values(reading->output()) == values(sums ? rounded_linear(input, w, rounding) : quick().linear(input, w)));
-    CHECK(values(reading->backward(dy)) == values(sums ? rounded_linear_backward_input(gradient, w, rounding)
-                                                       : quick().linear_backward_input(gradient, w)));
+    CHECK(host(reading->input()) == host(input));
+    CHECK(host(reading->output()) == host(sums ? rounded_linear(input, w, rounding) : quick().linear(input, w)));
+    CHECK(host(reading->backward(dy)) == host(sums ? rounded_linear_backward_input(gradient, w, rounding)
+                                                   : quick().linear_backward_input(gradient, w)));
     const Tensor dw = sums ? rounded_linear_backward_weight(gradient, input, rounding)
                            : quick().linear_backward_weight(gradient, input);
-    CHECK(values(reading->gradient(dy)) == values(dw));
-    double squares = 0.0;
-    for (const double s : values(reading->gradient_squares(dy))) squares += s;
-    CHECK(squares == doctest::Approx(square_of_difference({}, values(dw))).epsilon(1e-6));
-    CHECK(values(weights.matrix(Weight::up).map->dense()) == values(w));
-    // A gain of 1.1 is no number of the format: every entry goes its own way.
+    CHECK(host(reading->gradient(dy)) == host(dw));
+    double found = 0.0, squares = 0.0;
+    for (const double s : host(reading->gradient_squares(dy))) found += s;
+    for (const double d : host(dw)) squares += d * d;
+    CHECK(found == doctest::Approx(squares).epsilon(1e-6));
+    CHECK(host(weights.matrix(Weight::up).map->dense()) == host(w));
+    // A gain of 1.1 is no number of the format: every entry is rounded by its own word.
     for (const auto& [weight, norm] : weights.norms) {
-      const Tensor gain =
-          held(pass.drawn.fetch(1).norms.at(weight).gain, Part::norms, rounding_stream(weight, Rounded::weight));
-      CHECK(values(norm.gain) == values(gain));
-      CHECK(values(norm.gain).front() != 1.1);
+      const Tensor gain = pass.drawn.fetch(1).norms.at(weight).gain;
+      CHECK(host(norm.gain) == host(held(gain, Part::norms, rounding_stream(weight, Rounded::weight))));
+      CHECK(host(norm.gain).front() != 1.1);
+    }
+    const Tensor signal = quick().normal(12, 32, DType::f32, {8, 0, Stream::input}, 1.0);
+    struct Row {
+      std::uint32_t sublayer;
+      Signal signal;
+      Pass pass;
+      Rounded what;
+      double scale;  ///< the loss scale enters at the logits
+    };
+    for (const Row& r : {Row{1, Signal::hidden, Pass::forward, Rounded::signal, 1.0},
+                         Row{1, Signal::hidden, Pass::recomputation, Rounded::signal, 1.0},
+                         Row{1, Signal::hidden, Pass::backward, Rounded::gradient, 1.0},
+                         Row{4, Signal::logits, Pass::forward, Rounded::signal, 1.0},
+                         Row{4, Signal::logits, Pass::backward, Rounded::gradient, 8.0}}) {
+      CHECK(host(pass.signals.replaced({static_cast<int>(r.sublayer), r.signal, r.pass}, signal)) ==
+            host(held(quick().scale(r.scale, signal), Part::modules, rounding_stream(r.signal, r.what), r.sublayer)));
     }
   }
 }
 
-TEST_CASE("stochastic rounding: a signal and its gradient have streams of their own; the loss scale enters once") {
-  FormatsConfig config = small_config("peri", {"bf16"});
-  config.stochastic = true;
-  config.loss_scale = 8.0;
-  FormatPass pass(config, "bf16");
-  const Tensor x = quick().normal(12, 32, DType::f32, {8, 0, Stream::input}, 1.0);
-  const auto held = [&](const Tensor& y, int sublayer, Signal signal, Rounded what) {
-    return quick().to_host(
-        quantized(y, pass.choice.of(Part::modules),
-                  {pass.choice.seed, static_cast<std::uint32_t>(sublayer + 1), rounding_stream(signal, what)}));
-  };
-  const auto found = [&](int sublayer, Signal signal, Pass way) {
-    return quick().to_host(pass.signals.replaced({sublayer, signal, way}, x));
-  };
-  CHECK(found(1, Signal::hidden, Pass::forward) == held(x, 1, Signal::hidden, Rounded::signal));
-  CHECK(found(1, Signal::hidden, Pass::recomputation) == held(x, 1, Signal::hidden, Rounded::signal));
-  CHECK(found(1, Signal::hidden, Pass::backward) == held(x, 1, Signal::hidden, Rounded::gradient));
-  CHECK(found(4, Signal::logits, Pass::forward) == held(x, 4, Signal::logits, Rounded::signal));
-  CHECK(found(4, Signal::logits, Pass::backward) == held(quick().scale(8.0, x), 4, Signal::logits, Rounded::gradient));
-}
-
-TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
+TEST_CASE("stochastic rounding: a token's row is that of the table wherever it stands; a recomputation repeats it") {
   FormatsConfig config = small_config("peri", {"bf16"});
   config.stochastic = true;
   FormatPass pass(config, "bf16");
+  const std::vector<double> rows = host(pass.weights.rows(quick(), Weight::embedding, std::vector<int>{3, 5, 3}));
+  const Tensor drawn = pass.drawn.rows(quick(), Weight::embedding, std::vector<int>{0, 1, 2, 3, 4, 5});
+  const StreamKey key{pass.choice.seed, 0, rounding_stream(Weight::embedding, Rounded::weight)};
+  const std::vector<double> table = host(quantized(drawn, pass.choice.of(Part::weights), key));
+  const std::ptrdiff_t width = pass.spec.model.width;
+  for (const std::ptrdiff_t at : {std::ptrdiff_t{0}, 2 * width}) {
+    CHECK(std::equal(rows.begin() + at, rows.begin() + at + width, table.begin() + 3 * width));
+  }
   const Tensor input = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), pass.choice.of(Part::stream), {});
   const auto gradient = [&](std::size_t budget) {
     StackTape tape;
     tape.budget = budget;
     const Hooks hooks{.replacers = {&pass.signals}};
     const Tensor output = stack_forward(pass.context, input, hooks, &tape).output;
-    return quick().to_host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).gradient));
+    return host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).gradient));
   };
   const std::vector<double> kept = gradient(64U << 20U);
   CHECK(gradient(0) == kept);
@@ -235,37 +185,17 @@ TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
   CHECK(gradient(0) != kept);
 }
 
-TEST_CASE("what holds which signal") {
-  const auto part = [](std::string_view placement, Signal signal, Pass pass = Pass::forward, int sublayer = 1) {
-    return formats::part_of(small_config(placement, {}).base.model, {sublayer, signal, pass});
-  };
-  CHECK(part("pre", Signal::A_out) == Part::norms);
-  CHECK(part("post", Signal::A_out) == Part::stream);
-  CHECK(part("peri", Signal::B_out) == Part::norms);
-  CHECK(part("pre", Signal::B_out) == Part::modules);
-  CHECK(part("pre", Signal::x_in) == std::nullopt);
-  CHECK(part("pre", Signal::x_in, Pass::backward) == Part::stream);
-  CHECK(part("pre", Signal::up_in) == std::nullopt);
-  CHECK(part("pre", Signal::up_in, Pass::backward) == Part::modules);
-  CHECK(part("pre", Signal::scores) == std::nullopt);
-  CHECK(part("pre", Signal::output, Pass::forward, 4) == Part::norms);
-  CHECK(part("post", Signal::output, Pass::forward, 4) == Part::stream);
-  CHECK(part("post", Signal::sum) == Part::stream);
-  CHECK(part("post", Signal::hidden) == Part::modules);
-  FormatsConfig in_format = small_config("pre", {});
-  in_format.accumulates_in_format = true;
-  // Sums of whole numbers, and those in fp32, are what they are without being rounded step by step.
+TEST_CASE("the format that holds a part, and that of sums") {
+  FormatsConfig config = small_config("pre", {});
+  config.accumulates_in_format = true;
   for (const TensorFormat& format : tensor_formats) {
-    const bool rounded = !format.is_integer() && format.name != fp32.name;
-    CHECK(formats::format_choice_for(in_format, format, 0).sums.has_value() == rounded);
-  }
-  const FormatsConfig config = small_config("pre", {"int8", "fp8_e4m3", "fp16"});
-  for (const auto& [name, everything] : {std::pair("int8", false), {"fp8_e4m3", false}, {"fp16", true}}) {
-    const FormatChoice choice = formats::format_choice_for(config, *find_tensor_format(name), 0);
-    CHECK(choice.of(Part::weights).format.name == name);
-    CHECK(choice.of(Part::inputs).format.name == name);
-    CHECK(choice.of(Part::stream).format.name == (everything ? name : "bf16"));
-    CHECK(choice.of(Part::weights).scale == (everything ? ScaleOver::nothing : ScaleOver::row));
+    const FormatChoice choice = formats::format_choice_for(config, format, 0);
+    // Sums of whole numbers, and those in fp32, are the same without being rounded step by step.
+    CHECK(choice.sums.has_value() == (!format.is_integer() && format.name != fp32.name));
+    CHECK(choice.of(Part::weights).format.name == format.name);
+    CHECK(choice.of(Part::inputs).format.name == format.name);
+    CHECK(choice.of(Part::stream).format.name == (format.is_narrow() ? "bf16" : format.name));
+    CHECK(choice.of(Part::weights).scale == (format.is_narrow() ? ScaleOver::row : ScaleOver::nothing));
     CHECK(choice.of(Part::stream).scale == ScaleOver::nothing);
   }
 }

@@ -2,123 +2,147 @@
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <string>
 #include <vector>
 
-#include "tests/numerics/formats.h"
+#include "sim/core/tensor.h"
+#include "sim/numerics/stored_bits.h"
+#include "sim/numerics/tolerances.h"
 #include "tests/support/doctest.h"
+#include "tests/support/significance.h"
 
-/// Rounding to a number format against the format's own definition: every value, decoded from its bits, and every
-/// midpoint of two neighbours.
+/// Rounding to number formats, against ml_dtypes, the processor and the formats' own definitions.
 namespace periscope::testing {
 namespace {
 
-/// All finite values that are not negative, in order: what the bits 0, 1, 2 … mean.
-std::vector<double> values_of(const NumberFormat& format) {
-  const int mantissa_bits = format.precision - 1;
-  const int mantissas = 1 << mantissa_bits;
-  std::vector<double> values;
-  for (int bits = 0;; ++bits) {
-    const int exponent = bits / mantissas;
-    const int mantissa = bits % mantissas;
-    const double value = exponent == 0
-                             ? std::ldexp(mantissa, format.least_exponent - mantissa_bits)
-                             : std::ldexp(mantissas + mantissa, format.least_exponent + exponent - 1 - mantissa_bits);
-    if (value > format.largest) return values;
-    values.push_back(value);
+using Overflow = Rounding::Overflow;
+
+/// Whether both are NaN, or the same number with the same sign, that of a zero too.
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+TEST_CASE("to nearest, as ml_dtypes rounds: values, midpoints, their neighbours, subnormal numbers, overflow") {
+  std::ifstream file(ROUNDED);
+  std::string name, from, to;
+  std::set<std::string> names;
+  int rows = 0;
+  while (file >> name >> from >> to) {
+    const double x = std::strtod(from.c_str(), nullptr);
+    const NumberFormat& format = *std::ranges::find(number_formats, name, &NumberFormat::name);
+    CAPTURE(name);
+    CAPTURE(from);
+    CHECK(same(Rounding(format)(x), std::strtod(to.c_str(), nullptr)));
+    names.insert(name);
+    ++rows;
+  }
+  CHECK(names.size() == 4);
+  CHECK(rows > 1000);
+}
+
+TEST_CASE("fp32 rounds as the processor does, fp64 not at all") {
+  const Rounding round(fp32);
+  boost::random::mt19937_64 engine(1);
+  int wrong = 0;
+  for (int i = 0; i < 500'000; ++i) {
+    std::uint64_t bits = engine();
+    const auto exponent = static_cast<std::uint64_t>(1023 - 160 + static_cast<int>(engine() % 320));
+    bits = (bits & 0x800f'ffff'ffff'ffffULL) | (exponent << 52U);
+    if (engine() % 2 == 0) bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);  // near numbers of few bits
+    const auto x = std::bit_cast<double>(bits);
+    wrong += !same(round(x), static_cast<double>(static_cast<float>(x)));
+    wrong += !same(Rounding(fp64)(x), x);
+  }
+  CHECK(wrong == 0);
+  CHECK(Rounding(fp64)(5e-324) == 5e-324);
+}
+
+TEST_CASE("beyond the largest number: infinity, NaN in E4M3, or the largest number itself") {
+  for (const NumberFormat& format : number_formats) {
+    INFO(format.name);
+    const Rounding stored(format);
+    const Rounding infinite(format, Overflow::infinite);
+    const Rounding saturating(format, Overflow::saturate);
+    for (const double x : {1.999 * format.largest, 2.0 * format.largest, 1e300, HUGE_VAL}) {
+      CHECK(same(stored(-x), format.name == "fp8_e4m3" ? NAN : -HUGE_VAL));
+      CHECK(same(infinite(-x), -HUGE_VAL));
+      CHECK(saturating(-x) == -format.largest);
+      CHECK(same(stored.stochastic(x, 0), stored(x)));
+      CHECK(saturating.stochastic(x, 0xffffffffU) == format.largest);
+    }
+    CHECK(std::isnan(saturating(NAN)));
+    CHECK(std::isnan(saturating.stochastic(NAN, 1)));
   }
 }
 
-TEST_CASE("every value of a format and every midpoint, both signs, and their neighbours in double") {
-  const std::pair<const char*, std::size_t> formats[] = {
-      {"fp8_e4m3", 127}, {"fp8_e5m2", 124}, {"fp16", 0x7c00}, {"bf16", 0x7f80}};
-  for (const auto& entry : formats) {
-    const char* const name = entry.first;
-    const std::size_t count = entry.second;
-    INFO(name);
-    const NumberFormat& format = format_called(name);
+TEST_CASE("stochastic: one of the two neighbours, the upper one for the share of the words that makes the mean exact") {
+  for (const NumberFormat& format : number_formats) {
+    INFO(format.name);
     const Rounding round(format);
-    const std::vector<double> values = values_of(format);
-    REQUIRE(values.size() == count);
-    CHECK(values.back() == format.largest);
-    CHECK(values[1] == format.smallest_subnormal());
+    boost::random::mt19937_64 engine(3);
     int wrong = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double here = values[i];
-      wrong += !same(round(here), here) + !same(round(-here), -here);
-      if (i + 1 == values.size()) continue;
-      const double next = values[i + 1];
-      const double middle = here + (next - here) / 2.0;
-      const double even = i % 2 == 0 ? here : next;
-      for (const double sign : {1.0, -1.0}) {
-        wrong += !same(round(sign * middle), sign * even);
-        wrong += !same(round(sign * std::nextafter(middle, 0.0)), sign * here);
-        wrong += !same(round(sign * std::nextafter(middle, HUGE_VAL)), sign * next);
+    for (int i = 0; i < 20'000; ++i) {
+      // Numbers of all sizes, subnormal ones too.
+      const int span = 2 * format.precision + 20;
+      const int exponent = format.least_exponent - format.precision - 2 + static_cast<int>(engine() % span);
+      const double x = std::ldexp(1.0 + static_cast<double>(engine() >> 11U) * 0x1p-53, exponent);
+      const double sign = i % 2 == 0 ? 1.0 : -1.0;
+      const double distance = std::max(std::ldexp(format.spacing_at_1(), exponent), format.smallest_subnormal());
+      const double lower = std::floor(x / distance) * distance;
+      const double upper = lower + distance;
+      const double words = std::ceil(std::ldexp((x - lower) / distance, 32));  // that round up
+      if (words > 0.0) {
+        const double up = round.stochastic(sign * x, static_cast<std::uint32_t>(words - 1.0));
+        wrong += upper > format.largest ? std::isfinite(up) : up != sign * upper;
       }
+      if (words < 0x1p32) wrong += round.stochastic(sign * x, static_cast<std::uint32_t>(words)) != sign * lower;
+      wrong += round.stochastic(sign * lower, 0) != sign * lower;
     }
     CHECK(wrong == 0);
   }
 }
 
-TEST_CASE("beyond the largest number: infinity, in E4M3 not a number") {
+/// Every finite value of the bits is one that rounding to the format keeps, and the largest is the format's.
+template <class Bits>
+void check_bits(const NumberFormat& format) {
+  double largest = 0.0;
+  for (std::uint32_t bits = 0; bits <= std::numeric_limits<typename Bits::Stored>::max(); ++bits) {
+    const auto x = static_cast<double>(Bits::decode(static_cast<typename Bits::Stored>(bits)));
+    if (!std::isfinite(x)) continue;
+    REQUIRE(Rounding(format)(x) == x);
+    largest = std::max(largest, x);
+  }
+  CHECK(largest == format.largest);
+}
+
+TEST_CASE("stored bits mean numbers of their formats") {
+  check_bits<Bf16>(number_formats[1]);
+  check_bits<F16>(number_formats[2]);
+  check_bits<F8E5m2>(number_formats[3]);
+  check_bits<F8E4m3>(number_formats[4]);
+}
+
+template <class T>
+void check_is(const NumberFormat& format) {
+  using Limits = std::numeric_limits<T>;
+  CHECK(format.largest == static_cast<double>(Limits::max()));
+  CHECK(format.precision == Limits::digits);
+  CHECK(format.unit_roundoff() == static_cast<double>(Limits::epsilon()) / 2.0);
+  CHECK(format.smallest_subnormal() == static_cast<double>(Limits::denorm_min()));
+}
+
+TEST_CASE("a dtype's format is that of its C++ type; mixed arithmetic accumulates in fp32 or what is wider") {
+  check_is<double>(format_of(DType::f64));
+  check_is<float>(format_of(DType::f32));
   for (const NumberFormat& format : number_formats) {
-    INFO(format.name);
-    const Rounding round(format);
-    const double unit = format.largest - std::ldexp(std::nextafter(std::ldexp(format.largest, -1), 0.0), 1);
-    CHECK(unit > 0.0);
-    const int exponent = std::ilogb(format.largest);
-    const double half = std::ldexp(1.0, exponent - format.precision);  // of the distance to the next number
-    const bool without_infinity = format.name == "fp8_e4m3";
-    const auto overflows = [&](double x) {
-      return without_infinity ? std::isnan(round(x)) && std::isnan(round(-x))
-                              : same(round(x), HUGE_VAL) && same(round(-x), -HUGE_VAL);
-    };
-    // The largest number of E4M3 is even, as its last pattern is taken: the midpoint stays. Elsewhere it is odd.
-    CHECK(round(std::nextafter(format.largest + half, 0.0)) == format.largest);
-    CHECK(overflows(format.largest + half) == !without_infinity);
-    CHECK(overflows(std::nextafter(format.largest + half, HUGE_VAL)));
-    for (const double x : {2.0 * format.largest, 1e300, 1.7e308, HUGE_VAL}) CHECK(overflows(x));
-    CHECK(std::isnan(round(std::nan(""))));
-    CHECK(Rounding(format, Rounding::Overflow::infinite)(1e300) == HUGE_VAL);
-    CHECK(same(round(0.0), 0.0));
-    CHECK(same(round(-0.0), -0.0));
-    CHECK(same(round(-1e-320), -0.0));
+    CHECK(run_arithmetic(Arithmetic::mixed, format).accumulated.name == "fp32");
+    CHECK(run_arithmetic(Arithmetic::pure, format).accumulated.name == format.name);
   }
-  CHECK(Rounding(fp64)(1.7e308) == 1.7e308);
-  CHECK(Rounding(fp64)(5e-324) == 5e-324);
-}
-
-TEST_CASE("saturating: what is beyond the largest number becomes it, what is not a number does not") {
-  for (const NumberFormat& format : number_formats) {
-    INFO(format.name);
-    const Rounding round(format, Rounding::Overflow::saturate);
-    for (const double x : {1.999 * format.largest, 2.0 * format.largest, 1e300, HUGE_VAL}) {
-      CHECK(round(x) == format.largest);
-      CHECK(round(-x) == -format.largest);
-      CHECK(round.stochastic(x, 0xffffffffU) == format.largest);
-    }
-    CHECK(std::isnan(round(std::nan(""))));
-    CHECK(std::isnan(round.stochastic(std::nan(""), 1)));
-  }
-}
-
-/// Doubles of all magnitudes, many of them near numbers of few bits.
-template <class Function>
-void for_many_doubles(const Function& function) {
-  boost::random::mt19937_64 engine(1);
-  for (int i = 0; i < 2'000'000; ++i) {
-    std::uint64_t bits = engine();
-    const auto exponent = static_cast<std::uint64_t>(1023 - 160 + static_cast<int>(engine() % 320));
-    bits = (bits & 0x800f'ffff'ffff'ffffULL) | (exponent << 52U);
-    if (engine() % 2 == 0) bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);
-    function(std::bit_cast<double>(bits));
-  }
-}
-
-TEST_CASE("fp32 rounds as the processor does") {
-  const Rounding round(format_called("fp32"));
-  int wrong = 0;
-  for_many_doubles([&](double x) { wrong += !same(round(x), static_cast<double>(static_cast<float>(x))); });
-  CHECK(wrong == 0);
+  CHECK(run_arithmetic(Arithmetic::mixed, fp64).accumulated.name == "fp64");
+  CHECK(rounding_bound(2.0, 0.125) == 1.0 / 3.0);  // γ_n = nu/(1 − nu)
 }
 
 }  // namespace

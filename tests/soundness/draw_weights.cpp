@@ -216,32 +216,31 @@ bool belongs(const ParameterId& id, Knob knob) {
 
 }  // namespace
 
-std::int64_t Specimen::parameters() const {
-  std::int64_t count = 0;
-  for (const auto& [place, n] : numbers) count += n.rows * n.cols;
-  return count;
-}
-
 void draw_weights(verify::Draw& draw, const NumberFormat& format, Specimen& s) { Writer(draw, format, s).write(); }
 
 Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const NumberFormat& format) {
   verify::Draw draw({seed, index, Stream::soundness_checkpoint});
   Specimen s;
-  s.seed = seed;
   s.index = index;
   draw_model(draw, s);
   draw_weights(draw, format, s);
   return s;
 }
 
-std::map<ParameterId, Numbers> turned(const Specimen& s, Knob knob, double factor, const NumberFormat& format) {
+Parameters turned(const Specimen& s, Knob knob, double factor, const NumberFormat& format) {
   const Rounding round(format);
-  std::map<ParameterId, Numbers> numbers = s.numbers;
+  Parameters numbers = s.numbers;
   for (auto& [place, n] : numbers) {
     const double by = belongs(place, knob) ? factor : 1.0;
     for (double& v : n.values) v = round(by * v);
   }
   return numbers;
+}
+
+ResidentWeights weights_of(const Backend& backend, const ModelSpec& model, const Parameters& numbers) {
+  ResidentWeights::Parameters tensors;
+  for (const auto& [id, n] : numbers) tensors[id] = backend.from_host(n.rows, n.cols, DType::f64, n.values);
+  return {model, std::move(tensors)};
 }
 
 }  // namespace periscope::soundness

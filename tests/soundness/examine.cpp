@@ -4,21 +4,21 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/model/parameters.h"
 #include "sim/reference/backend.h"
 #include "tests/emulated/backend.h"
 #include "tests/soundness/inner_signals.h"
-#include "tests/soundness/inputs.h"
 #include "tests/soundness/search.h"
+#include "tests/soundness/specimen.h"
 
 namespace periscope::soundness {
 namespace {
 
-constexpr int changes = 16;  ///< inputs that are tried beside those that were made
-
-/// The certificate that is asked for: what of the specimen it leaves open.
+/// The certificate that is asked for.
 struct Claim {
   RunArithmetic arithmetic;
   int longest;                              ///< tokens
@@ -28,12 +28,13 @@ struct Claim {
 
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
                                    const Claim& claim) {
-  const HeldWeights weights(ops, s.model, turned(s, knob, factor, claim.unrounded ? fp64 : claim.arithmetic.stored));
+  const ResidentWeights weights =
+      weights_of(ops, s.model, turned(s, knob, factor, claim.unrounded ? fp64 : claim.arithmetic.stored));
   return theory::certify(s.model, config::TheoryParameters(ops, s.model, weights), s.domain, claim.arithmetic,
                          claim.longest);
 }
 
-bool is_finite(const std::map<ParameterId, Numbers>& numbers) {
+bool is_finite(const Parameters& numbers) {
   return std::ranges::all_of(numbers, [](const auto& entry) {
     return std::ranges::all_of(entry.second.values, [](double v) { return std::isfinite(v); });
   });
@@ -43,8 +44,8 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Says of every bound whether a run may be held against it: everything that enters the signal fits its format,
-/// as far as the order of the bounds says; or the verdict on the signal's class says so.
+/// For every bound, whether a run may be compared with it: every number that enters the signal fits its format, as far
+/// as the order of the bounds says, or the verdict on the signal's class says so.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
@@ -65,7 +66,7 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   return claims;
 }
 
-/// Turns the knob until the largest bound is just below what its format holds: certified by a hair.
+/// Turns the knob until the largest bound is just below its format's limit.
 double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Claim& claim) {
   constexpr int halvings = 14;
   constexpr double range = 50.0;  // of log2
@@ -84,57 +85,75 @@ double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Clai
   return std::exp2(low);
 }
 
-std::string input_text(const Backend& ops, const SpecimenInput& input) {
+/// Uses each order of summation in turn.
+Emulation draw_emulation(verify::Draw& draw, const RunArithmetic& arithmetic, int number) {
+  return {.arithmetic = arithmetic,
+          .order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size()),
+          .norm_stores_steps = draw.chance(0.5),
+          .fused = draw.chance(0.3),
+          .reciprocal = draw.chance(0.5),
+          .stored_scalars = draw.chance(0.5),
+          .chains = draw.chance(0.3),
+          .seed = static_cast<std::uint64_t>(number)};
+}
+
+std::string text_of(const Specimen& s) {
+  const ModelSpec& m = s.model;
+  return fmt::format(
+      "{}, placement {}, layers {}, width {}, heads {}/{} of {}, MLP {} of {}, {} norm, eps {:g}, QK-norm {}; {}",
+      s.family, m.placement.name, m.layers, m.width, m.heads, m.kv_heads, m.head_dim,
+      mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width, norm_kind_names[static_cast<std::size_t>(m.norm)],
+      m.norm_eps, qk_norm_names[static_cast<std::size_t>(m.qk_norm)], fmt::join(s.structure, "; "));
+}
+
+std::string text_of(const Emulation& e) {
+  return fmt::format("sums {}, stored steps of norms {}, fused {}, reciprocals {}, stored factors {}, chains {}",
+                     sum_order_names[static_cast<std::size_t>(e.order)], e.norm_stores_steps, e.fused, e.reciprocal,
+                     e.stored_scalars, e.chains);
+}
+
+std::string text_of(const Backend& ops, const SpecimenInput& input) {
   if (const auto* ids = std::get_if<std::vector<int>>(&input)) return fmt::format("tokens {}", fmt::join(*ids, ","));
   return fmt::format("{:.17g}", fmt::join(ops.to_host(std::get<Tensor>(input)), ","));
 }
 
-/// One run held against the certificate.
+/// Runs compared with one certificate.
 class Trial {
  public:
-  Trial(const SoundnessConfig& options, const Backend& ops, const HeldWeights& weights,
-        const theory::Certificate& certificate, SpecimenResult& result)
-      : options_(options),
+  Trial(const SoundnessConfig& config, const Backend& ops, const Specimen& specimen,
+        const theory::Certificate& certificate, std::string name, SpecimenResult& result)
+      : config_(config),
         ops_(ops),
-        weights_(weights),
+        model_(specimen.model),
+        weights_(weights_of(ops, model_, specimen.numbers)),
         certificate_(certificate),
         claims_(claims_of(certificate)),
+        name_(std::move(name)),
         result_(result) {
-    reached_.fill(0.0);
-    if (result.specimen.model.embedding.token_types > 1) {
-      auto numbers = result.specimen.numbers;
+    if (model_.embedding.token_types > 1) {
+      Parameters numbers = specimen.numbers;
       std::vector<double>& rows = numbers.at(matrix_id(0, Weight::token_types)).values;
-      std::rotate(rows.begin(), rows.begin() + result.specimen.model.width, rows.end());
-      other_types_.emplace(ops, result.specimen.model, numbers);
+      std::rotate(rows.begin(), rows.begin() + model_.width, rows.end());
+      other_types_.reset(new ResidentWeights(weights_of(ops, model_, numbers)));
     }
     result.claims = static_cast<std::size_t>(std::ranges::count(claims_, true));
     result.all_certified = theory::verdict(certificate, std::nullopt).certified;
     result.stream_certified = theory::verdict(certificate, theory::SignalClass::stream).certified;
   }
 
+  [[nodiscard]] const WeightSource& weights() const { return weights_; }
+
   /// Runs an input and returns the share of its bound that the target signal reached.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
     // The simulator adds the first row of the token types: every other run finds another row there.
-    const bool other_type = ++runs_ % 2 == 0 && other_types_;
-    const HeldWeights& weights = other_type ? *other_types_ : weights_;
+    const WeightSource& weights = ++result_.runs % 2 == 0 && other_types_ ? *other_types_ : weights_;
     certify::SignalMaxima seen;
-    InnerSignals inner(result_.specimen.model, weights, seen);
+    InnerSignals inner(model_, weights, seen);
     const auto emulated = make_emulated_backend(ops_, emulation, &inner);
-    const StackContext c{.ops = *emulated, .model = result_.specimen.model, .weights = weights};
-    if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
-      seen.add(c, *ids, {.recorders = {&inner}});
-    } else {
-      seen.add(c, std::get<Tensor>(input), {.recorders = {&inner}});
-    }
-    ++result_.runs;
-    std::optional<Breach> worst;
+    const StackContext c{.ops = *emulated, .model = model_, .weights = weights};
+    std::visit([&](const auto& x) { seen.add(c, x, {.recorders = {&inner}}); }, input);
     for (std::size_t i = 0; i < claims_.size(); ++i) {
-      if (claims_[i]) hold(certificate_.bounds[i], seen, worst);
-    }
-    if (worst) {
-      worst->emulation = emulation;
-      worst->input = input_text(ops_, input);
-      result_.breaches.push_back(*worst);
+      if (claims_[i]) compare(certificate_.bounds[i], seen, emulation, input);
     }
     const theory::SignalBound& b = certificate_.bounds[target];
     return seen.largest(b.signal, b.sublayer) / b.largest;
@@ -144,9 +163,8 @@ class Trial {
     std::array<double, class_count> bound{};
     for (std::size_t i = 0; i < claims_.size(); ++i) {
       const theory::SignalBound& b = certificate_.bounds[i];
-      if (!claims_[i]) continue;
       double& largest = bound[static_cast<std::size_t>(theory::class_of(b.signal))];
-      largest = std::max(largest, b.largest);
+      if (claims_[i]) largest = std::max(largest, b.largest);
     }
     for (std::size_t k = 0; k < class_count; ++k) {
       result_.tightness[k] = bound[k] > 0.0 ? reached_[k] / bound[k] : std::numeric_limits<double>::quiet_NaN();
@@ -154,77 +172,68 @@ class Trial {
   }
 
  private:
-  void hold(const theory::SignalBound& b, const certify::SignalMaxima& seen, std::optional<Breach>& worst) {
+  void compare(const theory::SignalBound& b, const certify::SignalMaxima& seen, const Emulation& emulation,
+               const SpecimenInput& input) {
     const std::vector<double>* maxima = seen.find(b.signal, b.sublayer);
     if (maxima == nullptr) return;
     double& reached = reached_[static_cast<std::size_t>(theory::class_of(b.signal))];
     for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
       const double value = (*maxima)[static_cast<std::size_t>(k)];
       reached = std::max(reached, value);
-      const double limit = options_.scale * b.magnitude[k];
+      const double limit = config_.scale * b.magnitude[k];
       // Written as a negation, so that a NaN on either side is a violation.
-      if (!(value <= limit)) {
-        keep(worst, fmt::format("{} of sublayer {}, feature {}", name_of(b.signal), b.sublayer, k), limit, value);
-      }
+      if (value <= limit) continue;
+      const double excess = limit > 0.0 ? value / limit : theory::infinity;
+      if (result_.violated() && !(excess > result_.excess)) continue;
+      result_.excess = excess;
+      result_.violation =
+          fmt::format("{}\n  {} of sublayer {}, feature {}: reached {:.9g}, bound {:.9g}\n  {}\n  {}\n", name_,
+                      name_of(b.signal), b.sublayer, k, value, limit, text_of(emulation), text_of(ops_, input));
     }
   }
 
-  static void keep(std::optional<Breach>& worst, std::string what, double bound, double reached) {
-    Breach b{.what = std::move(what), .bound = bound, .reached = reached, .emulation = {}, .input = {}};
-    if (!worst || b.excess() > worst->excess()) worst = std::move(b);
-  }
-
-  const SoundnessConfig& options_;
+  const SoundnessConfig& config_;
   const Backend& ops_;
-  const HeldWeights& weights_;
+  const ModelSpec& model_;
+  ResidentWeights weights_;
   const theory::Certificate& certificate_;
   std::vector<bool> claims_;
-  std::optional<HeldWeights> other_types_;
-  int runs_ = 0;
+  std::string name_;
+  std::unique_ptr<ResidentWeights> other_types_;
   SpecimenResult& result_;
-  std::array<double, class_count> reached_;
+  std::array<double, class_count> reached_{};
 };
-
-Emulation draw_emulation(verify::Draw& draw, const RunArithmetic& arithmetic, int number) {
-  // Uses each order of summation in turn.
-  const auto order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size());
-  return {.arithmetic = arithmetic,
-          .order = order,
-          .norm = draw.chance(0.5) ? NormForm::stored_then_gain : NormForm::accumulated,
-          .fused = draw.chance(0.3),
-          .reciprocal = draw.chance(0.5),
-          .stored_scalars = draw.chance(0.5),
-          .chains = draw.chance(0.3),
-          .seed = static_cast<std::uint64_t>(number)};
-}
 
 }  // namespace
 
-SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
-  const RunArithmetic arithmetic = options.arithmetics[index % options.arithmetics.size()];
+SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
+  constexpr int changes = 16;  // inputs that are tried after those that were made
+  const RunArithmetic arithmetic = config.arithmetics[index % config.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
-  verify::Draw draw({options.seed, index, Stream::soundness_run});
+  verify::Draw draw({config.seed, index, Stream::soundness_run});
   const auto ops = make_reference_backend();
 
   SpecimenResult r;
-  r.arithmetic = arithmetic;
-  r.specimen = generate_specimen(options.seed, index, format);
+  Specimen specimen = generate_specimen(config.seed, index, format);
   const Claim claim{.arithmetic = arithmetic,
-                    .longest = draw.chance(0.5) ? r.specimen.tokens : theory::default_longest,
+                    .longest = draw.chance(0.5) ? specimen.tokens : theory::default_longest,
                     .unrounded = draw.chance(0.5),
                     .kind = draw.chance(0.7) ? std::nullopt : std::optional(theory::SignalClass::stream)};
-  r.knob = static_cast<Knob>(draw.integer(0, static_cast<int>(knob_names.size()) - 1));
-  r.factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, r.specimen, r.knob, claim);
+  const auto knob = static_cast<Knob>(draw.integer(0, static_cast<int>(knob_names.size()) - 1));
+  const double factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, specimen, knob, claim);
   r.tightness.fill(std::numeric_limits<double>::quiet_NaN());
-  auto rounded = turned(r.specimen, r.knob, r.factor, format);
+  Parameters rounded = turned(specimen, knob, factor, format);
   // Weights that the format cannot hold are for the certificate to notice, if it is told of them unrounded.
   if (!claim.unrounded && !is_finite(rounded)) return r;
-  const theory::Certificate certificate = certificate_of(r.specimen, *ops, r.knob, r.factor, claim);
-  r.specimen.numbers = std::move(rounded);
-  const HeldWeights weights(*ops, r.specimen.model, r.specimen.numbers);
-  Trial trial(options, *ops, weights, certificate, r);
+  const theory::Certificate certificate = certificate_of(specimen, *ops, knob, factor, claim);
+  specimen.numbers = std::move(rounded);
+  Trial trial(config, *ops, specimen, certificate,
+              fmt::format("--seed {} --only {}: {} {}; {}; {} x {:.6g}", config.seed, index,
+                          arithmetic_names[static_cast<std::size_t>(arithmetic.kind)], format.name, text_of(specimen),
+                          knob_names[static_cast<std::size_t>(knob)], factor),
+              r);
   if (r.claims == 0) return r;
-  const StackContext exact{.ops = *ops, .model = r.specimen.model, .weights = weights};
+  const StackContext exact{.ops = *ops, .model = specimen.model, .weights = trial.weights()};
   int number = draw.integer(0, 100);
   SpecimenInput best;
   double nearest = -1.0;
@@ -236,9 +245,9 @@ SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
     nearest = share;
     best = input;
   };
-  for (const SpecimenInput& input : inputs_for(draw, r.specimen, exact, certificate, format)) attempt(input);
-  for (int i = 0; i < changes && nearest >= 0.0; ++i) attempt(changed(draw, r.specimen, *ops, best, format));
-  for (int i = 0; i < static_cast<int>(sum_order_names.size()) && nearest >= 0.0; ++i) attempt(SpecimenInput(best));
+  for (const SpecimenInput& input : inputs_for(draw, specimen, exact, certificate, format)) attempt(input);
+  for (int i = 0; i < changes && nearest >= 0.0; ++i) attempt(changed(draw, specimen, *ops, best, format));
+  for (std::size_t i = 0; i < sum_order_names.size() && nearest >= 0.0; ++i) attempt(SpecimenInput(best));
   trial.finish();
   return r;
 }

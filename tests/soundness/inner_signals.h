@@ -1,10 +1,11 @@
 #pragma once
 
-#include <span>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "experiments/studies/certify/attack.h"
-#include "tests/emulated/watch.h"
+#include "tests/emulated/emulation.h"
 
 namespace periscope::soundness {
 
@@ -15,22 +16,37 @@ class InnerSignals final : public Watch, public SignalRecorder {
   InnerSignals(const ModelSpec& model, const WeightSource& weights, certify::SignalMaxima& maxima)
       : model_(model), weights_(weights), maxima_(maxima) {}
 
-  void on_inner(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) override;
-  void on_signal(const Emission& at, const Tensor& x) override;
+  void on_inner(const Tensor* parameter, Signal signal, std::span<const double> magnitudes) override {
+    records_.push_back({parameter == nullptr ? Tensor() : *parameter, signal, {magnitudes.begin(), magnitudes.end()}});
+  }
+  void on_signal(const Emission& at, const Tensor& /*x*/) override {
+    if (at.pass != Pass::forward) return;
+    // Of a step as a whole the last of its sublayers.
+    const bool of_step = is_of_step(at.signal) && at.sublayer >= 0 && at.sublayer < model_.steps();
+    const int sublayer = of_step ? model_.step(at.sublayer).branches.back().sublayer : at.sublayer;
+    for (const Record& r : std::exchange(records_, {})) {
+      // A product without a bias is the op's result, a signal of its own.
+      if (r.signal == Signal::products && !has_bias(sublayer, r.parameter)) continue;
+      maxima_.raise_to(r.signal, sublayer, r.magnitudes);
+    }
+  }
 
  private:
   struct Record {
-    Tensor parameter;  ///< the op's matrix or gain; of ops that have none, that of the op before
-    Inner inner;
+    Tensor parameter;
+    Signal signal;
     std::vector<double> magnitudes;
   };
-  void add(int sublayer, const Record& record);
-  [[nodiscard]] bool has_bias(int sublayer, const Tensor& matrix) const;
+  [[nodiscard]] bool has_bias(int sublayer, const Tensor& matrix) const {
+    const SublayerWeights weights = weights_.fetch(sublayer);
+    return std::ranges::any_of(weights.linear, [&](const auto& entry) {
+      return !entry.second.bias.empty() && entry.second.map->dense().same_as(matrix);
+    });
+  }
 
   const ModelSpec& model_;
   const WeightSource& weights_;
   certify::SignalMaxima& maxima_;
-  Tensor last_;
   std::vector<Record> records_;  ///< since the last signal
 };
 

@@ -1,4 +1,4 @@
-#include "tests/soundness/inputs.h"
+#include "tests/soundness/specimen.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,97 +1,64 @@
 #include "tests/soundness/search.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "sim/base/first_exception.h"
+#include "experiments/engine/result/text_table.h"
+#include "sim/base/parallel_for.h"
 
 namespace periscope::soundness {
-namespace {
 
-/// The part of a checkpoint's result that the summary needs.
-struct Brief {
-  std::size_t arithmetic;
-  std::int64_t parameters;
-  bool stream_certified, all_certified, violated;
-  int runs;
-  std::array<double, class_count> tightness;
-};
-
-Brief brief_of(const SoundnessConfig& options, std::uint32_t index) {
-  const SpecimenResult r = examine(options, index);
-  return {index % options.arithmetics.size(),
-          r.specimen.parameters(),
-          r.stream_certified,
-          r.all_certified,
-          !r.breaches.empty(),
-          r.runs,
-          r.tightness};
+std::vector<SpecimenResult> run(const SoundnessConfig& config, const std::function<void(std::uint32_t)>& finished) {
+  std::vector<SpecimenResult> results(config.checkpoints);
+  constexpr std::uint32_t chunk = 64;
+  for (std::uint32_t begin = 0; begin < config.checkpoints; begin += chunk) {
+    const std::uint32_t count = std::min(chunk, config.checkpoints - begin);
+    parallel_for(count, [&](std::uint32_t i) { results[begin + i] = examine(config, config.first + begin + i); });
+    if (finished) finished(begin + count);
+  }
+  return results;
 }
 
-Tightness tightness_of(std::vector<double> found) {
-  Tightness t;
-  t.checkpoints = static_cast<int>(found.size());
-  if (found.empty()) return t;
-  std::ranges::sort(found);
-  t.median = found[found.size() / 2];
-  t.largest = found.back();
-  return t;
-}
-
-SoundnessResult summarised(const SoundnessConfig& options, const std::vector<Brief>& all) {
-  constexpr std::size_t most_listed = 10;
-  SoundnessResult result;
-  result.config = options;
-  for (std::size_t a = 0; a < options.arithmetics.size(); ++a) {
-    ArithmeticSummary s{.arithmetic = options.arithmetics[a]};
-    std::array<std::vector<double>, class_count> ratios;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const Brief& k = all[i];
-      if (k.arithmetic != a) continue;
-      ++s.checkpoints;
-      s.stream_certified += static_cast<int>(k.stream_certified);
-      s.all_certified += static_cast<int>(k.all_certified);
-      s.violated += static_cast<int>(k.violated);
-      s.runs += k.runs;
+std::string report(const SoundnessConfig& config, const std::vector<SpecimenResult>& results) {
+  dataset::TextTable rows(
+      {"", "format", ">checkpoints", ">stream ok", ">all ok", ">runs", ">violated", "tightness: median / largest of"});
+  std::string violations;
+  for (std::size_t a = 0; a < config.arithmetics.size(); ++a) {
+    int checkpoints = 0, stream = 0, all = 0, runs = 0, violated = 0;
+    std::array<std::vector<double>, class_count> tightness;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if ((config.first + i) % config.arithmetics.size() != a) continue;
+      const SpecimenResult& r = results[i];
+      ++checkpoints;
+      stream += static_cast<int>(r.stream_certified);
+      all += static_cast<int>(r.all_certified);
+      runs += r.runs;
+      violated += static_cast<int>(r.violated());
+      if (r.violated()) violations += fmt::format("\n{}", r.violation);
       for (std::size_t c = 0; c < class_count; ++c) {
-        if (!std::isnan(k.tightness[c])) ratios[c].push_back(k.tightness[c]);
+        if (!std::isnan(r.tightness[c])) tightness[c].push_back(r.tightness[c]);
       }
     }
-    for (std::size_t c = 0; c < class_count; ++c) s.tightness[c] = tightness_of(std::move(ratios[c]));
-    result.checkpoints += s.checkpoints;
-    result.violated += s.violated;
-    result.runs += s.runs;
-    result.summaries.push_back(s);
-  }
-  std::vector<std::pair<std::int64_t, std::uint32_t>> violators;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].violated) violators.emplace_back(all[i].parameters, options.first + static_cast<std::uint32_t>(i));
-  }
-  std::ranges::sort(violators);
-  for (std::size_t i = 0; i < std::min(most_listed, violators.size()); ++i) {
-    result.violations.push_back(examine(options, violators[i].second));
-  }
-  return result;
-}
-
-}  // namespace
-
-const Breach& SpecimenResult::worst() const { return *std::ranges::max_element(breaches, {}, &Breach::excess); }
-
-SoundnessResult run(const SoundnessConfig& config, const std::function<void(std::uint32_t)>& finished) {
-  std::vector<Brief> all(config.checkpoints);
-  FirstException failure;
-  constexpr std::uint32_t chunk = 64;
-  for (std::uint32_t begin = 0; begin < config.checkpoints && !failure.failed(); begin += chunk) {
-    const std::uint32_t end = std::min(begin + chunk, config.checkpoints);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (std::uint32_t i = begin; i < end; ++i) {
-      failure.run([&] { all[i] = brief_of(config, config.first + i); });
+    std::vector<std::string> classes;
+    for (std::size_t c = 0; c < class_count; ++c) {
+      std::ranges::sort(tightness[c]);
+      const std::size_t count = tightness[c].size();
+      classes.push_back(count == 0 ? fmt::format("{} -", theory::signal_class_names[c])
+                                   : fmt::format("{} {:.2f}/{:.3f}", theory::signal_class_names[c],
+                                                 tightness[c][count / 2], tightness[c].back()));
     }
-    if (finished) finished(end);
+    const RunArithmetic& of = config.arithmetics[a];
+    rows.add({std::string(arithmetic_names[static_cast<std::size_t>(of.kind)]), std::string(of.stored.name),
+              fmt::to_string(checkpoints), fmt::to_string(stream), fmt::to_string(all), fmt::to_string(runs),
+              fmt::to_string(violated), fmt::format("{}", fmt::join(classes, " "))});
   }
-  failure.rethrow();
-  return summarised(config, all);
+  return rows.text() +
+         "stream ok, all ok: certified for the format, of the residual stream and of every signal; tightness: largest "
+         "value that a run reached over the largest bound of the class.\n" +
+         violations;
 }
 
 }  // namespace periscope::soundness
