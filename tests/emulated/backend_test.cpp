@@ -84,13 +84,13 @@ TEST_CASE("in fp64 every op is the reference's to rounding, in every order of su
 
 TEST_CASE("fp16: a linear map in mixed arithmetic sums in fp32 and stores once; pure rounds every partial sum") {
   const Rounding half(fp16);
-  const Tensor x = numbers(1, 40, 1, fp16);
-  const Tensor w = numbers(1, 40, 2, fp16);
+  const Tensor x = numbers(1, 200, 1, fp16);
+  const Tensor w = numbers(1, 200, 2, fp16);
   for (const bool reversed : {false, true}) {
     float sum = 0.0F;
     double narrow = 0.0;
-    for (Index k = 0; k < 40; ++k) {
-      const Index at = reversed ? 39 - k : k;
+    for (Index k = 0; k < 200; ++k) {
+      const Index at = reversed ? 199 - k : k;
       const float product = static_cast<float>(elements<double>(x)[at]) * static_cast<float>(elements<double>(w)[at]);
       sum += product;
       narrow = half(narrow + half(product));

@@ -36,7 +36,9 @@ Quantization quantization(std::string_view format, ScaleOver scale, bool stochas
           .stochastic = stochastic};
 }
 
-Tensor row(const Values& values) { return truth().from_host(1, static_cast<Index>(values.size()), DType::f64, values); }
+Tensor row_of(const Values& values) {
+  return truth().from_host(1, static_cast<Index>(values.size()), DType::f64, values);
+}
 
 /// Rows of very different size, so that their scales differ.
 Tensor tensor(Index rows, Index cols, DType dtype = DType::f64) {
@@ -96,9 +98,9 @@ TEST_CASE("every format and scale, to nearest: an integer multiple of the scale,
 }
 
 TEST_CASE("edges: ties, a scale that just fits, groups that are not finite or zero") {
-  CHECK(values_of(quantized(row({127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3.49999}), quantization("int8", ScaleOver::row),
+  CHECK(values_of(quantized(row_of({127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3.49999}), quantization("int8", ScaleOver::row),
                             key)) == Values{127.0, 0.0, 2.0, 2.0, -0.0, -2.0, 3.0});
-  CHECK(values_of(quantized(row({4.0 * 448.0, 4.0 * 0x1p-9}), quantization("fp8_e4m3", ScaleOver::row), key)) ==
+  CHECK(values_of(quantized(row_of({4.0 * 448.0, 4.0 * 0x1p-9}), quantization("fp8_e4m3", ScaleOver::row), key)) ==
         Values{1792.0, 0x1p-7});
   for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
     for (const char* name : {"int8", "fp8_e4m3"}) {
@@ -141,7 +143,7 @@ TEST_CASE("stochastic: unbiased, one of two neighbours, with the mean square tha
   // E4M3: from 2 to 4 in steps of 1/4, below 2^-6 in steps of 2^-9; zero and numbers of the format have no error.
   const Values x{2.3, -2.3, 3.75, 0x1p-9 * 0.1, -0x1p-9 * 2.5, 0.0, 1.99};
   const Values by_hand{0.05 * 0.2, 0.05 * 0.2, 0.0, 0.1 * 0.9 * 0x1p-18, 0.5 * 0.5 * 0x1p-18, 0.0, 0.115 * 0.01};
-  const Values e4m3 = square_errors(row(x), quantization("fp8_e4m3", ScaleOver::nothing, true));
+  const Values e4m3 = square_errors(row_of(x), quantization("fp8_e4m3", ScaleOver::nothing, true));
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(std::abs(e4m3[i] - by_hand[i]) < 1e-14);
 }
 
@@ -151,7 +153,7 @@ TEST_CASE("stochastic: entry i goes up if word first + i is below its share") {
   for (const std::uint64_t first : {0U, 256U, 1000U}) {
     std::vector<std::uint32_t> words(2048);
     philox_words(key, 0, words);
-    const Values y = values_of(quantized(row(thirds), quantization("bf16", ScaleOver::nothing, true), key, first));
+    const Values y = values_of(quantized(row_of(thirds), quantization("bf16", ScaleOver::nothing, true), key, first));
     int wrong = 0;
     for (std::size_t i = 0; i < count; ++i) {
       wrong += y[i] != (static_cast<double>(words[first + i]) * 0x1p-32 < 1.0 / 3.0 ? 1.0 + 0x1p-7 : 1.0);
@@ -160,7 +162,7 @@ TEST_CASE("stochastic: entry i goes up if word first + i is below its share") {
   }
 }
 
-Tensor numbers(Index rows, Index cols, std::uint32_t which, std::string_view format) {
+Tensor operand(Index rows, Index cols, std::uint32_t which, std::string_view format) {
   return quantized(truth().normal(rows, cols, DType::f64, {3, 0, Stream{which}}, 1.0),
                    quantization(format, ScaleOver::nothing), {});
 }
@@ -181,9 +183,9 @@ TEST_CASE("every partial sum in the format: bit for bit the emulated op with fus
         make_emulated_backend(truth(), {.arithmetic = run_arithmetic(Arithmetic::pure, format), .fused = true});
     const Rounding round(format);
     // 70 columns are a strip and a piece of one.
-    const Tensor x = numbers(6, 30, 1, name);
-    const Tensor w = numbers(70, 30, 2, name);
-    const Tensor dy = numbers(6, 70, 3, name);
+    const Tensor x = operand(6, 30, 1, name);
+    const Tensor w = operand(70, 30, 2, name);
+    const Tensor dy = operand(6, 70, 3, name);
     const auto same = [](const Tensor& t) { return truth().from_host(t.rows(), t.cols(), DType::f64, values_of(t)); };
     const auto product = [&](const Tensor& a, const Tensor& b) { return truth().to_host(ops->linear(a, b)); };
     CHECK(values_of(rounded_linear(x, w, round)) == product(same(x), same(w)));

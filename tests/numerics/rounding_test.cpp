@@ -93,6 +93,7 @@ TEST_CASE("stochastic: one of the two neighbours, the upper one for the share of
       const double distance = std::max(std::ldexp(format.spacing_at_1(), exponent), format.smallest_subnormal());
       const double lower = std::floor(x / distance) * distance;
       const double upper = lower + distance;
+      if (lower > format.largest) continue;
       const double words = std::ceil(std::ldexp((x - lower) / distance, 32));  // that round up
       if (words > 0.0) {
         const double up = round.stochastic(sign * x, static_cast<std::uint32_t>(words - 1.0));
