@@ -160,8 +160,7 @@ TEST_CASE("gradients with infinite mean squares are unsupported: norms over one 
       spec.input.correlation = 1.0;
     };
   };
-  CHECK(unsupported_reason("b-only", equal_tokens(InputKind::gaussian)).find("with 2 value") !=
-        std::string::npos);
+  CHECK(unsupported_reason("b-only", equal_tokens(InputKind::gaussian)).find("with 2 value") != std::string::npos);
   const auto hidden = [](int channels) { return [=](StackSpec& spec) { spec.model.mlp_width = channels; }; };
   CHECK(unsupported_reason("peri", hidden(2)).find("with 2 hidden") != std::string::npos);
   CHECK(unsupported_reason("peri", hidden(3)).empty());

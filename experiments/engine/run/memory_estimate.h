@@ -12,8 +12,8 @@
 
 namespace periscope::stacks {
 
-/// Peak-memory estimate of a run from its largest live arrays; accurate to about a factor of 3 (tests/cli/memory_test.py).
-/// Uses double, which cannot overflow.
+/// Peak-memory estimate of a run from its largest live arrays; accurate to about a factor of 3
+/// (tests/cli/memory_test.py). Uses double, which cannot overflow.
 struct MemoryEstimate {
   double bytes = 0.0;
   std::string_view key = {};  ///< key that determines the size of the largest array
