@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checkpoint_files import LAYERS, WIDTH, read_tensors, write_checkpoint, write_tensors
-from program import FIXTURES, SHARED, differing, fact, rejected, result, run, unavailable
+from program import CONFIG, FIXTURES, SHARED, differing, fact, rejected, result, run, unavailable
 
 STORIES = SHARED / "checkpoints" / "stories260K"
 IDS = [5, 9, 2, 250, 9, 17]
@@ -110,7 +110,7 @@ def test_ops_of_a_small_pass_stay_on_one_thread():
     def threads(*words):
         return run(*words, "--threads", 2, "--quiet", env={"OMP_DISPLAY_AFFINITY": "true"}).err.count("affinity")
 
-    if threads("verify", "--cases", 20) == 0:
+    if threads("propagate", CONFIG, "model.mlp_width=4096") == 0:
         pytest.skip("this OpenMP does not show its threads")
     run("write-checkpoint", "--family", "llama", "model.width=96", "model.heads=4", "model.layers=2", "model.vocab=256",
         "--out", "small")
@@ -210,7 +210,7 @@ def test_stories260k_writes_and_reads_the_golden_text(golden, folder):
 
 
 def test_stories260k_has_the_golden_statistics(golden):
-    ds = result("probe", STORIES, "--tokens", ",".join(map(str, golden["ids"][:golden["n"]])))
+    ds = result("probe", STORIES, "--tokens", ",".join(map(str, golden["ids"][:golden["n"]])), "--no-theory")
     assert not ds.growth_violated
     for name, values in (("resid_second_moment", ds.second_moment_measured), ("resid_max_abs", ds.maximum_measured),
                          ("branch_second_moment", ds.site_second_moment_measured.sel(site="B_out"))):

@@ -129,7 +129,7 @@ def test_an_override_changes_what_is_predicted_and_not_what_is_measured(experime
 
 
 def test_a_wrong_placement_told_to_gradients_is_rejected(swept):
-    wide = ("model.placement=pre", "model.width=64", "gradients.layers=[2,4,8]", "--seeds", 24,
+    wide = ("model.placement=pre", "model.width=64", "gradients.layers=[1,2,4]", "--seeds", 24,
             "theory.gradient_tolerance=0.5")
     gradients("depth", wide)
     ds = gradients("depth", wide, "--theory-set", "model.placement=post", code=4)
