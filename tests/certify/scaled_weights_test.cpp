@@ -54,7 +54,7 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
 }
 
 TEST_CASE("weights scaled by one, or with biases of nothing, are the source's; rows of a table are its matrix's") {
-  const TellingWeights source;
+  const DistinctWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
     check_same_weights(ScaledWeights(truth(), model, source, {}), source);
