@@ -154,7 +154,7 @@ std::vector<MadeFile> bad_safetensors() {
            4),
        "tensor \"b\" ends at byte 0 of the data, before it begins at 4"},
       {"an empty tensor beyond the data", several({{0, 4}, {8, 8}}, 4), "begins at byte 8 of the data, expected 4"},
-      {"no data", f32("[2]", "[0,8]", 0), "of which the file has 0"},
+      {"no data", f32("[2]", "[0,8]", 0), "has only 0"},
       {"data without a tensor", file("{}", 1), "1 bytes of data, but the tensors end at 0"},
       {"an archive appended", file("{}") + "PK\x03\x04", "4 bytes of data, but the tensors end at 0"},
       // -- sizes ------------------------------------------------------------------------------------

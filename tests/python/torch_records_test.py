@@ -10,13 +10,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from transformers.models.llama import modeling_llama
 
 from module import ps, python, refused
 from torch_models import t, torch
 
 TOKENS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(3))
 OTHERS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(4))
+modeling_llama = t.models.llama.modeling_llama
 ROTATE = modeling_llama.apply_rotary_pos_emb
 
 
