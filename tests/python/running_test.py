@@ -185,6 +185,7 @@ def test_a_forked_child_can_run_too():
 def test_pools_of_processes_can_run(way, folder):
     (folder / "many.py").write_text("""
 import multiprocessing, sys
+import periscope as ps
 def largest(layers):
     return float(ps.theory({"model.layers": layers}).second_moment_predicted.max())
 if __name__ == "__main__":
