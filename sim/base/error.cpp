@@ -23,13 +23,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-constexpr std::size_t max_length = 200;  // the cost of a comparison is the product of the two lengths
+constexpr std::size_t max_compared = 200;  // the cost of a comparison is the product of the two lengths
 constexpr std::size_t max_typo_edits = 2;
 
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  word = word.substr(0, max_length);
+  word = word.substr(0, max_compared);
   const auto distance = [&](const std::string& name) {
     const std::size_t edits = edit_distance(word, name);
     const bool is_prefix = name.starts_with(word) || word.starts_with(name);  // "prenorm" means "pre", not "deepnorm"
@@ -43,8 +43,8 @@ std::string similar_name(std::string_view word, std::span<const std::string> nam
   if (word.empty()) return "";
   std::string name = nearest(word, names);
   if (name.starts_with(word) || word.starts_with(name)) return name;
-  return word.size() <= max_length && edit_distance(word, name) <= std::min(max_typo_edits, word.size() / 2) ? name
-                                                                                                             : "";
+  return word.size() <= max_compared && edit_distance(word, name) <= std::min(max_typo_edits, word.size() / 2) ? name
+                                                                                                               : "";
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> names, std::string_view prefix) {

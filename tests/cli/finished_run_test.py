@@ -184,7 +184,8 @@ def test_lab_removes_a_build_folder_of_another_place(command, folder):
     for place, stays in (("/elsewhere", False), (folder, True)):
         cache.parent.mkdir(exist_ok=True)
         cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={place}\n")
-        done = lab("code=0; mkdir -p results; packages=(); check_tools() { :; }; has_apt() { false; }; make_venv() { echo ready; exit 0; }; "
+        done = lab("code=0; mkdir -p results; packages=(); check_tools() { :; }; has_apt() { false; }; "
+                   "make_venv() { echo ready; exit 0; }; "
                    f"build() {{ make_venv; }}; {command}")
         assert cache.exists() == stays, done.stdout
 

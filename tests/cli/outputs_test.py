@@ -10,9 +10,9 @@ import shutil
 import stat
 import threading
 
-import program
 import pytest
 
+import program
 from checkpoint_files import write_checkpoint
 from program import CONFIG, cached, contents, differing, library, rejected, run
 
