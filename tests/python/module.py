@@ -28,8 +28,8 @@ def refused(name, kind=None, key=None):
 
 def python(code, *words, timeout=120, **environment):
     """Runs code, after `import periscope as ps`, in a new interpreter; it has to end with exit code 0."""
-    done = subprocess.run([sys.executable, "-c", f"import periscope as ps\n{code}", *words], capture_output=True, text=True, timeout=timeout,
-                          env={**os.environ, **environment})
+    done = subprocess.run([sys.executable, "-c", f"import periscope as ps\n{code}", *words], capture_output=True,
+                          text=True, timeout=timeout, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return done
 
