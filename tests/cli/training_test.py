@@ -387,8 +387,9 @@ def test_one_seed_tests_nothing_and_a_preset_keeps_its_layers():
 
 # -- first steps -------------------------------------------------------------------------------------
 
-SHORT_RUN = ("--config", "small.toml", "model.vocab=256", "input.second_moment=4e-4", "train.lr=3e-4", "train.steps=3")
-FIRST = ("first-steps", *SHORT_RUN, "train.record_every=1", "run.seeds=4", "first_steps.neurons=16")
+SHORT_RUN = ("--config", "small.toml", "model.vocab=256", "input.second_moment=4e-4", "train.lr=3e-4", "train.steps=3",
+             "train.record_every=1")
+FIRST = ("first-steps", *SHORT_RUN, "run.seeds=4", "first_steps.neurons=16")
 
 
 def test_a_wrong_theory_of_first_steps_is_rejected():
