@@ -1,38 +1,146 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "sim/model/parameters.h"
 #include "sim/model/resident_weights.h"
-#include "sim/spec/model_spec.h"
+#include "tests/support/targets.h"
 
 namespace periscope::testing {
 
-/// Where all of a stack's D features point: one of them alone, or all alike (for LayerNorm with signs in turn, since it
-/// removes what all have in common).
+/// Where all of a stack's D features point: one of them alone, or all alike (for LayerNorm with alternating signs,
+/// since it removes the mean).
 enum class Direction { spike, spread };
 
 /// Weights of rank one along a unit vector d [D]: every matrix that reads the stream is b dᵀ, every one that writes it
 /// d bᵀ, b positive and different for every layer, head and feature, and biases are `bias`·b. So one input along d
 /// makes every signal as large as it can be. Queries and keys of a pair of features are such that RoPE turns them into
 /// one feature at position 1; under QK-norm each head fills one feature. Value and key heads differ tenfold, so that a
-/// query head that is given another's is noticed.
+/// query head that reads the wrong one is noticed.
 class AlignedWeights {
+  using Index = Tensor::Index;
+
  public:
-  AlignedWeights(const StackSpec& spec, Direction direction, double bias);
+  AlignedWeights(const StackSpec& spec, Direction direction, double bias)
+      : model_(spec.model),
+        direction_(direction),
+        bias_(bias),
+        source_(spec, GeneratedWeights(truth(), spec, DType::f64, 1)) {
+    ResidentWeights::Parameters& parameters = source_.parameters();
+    for (const ParameterId& id : matrices_of(spec)) {
+      const Tensor like = parameters.at(id);
+      parameters[id] = matrix(id.layer(), id.weight, like);
+      if (bias_ != 0.0 && !is_table(id.weight))
+        parameters[periscope::bias_of(id)] = bias_of(id.layer(), id.weight, like);
+    }
+    for (const ParameterId& id : gains_of(model_)) {
+      parameters[id] = gain(owner_sublayer(model_, id), id.weight, parameters.at(id));
+    }
+  }
 
   [[nodiscard]] const ResidentWeights& source() const { return source_; }
 
   /// The largest input of entries up to `largest` along d, times a factor for every token [factors.size(), D].
-  [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const;
+  [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const {
+    const std::vector<double> d = direction(model_.width);
+    const double length = largest / *std::ranges::max_element(d);
+    std::vector<double> x;
+    for (const double factor : factors) {
+      for (const double part : d) x.push_back(factor * length * part);
+    }
+    return truth().from_host(static_cast<Index>(factors.size()), model_.width, DType::f64, x);
+  }
 
  private:
-  /// b of a matrix that reads the stream, of one that writes it (then of its columns), or of a table's rows.
-  [[nodiscard]] std::vector<double> other_side(int layer, Weight weight, std::size_t n) const;
-  [[nodiscard]] Tensor matrix(int layer, Weight weight, const Tensor& like) const;
-  [[nodiscard]] Tensor bias_of(int layer, Weight weight, const Tensor& like) const;
-  [[nodiscard]] Tensor gain(int sublayer, Weight norm, const Tensor& like) const;
+  /// Whether a matrix's rows, not its columns, are features of the stream or of the embedding.
+  static bool writes(Weight weight) { return weight == Weight::o || weight == Weight::down; }
+  /// Whether both its rows and its columns are.
+  static bool turns(Weight weight) {
+    return weight == Weight::project_in || weight == Weight::project_out || weight == Weight::head_dense;
+  }
+
   /// d, in the stream's width or in the embedding's.
-  [[nodiscard]] std::vector<double> direction(Tensor::Index n) const;
+  [[nodiscard]] std::vector<double> direction(Index n) const {
+    const auto size = static_cast<std::size_t>(n);
+    std::vector<double> d(size, 0.0);
+    if (direction_ == Direction::spike) {
+      d[1] = 1.0;
+      return d;
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      d[i] = (model_.norm == NormKind::layer && i % 2 == 1 ? -1.0 : 1.0) / std::sqrt(static_cast<double>(n));
+    }
+    return d;
+  }
+
+  /// b of a matrix that reads the stream, of one that writes it (then of its columns), or of a table's rows.
+  [[nodiscard]] std::vector<double> other_side(int layer, Weight weight, std::size_t n) const {
+    std::vector<double> b(n);
+    for (std::size_t i = 0; i < n; ++i) b[i] = (1.0 + 0.25 * layer) * (0.5 + 0.1 * static_cast<double>(i % 7));
+    // The rows that the tokens 0 and their positions read are the largest.
+    if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
+    if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
+    // Later heads count more in the output, so that the order of the heads matters to it.
+    if (weight == Weight::o) {
+      for (std::size_t i = 0; i < n; ++i) b[i] = 0.2 + 0.1 * static_cast<double>(i);
+    }
+    // Behind a norm, one feature is as large as it can be where it is all there is.
+    if ((weight == Weight::up || weight == Weight::gate) && model_.inner_norm_at(2 * layer + 1)) {
+      std::fill(b.begin() + 1, b.end(), 0.0);
+    }
+    const bool alone = model_.v_norm_at(layer) || model_.inner_norm_at(2 * layer);
+    if (weight != Weight::q && weight != Weight::k && weight != Weight::v) return b;
+    const auto e = static_cast<std::size_t>(model_.head_dim);
+    const std::vector<double> turn = model_.rope_frequencies_at(layer);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t head = i / e;
+      const std::size_t pair = i % e % (e / 2);
+      const double of_head = weight == Weight::q ? 1.0 + 0.1 * static_cast<double>(head) : head == 0 ? 0.3 : 3.0;
+      if (weight == Weight::v) {
+        b[i] *= alone && i % e != 0 ? 0.0 : of_head;
+      } else if (model_.qk_norm == QkNorm::none) {
+        const double size = of_head * (1.0 + 0.3 * static_cast<double>(pair)) * (1.0 + 0.25 * layer);
+        b[i] = size * (i % e < e / 2 ? std::cos(turn[pair]) : -std::sin(turn[pair]));
+      } else {
+        b[i] = i % e == 0 && (model_.qk_norm == QkNorm::head || head == 0) ? of_head : 0.0;
+      }
+    }
+    return b;
+  }
+
+  [[nodiscard]] Tensor matrix(int layer, Weight weight, const Tensor& like) const {
+    std::vector<double> left;
+    std::vector<double> right;
+    if (writes(weight) || turns(weight)) left = direction(like.rows());
+    if (!writes(weight)) right = direction(like.cols());
+    if (left.empty()) left = other_side(layer, weight, static_cast<std::size_t>(like.rows()));
+    if (right.empty()) right = other_side(layer, weight, static_cast<std::size_t>(like.cols()));
+    std::vector<double> values;
+    for (const double a : left) {
+      for (const double b : right) values.push_back(a * b);
+    }
+    return truth().from_host(like.rows(), like.cols(), like.dtype(), values);
+  }
+
+  [[nodiscard]] Tensor bias_of(int layer, Weight weight, const Tensor& like) const {
+    std::vector<double> b = writes(weight) || turns(weight)
+                                ? direction(like.rows())
+                                : other_side(layer, weight, static_cast<std::size_t>(like.rows()));
+    for (double& x : b) x *= bias_;
+    return truth().from_host(1, like.rows(), like.dtype(), b);
+  }
+
+  [[nodiscard]] Tensor gain(int sublayer, Weight norm, const Tensor& like) const {
+    std::vector<double> gain(static_cast<std::size_t>(like.cols()), 1.5 + 0.1 * sublayer);
+    if (direction_ == Direction::spike) {
+      for (std::size_t i = 0; i < gain.size(); ++i) gain[i] -= 0.1 * static_cast<double>(i);
+    }
+    // d is feature 1 of the stream and of the embedding, that of norms inside modules is feature 0.
+    if (gain.size() > 1 && !is_module_norm(norm)) std::swap(gain[0], gain[1]);
+    return truth().from_host(1, like.cols(), like.dtype(), gain);
+  }
 
   ModelSpec model_;
   Direction direction_;

@@ -6,14 +6,10 @@
 #include <numbers>
 #include <set>
 
-#include "experiments/engine/settings/theory_parameters.h"
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/emulated/backend.h"
 #include "tests/soundness/inner_signals.h"
-#include "tests/support/edited_weights.h"
-#include "tests/support/recorded_stack.h"
-#include "tests/support/targets.h"
 #include "theory/certify/signal.h"
 
 /// T17, T24: bounds that are attained. Where every matrix has rank one and points along one direction, one input makes

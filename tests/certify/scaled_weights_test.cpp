@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/settings/config.h"
 #include "experiments/studies/certify/certify.h"
 #include "tests/certify/certified_stack.h"
@@ -80,19 +79,6 @@ TEST_CASE("theory reads a table of more rows than one block, each row in its pla
     read.insert(read.end(), rows.data(), rows.data() + rows.size());
   });
   CHECK((read == truth().to_host(weights.rows(truth(), Weight::embedding, ids))));
-}
-
-TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the stream") {
-  StackSpec spec = placed(tiny_stack(), "peri");
-  spec.model.norm_eps = 0.0;
-  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-  const StackContext context{truth(), spec.model, weights, 1};
-  const theory::Certificate before = certify(spec.model, weights);
-  const theory::Certificate after = certify::certify_scaled(context, {})({.stream = 0.25}, before);
-  for (int l = -1; l < spec.model.sublayers(); ++l) {
-    const double bound = before.find(Signal::x_out, l)->largest;
-    CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
-  }
 }
 
 TEST_CASE("the factor that is called certified is the largest whose scaled stack is certified everywhere") {

@@ -6,7 +6,6 @@
 #include "experiments/engine/run/stacks.h"
 #include "sim/emulated/quantize.h"
 #include "sim/emulated/rounded_product.h"
-#include "sim/measure/signal_store.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"

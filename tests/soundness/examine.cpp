@@ -97,15 +97,6 @@ Emulation draw_emulation(verify::Draw& draw, const RunArithmetic& arithmetic, in
           .seed = static_cast<std::uint64_t>(number)};
 }
 
-std::string text_of(const Specimen& s) {
-  const ModelSpec& m = s.model;
-  return fmt::format(
-      "{}, placement {}, layers {}, width {}, heads {}/{} of {}, MLP {} of {}, {} norm, eps {:g}, QK-norm {}; {}",
-      s.family, m.placement.name, m.layers, m.width, m.heads, m.kv_heads, m.head_dim,
-      mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width, norm_kind_names[static_cast<std::size_t>(m.norm)],
-      m.norm_eps, qk_norm_names[static_cast<std::size_t>(m.qk_norm)], fmt::join(s.structure, "; "));
-}
-
 std::string text_of(const Emulation& e) {
   return fmt::format("sums {}, stored steps of norms {}, fused {}, reciprocals {}, stored factors {}, chains {}",
                      sum_order_names[static_cast<std::size_t>(e.order)], e.norm_stores_steps, e.fused, e.reciprocal,
@@ -228,9 +219,10 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   const theory::Certificate certificate = certificate_of(specimen, *ops, knob, factor, claim);
   specimen.numbers = std::move(rounded);
   Trial trial(config, *ops, specimen, certificate,
-              fmt::format("--seed {} --only {}: {} {}; {}; {} x {:.6g}", config.seed, index,
-                          arithmetic_names[static_cast<std::size_t>(arithmetic.kind)], format.name, text_of(specimen),
-                          knob_names[static_cast<std::size_t>(knob)], factor),
+              fmt::format("--seed {} --only {}: {} {}; {}, placement {}; {} x {:.6g}; {}", config.seed, index,
+                          arithmetic_names[static_cast<std::size_t>(arithmetic.kind)], format.name, specimen.family,
+                          specimen.model.placement.name, knob_names[static_cast<std::size_t>(knob)], factor,
+                          fmt::join(specimen.structure, "; ")),
               r);
   if (r.claims == 0) return r;
   const StackContext exact{.ops = *ops, .model = specimen.model, .weights = trial.weights()};

@@ -40,9 +40,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (only->count() > 0) config.checkpoints = 1;
-  const std::vector<soundness::SpecimenResult> results = soundness::run(config, [&](std::uint32_t done) {
-    if (done % 6400 == 0) fmt::print(stderr, "{} of {} checkpoints\n", done, config.checkpoints);
-  });
+  const std::vector<soundness::SpecimenResult> results = soundness::run(config);
   fmt::print("{}", soundness::report(config, results));
   return std::ranges::any_of(results, &soundness::SpecimenResult::violated) ? 1 : 0;
 }

@@ -11,14 +11,9 @@
 
 namespace periscope::soundness {
 
-std::vector<SpecimenResult> run(const SoundnessConfig& config, const std::function<void(std::uint32_t)>& finished) {
+std::vector<SpecimenResult> run(const SoundnessConfig& config) {
   std::vector<SpecimenResult> results(config.checkpoints);
-  constexpr std::uint32_t chunk = 64;
-  for (std::uint32_t begin = 0; begin < config.checkpoints; begin += chunk) {
-    const std::uint32_t count = std::min(chunk, config.checkpoints - begin);
-    parallel_for(count, [&](std::uint32_t i) { results[begin + i] = examine(config, config.first + begin + i); });
-    if (finished) finished(begin + count);
-  }
+  parallel_for(config.checkpoints, [&](std::uint32_t i) { results[i] = examine(config, config.first + i); });
   return results;
 }
 

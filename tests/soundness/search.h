@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,8 +37,8 @@ struct SpecimenResult {
 /// Builds, certifies and runs checkpoint `index`; a function of its arguments alone.
 SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index);
 
-/// Examines all checkpoints, on all threads. `finished` is called now and then with the number that are done.
-std::vector<SpecimenResult> run(const SoundnessConfig& config, const std::function<void(std::uint32_t)>& finished = {});
+/// Examines all checkpoints, on all threads.
+std::vector<SpecimenResult> run(const SoundnessConfig& config);
 
 /// Tables per arithmetic what was certified, run and violated, and how close runs came to bounds; then violations.
 std::string report(const SoundnessConfig& config, const std::vector<SpecimenResult>& results);

@@ -211,11 +211,6 @@ TEST_CASE("tallies: counts, extremes, quantiles; a ratio is in the bin around it
   CHECK((t.cases == 8 && t.trivial == 2 && t.ratios() == 5 && t.violations == 3));
   CHECK((t.first_violation == 3 && t.largest == 2.0 && t.largest_case == 3));
   CHECK(t.quantile(0.4) == doctest::Approx(0.5).epsilon(0.003));
-  verify::Tally coarse(30);
-  for (int k = 0; k < 100; ++k) {
-    coarse.add(10, {.measured = std::pow(10.0, -1.0 + (k + 0.5) / 3000.0), .bound = 1.0}, false);
-  }
-  CHECK(coarse.quantile(0.9) == doctest::Approx(std::pow(10.0, -1.0 + 0.9 / 30.0)).epsilon(1e-3));  // of one bin
   for (const double ratio : {1e-11, 0.04, 0.5, 1.0, 3.0}) {
     verify::Tally one;
     one.add(0, {.measured = ratio, .bound = 1.0}, false);
@@ -240,16 +235,7 @@ TEST_CASE("massive activations: linear growth without a final norm, a ceiling wi
   }
 }
 
-TEST_CASE("T16 is met with equality by a branch and a bias along the stream, rms(bias) counts; at any depth") {
-  BoundCase c = verify::plain_case({.norm_b = true}, 4);
-  c.set("norm", {static_cast<double>(NormKind::layer)});
-  c.set("x", {2.0, -2.0, 2.0, -2.0}, 4);
-  c.set("up", {1.0, -1.0, 1.0, -1.0}, 4);
-  c.set("down", {1.0, -1.0, 1.0, -1.0});
-  c.set("norm_b.bias", {0.5, -0.5, 0.5, -0.5});
-  const verify::StatementOutcome o = verify::statement("T16").check(c, verify::evaluate(c));
-  CHECK(o.measured == doctest::Approx(3.5).epsilon(1e-14));
-  CHECK(o.bound == doctest::Approx(2.0 + 1.0 + 0.5).epsilon(1e-14));
+TEST_CASE("T16 is met with equality by aligned weights at any depth") {
   CHECK(verify::grow_aligned(20, 6, 0.7).reached == doctest::Approx(1.0).epsilon(1e-13));
 }
 
