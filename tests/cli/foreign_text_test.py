@@ -102,6 +102,7 @@ def test_a_text_that_is_replaced_during_the_run(folder):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
+@pytest.mark.slow  # limits addresses, which sanitizers do not bear
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/proc/self/status", "empty", ".", "loop", "missing",
                                   "/" + "x" * 5000], ids=lambda path: path[:20])
 def test_files_that_are_no_text(path, folder):
