@@ -46,7 +46,7 @@ COMMANDS = {
                 "theory.replicates=32"],
     "power": ["--config", "list.toml", LIMIT],
     "power --master-seeds": ["24", "--config", "list.toml"],
-    "gradients depth": [CONFIG, "gradients.layers=[2,4,6]", "--seeds", "200"],
+    "gradients depth": [CONFIG, "gradients.layers=[2,4,6]", "--seeds", "200", "theory.gradient_tolerance=0.5"],
     "gradients identity-path": [CONFIG, "run.seeds=1000"],
     "train": [CONFIG, TINY, "--corpus", "synthetic", "--seeds", "10", "train.steps=100", "train.record_every=10",
               "model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]"],

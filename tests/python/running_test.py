@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from module import SMALL, ps, python, refused, settled
+from program import start
 
 LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 20,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}
@@ -35,7 +36,7 @@ def same(a, b):
 
 
 def interrupt(ready, *words):
-    with subprocess.Popen([sys.executable, "-c", INTERRUPTED, *words], stdout=subprocess.PIPE, text=True) as process:
+    with start("-c", INTERRUPTED, *words, program=sys.executable, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == "begins\n"
         deadline = time.monotonic() + 60
         while not ready() and time.monotonic() < deadline:

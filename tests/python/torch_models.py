@@ -78,9 +78,9 @@ FAMILIES = {
 }
 
 
-def config_of(family, draw):
+def config_of(family, draw, **given):
     kind, _, choices = FAMILIES[family]
-    keys = {key: draw.choice(values) for key, values in choices.items()}
+    keys = {key: given.get(key, draw.choice(values)) for key, values in choices.items()}
     keys = {key: value(draw) if callable(value) else value for key, value in keys.items()}
     if "rope_parameters" in keys:
         kv = draw.choice([1, 1, 2, 3])
@@ -96,10 +96,11 @@ def config_of(family, draw):
     return kind(**keys)
 
 
-def model_of(family, seed, dtype=None):
-    """A model and token ids. Gains and biases differ from their initial values; nothing is dropped."""
+def model_of(family, seed, dtype=None, **given):
+    """A model and token ids; `given` keys of a configuration are not drawn, if the family has them. Gains and biases
+    differ from their initial values; nothing is dropped."""
     draw = random.Random(f"{family} {seed}")
-    config, kind = config_of(family, draw), FAMILIES[family][1]
+    config, kind = config_of(family, draw, **given), FAMILIES[family][1]
     config._attn_implementation = "eager"
     torch.manual_seed(seed)
     model = kind(config).double().eval()
