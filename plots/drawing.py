@@ -158,10 +158,11 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
         groups.claims_above(figure)
     if options.caption == "below":
         style.caption_below(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # all formats share one layout, whichever of them are written
     for kind in options.formats:
         image = partial(figure.savefig, format=kind, metadata=UNDATED.get(kind))
         yield _write(path.with_name(f"{path.name}.{kind}"), image)
-        figure.set_layout_engine("none")  # other formats reuse the layout, which is slow to compute
     if options.caption == "file":
         text = textwrap.fill(style.plain(figure.caption), 100, break_on_hyphens=False)
         yield _write(path.with_name(f"{path.name}.txt"), lambda stream: stream.write(f"{text}\n".encode()))
