@@ -94,8 +94,8 @@ double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
       a[i] = a[i + half] = std::max(a[i], a[i + half]);
       b[i] = b[i + half] = std::max(b[i], b[i + half]);
     }
-    const double of_errors = norm_of(q.ellipsoid->error) * k.norm() + q.norm() * norm_of(k.ellipsoid->error);
-    const double pairs = outward(largest_of(a.cwiseProduct(b))) + of_errors;
+    const double error_bound = norm_of(q.ellipsoid->error) * k.norm() + q.norm() * norm_of(k.ellipsoid->error);
+    const double pairs = outward(largest_of(a.cwiseProduct(b))) + error_bound;
     if (pairs < bound) bound = pairs;
   }
   return outward(bound, q.size());
@@ -118,13 +118,13 @@ void record_scores(const BoundedModule& module, const HeadInputs& q, const HeadI
   for (int h = 0; h < m.heads; ++h) {
     const auto query = static_cast<std::size_t>(h);
     const auto key = static_cast<std::size_t>(h / (m.heads / m.kv_heads));
-    const double of_query = rotation_error_of(q.normed[query].norm());
-    const double of_key = rotation_error_of(k.normed[key].norm());
-    const double of_queries = q.normed[query].norm() + of_query;
-    const double of_keys = k.normed[key].norm() + of_key;
-    const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + of_query * of_keys + of_queries * of_key;
+    const double q_error = rotation_error_of(q.normed[query].norm());
+    const double k_error = rotation_error_of(k.normed[key].norm());
+    const double q_norm = q.normed[query].norm() + q_error;
+    const double k_norm = k.normed[key].norm() + k_error;
+    const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + q_error * k_norm + q_norm * k_error;
     const ComputedOps::Score score =
-        ops.score(outward(dot), outward(of_queries), outward(of_keys), m.head_dim, scale, rule.soft_cap);
+        ops.score(outward(dot), outward(q_norm), outward(k_norm), m.head_dim, scale, rule.soft_cap);
     dots[h] = score.dot;
     cap_inputs[h] = score.cap_input;
     scores[h] = score.score;
@@ -150,24 +150,25 @@ Scaled scaled_near_one(const RowMatrix& x) {
 /// w·G·w with G = A Aᵀ, whose rounding error is at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers of two;
 /// if a row of W_o is so small that squares underflow, ‖w‖‖A‖_F is used.
 Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const AxesImage& values) {
-  const Scaled over = scaled_near_one(values.matrix);
-  const Scaled out = scaled_near_one(wo);
+  const Scaled unit_v = scaled_near_one(values.matrix);
+  const Scaled unit_o = scaled_near_one(wo);
   const Index e = m.head_dim;
   Vector radius = Vector::Zero(wo.rows());
   for (int h = 0; h < m.heads; ++h) {
     const Index group = h / (m.heads / m.kv_heads);
-    const RowMatrix a = over.matrix.middleRows(group * e, e);
+    const RowMatrix a = unit_v.matrix.middleRows(group * e, e);
     const RowMatrix gram = gram_of(a);
-    const RowMatrix w = out.matrix.middleCols(h * e, e);
+    const RowMatrix w = unit_o.matrix.middleCols(h * e, e);
     const RowMatrix y = product_transposed(w, gram);
-    const double allowance = 2.0 * rounding(2 * e + a.cols()) * gram.trace();
+    const double gram_error = 2.0 * rounding(2 * e + a.cols()) * gram.trace();
     const double frobenius = norm_of(a);
     for (Index k = 0; k < wo.rows(); ++k) {
       const double size = norm_of(w.row(k));
-      const double square = y.row(k).dot(w.row(k)) + allowance * size * size;
+      const double square = y.row(k).dot(w.row(k)) + gram_error * size * size;
       const double safe = outward(size * frobenius);
       const double reach = square > 1e-240 ? std::min(std::sqrt(square), safe) : safe;
-      radius[k] += std::ldexp(reach, over.exponent + out.exponent) + std::ldexp(values.error * size, out.exponent);
+      radius[k] +=
+          std::ldexp(reach, unit_v.exponent + unit_o.exponent) + std::ldexp(values.error * size, unit_o.exponent);
     }
   }
   return radius.unaryExpr([&](double r) { return outward(r, m.heads); });
@@ -199,14 +200,14 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
   const BoundedSet projected =
       module.ops.linear(module.matrix(Weight::attention_gate), module.bias(Weight::attention_gate), module.input);
   module.record(Signal::attention_gate, projected.magnitude());
-  const BoundedSet acted = module.ops.sigmoid(projected);
-  if (!module.ops.exact()) module.record(Signal::gated, acted.magnitude());
+  const BoundedSet gate = module.ops.sigmoid(projected);
+  if (!module.ops.exact()) module.record(Signal::gated, gate.magnitude());
   const bool of_heads = module.model.attention_gate_at(module.layer()) == AttentionGate::head;
   const Index channels = of_heads ? module.model.head_dim : 1;
   BoundedSet factor = unbounded(mixed.size());
   for (Index i = 0; i < mixed.size(); ++i) {
-    factor.low[i] = acted.low[i / channels];
-    factor.high[i] = acted.high[i / channels];
+    factor.low[i] = gate.low[i / channels];
+    factor.high[i] = gate.high[i / channels];
   }
   if (of_heads) module.ops.record(Signal::sums, 1.0);  // broadcasting a head's gate is a product with ones
   BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);

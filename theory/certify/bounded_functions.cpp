@@ -62,10 +62,10 @@ Interval activated(Activation kind, const Minimum& least, const Interval& x) {
   if (x.low > least.at + location_error) low = std::max(low, at(x.low));
   if (x.high < least.at - location_error) low = std::max(low, at(x.high));
   const double high = std::max(at(x.low), at(x.high));
-  const auto allowance = [](double v) {
+  const auto value_error = [](double v) {
     return std::isinf(v) ? 0.0 : 16.0 * (rounding(0) * std::abs(v) + underflow(0));
   };
-  return {low - allowance(low), high + allowance(high)};
+  return {low - value_error(low), high + value_error(high)};
 }
 
 }  // namespace
@@ -132,9 +132,9 @@ BoundedSet interval_product(const BoundedSet& x, const BoundedSet& y) {
       for (const double v : {y.low[k], y.high[k]}) {
         const bool zero = u == 0.0 || v == 0.0;
         const double p = zero ? 0.0 : u * v;
-        const double lost = zero || std::isinf(p) ? 0.0 : rounding(0) * std::abs(p) + underflow(0);
-        low = std::min(low, p - lost);
-        high = std::max(high, p + lost);
+        const double slack = zero || std::isinf(p) ? 0.0 : rounding(0) * std::abs(p) + underflow(0);
+        low = std::min(low, p - slack);
+        high = std::max(high, p + slack);
       }
     }
     return {low, high};

@@ -42,17 +42,17 @@ BoundedSet cleaned(BoundedSet x) {
 }
 
 BoundedSet widened(BoundedSet x, const Vector& error) {
-  const Vector more = error + rounding(0) * (error + x.magnitude()) + Vector::Constant(x.size(), underflow(0));
-  x.low -= more;
-  x.high += more;
+  const Vector margin = error + rounding(0) * (error + x.magnitude()) + Vector::Constant(x.size(), underflow(0));
+  x.low -= margin;
+  x.high += margin;
   if (x.ellipsoid) x.ellipsoid->error = (x.ellipsoid->error + error) * (1.0 + rounding(0));
   return cleaned(std::move(x));
 }
 
 BoundedSet shifted(BoundedSet x, const Vector& b) {
-  const Vector lost = rounding(0) * (x.magnitude() + b.cwiseAbs());
-  x.low += b - lost;
-  x.high += b + lost;
+  const Vector slack = rounding(0) * (x.magnitude() + b.cwiseAbs());
+  x.low += b - slack;
+  x.high += b + slack;
   if (x.ellipsoid) {
     x.ellipsoid->error += rounding(0) * (x.ellipsoid->centre.cwiseAbs() + b.cwiseAbs() + x.ellipsoid->error);
     x.ellipsoid->centre += b;
@@ -116,8 +116,8 @@ AxesImage axes_image(const RowMatrix& w, const Ellipsoid& e) {
 
 Centre centre_of(const RowMatrix& w, const Ellipsoid& e) {
   const RowMatrix size = w.cwiseAbs();
-  const Vector lost = rounding(w.cols()) * (size * e.centre.cwiseAbs());
-  const Vector error = (lost + size * e.error) * (1.0 + rounding(w.cols()));
+  const Vector slack = rounding(w.cols()) * (size * e.centre.cwiseAbs());
+  const Vector error = (slack + size * e.error) * (1.0 + rounding(w.cols()));
   return {w * e.centre, (error.array() + underflow(w.cols())).matrix()};
 }
 

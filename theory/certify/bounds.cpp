@@ -11,8 +11,8 @@ namespace periscope::theory {
 double gain_over_rms(const NormPass& n) { return n.gain == 0.0 ? 0.0 : n.gain / std::sqrt(n.mean_square + n.eps); }
 
 double jacobian_norm(const NormPass& n) {
-  const int whole = n.width - (subtracts_mean(n.kind) ? 2 : 1);  // number of directions orthogonal to x
-  if (whole >= 1) return gain_over_rms(n);
+  const int directions = n.width - (subtracts_mean(n.kind) ? 2 : 1);  // number of directions orthogonal to x
+  if (directions >= 1) return gain_over_rms(n);
   return n.eps == 0.0 ? 0.0 : gain_over_rms(n) * n.eps / (n.mean_square + n.eps);
 }
 

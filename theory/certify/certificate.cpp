@@ -98,9 +98,9 @@ class BoundPropagation {
   /// Returns the set of scaled embedding rows, or their images under the projection if any.
   BoundedSet table_input() {
     const double k = m_.embedding.scale;
-    const Index narrow = m_.embedding_width();
-    BoundedSet x = ops_.exact() ? table_set(p_, Weight::embedding, 0, k, narrow, nullptr)
-                                : ops_.scaled(k, table_set(p_, Weight::embedding, 0, 1.0, narrow, nullptr));
+    const Index table_width = m_.embedding_width();
+    BoundedSet x = ops_.exact() ? table_set(p_, Weight::embedding, 0, k, table_width, nullptr)
+                                : ops_.scaled(k, table_set(p_, Weight::embedding, 0, 1.0, table_width, nullptr));
     record(Signal::embedding, -1, x);
     if (!m_.projects_embedding()) return x;
     const RowMatrix map = p_.matrix(0, Weight::project_in);
@@ -109,11 +109,11 @@ class BoundPropagation {
     // covers runs that round the scaled rows before the projection.
     BoundedSet rows = table_set(p_, Weight::embedding, 0, k, m_.width, &map);
     if (!ops_.exact() && k != 1.0) {
-      const Vector off = ops_.rounded_twice(x.magnitude());
-      rows = widened(std::move(rows), centre_of(map, {Vector::Zero(narrow), off, off}).error);
+      const Vector scaling_error = ops_.rounded_twice(x.magnitude());
+      rows = widened(std::move(rows), centre_of(map, {Vector::Zero(table_width), scaling_error, scaling_error}).error);
     }
     image.set = intersected(rows, image.set);
-    return ops_.summed(std::move(image), narrow, p_.bias(0, Weight::project_in)).set;
+    return ops_.summed(std::move(image), table_width, p_.bias(0, Weight::project_in)).set;
   }
 
   BoundedSet token_input() {

@@ -67,14 +67,14 @@ Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
 
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
   const std::vector<SignalBound>& bounds = certificate.bounds;
-  const auto is_meant = [&](const SignalBound& b) { return !kind || class_of(b.signal) == *kind; };
+  const auto is_included = [&](const SignalBound& b) { return !kind || class_of(b.signal) == *kind; };
   if (certificate.arithmetic.kind == Arithmetic::exact) {
     const auto first = std::ranges::find_if(
-        bounds, [&](const SignalBound& b) { return is_meant(b) && !(b.largest <= format.largest); });
+        bounds, [&](const SignalBound& b) { return is_included(b) && !(b.largest <= format.largest); });
     return first == bounds.end() ? Verdict() : Verdict{false, &*first, format.largest};
   }
   if (kind == SignalClass::head || kind == SignalClass::inside) return verdict_of_first(certificate, bounds.size());
-  const auto last = std::ranges::find_if(bounds.rbegin(), bounds.rend(), is_meant);
+  const auto last = std::ranges::find_if(bounds.rbegin(), bounds.rend(), is_included);
   return verdict_of_first(certificate, static_cast<std::size_t>(bounds.rend() - last));
 }
 

@@ -46,9 +46,9 @@ std::map<Signal, double> ComputedOps::take_maxima() { return std::exchange(maxim
 
 BoundedSet ComputedOps::stored(BoundedSet x) const {
   if (exact_) return x;
-  const Vector lost = rounding_error(x.magnitude(), u_, eta_);
-  x.low -= lost;
-  x.high += lost;
+  const Vector slack = rounding_error(x.magnitude(), u_, eta_);
+  x.low -= slack;
+  x.high += slack;
   if (x.ellipsoid) {
     Ellipsoid& e = *x.ellipsoid;
     e.error += rounding_error(e.error + e.centre.cwiseAbs(), u_, eta_);
@@ -115,14 +115,14 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   BoundedSet box{x.low, x.high, {}};
   double radius = x.norm();
   if (subtracts_mean(norm.kind)) {
-    const double whole = std::min(outward(x.magnitude().sum(), x.size()), outward(std::sqrt(d) * radius));
-    const double of_count = 2.0 * v * whole * (1.0 + d * v) / d;  // D itself is rounded
-    const double of_mean = outward(v * (1.0 + v) * whole + of_count + sum_eta_);
-    record(Signal::sums, outward(whole * (1.0 + d * v)));
-    box = widened(without_mean(x), constant(x.size(), of_mean));
+    const double sum_bound = std::min(outward(x.magnitude().sum(), x.size()), outward(std::sqrt(d) * radius));
+    const double count_error = 2.0 * v * sum_bound * (1.0 + d * v) / d;  // D itself is rounded
+    const double mean_error = outward(v * (1.0 + v) * sum_bound + count_error + sum_eta_);
+    record(Signal::sums, outward(sum_bound * (1.0 + d * v)));
+    box = widened(without_mean(x), constant(x.size(), mean_error));
     box = widened(box, rounding_error(box.magnitude(), v, 0.0));
     record(Signal::deviations, largest_of(box.magnitude()));
-    radius = outward((1.0 + v) * (radius + std::sqrt(d) * of_mean));
+    radius = outward((1.0 + v) * (radius + std::sqrt(d) * mean_error));
   }
   radius = std::min(radius, norm_of(box.magnitude()));
   const double terms = 1.0 + (d - 1.0) * v;
@@ -274,17 +274,17 @@ ComputedOps::Score ComputedOps::score(double dot, double query, double key, Inde
   const double stored_dot = outward((dot + error) * (1.0 + u_) + eta_);
   const double in_format = rounded_to(arithmetic_.stored, scale);
   const double factor = std::max(scale, in_format) * (1.0 + u_) + eta_;
-  const double after = outward(factor * stored_dot * (1.0 + u_) + eta_);
-  const double of_tiny = std::sqrt(static_cast<double>(n)) * eta_;  // η in every feature of the scaled query
-  const double scaled_query = outward(factor * query * (1.0 + u_) + of_tiny);
+  const double scaled_dot = outward(factor * stored_dot * (1.0 + u_) + eta_);
+  const double query_underflow = std::sqrt(static_cast<double>(n)) * eta_;  // η in every feature of the scaled query
+  const double scaled_query = outward(factor * query * (1.0 + u_) + query_underflow);
   record(Signal::products, scaled_query);
-  const double query_error = (3.0 * u_ * scale + 2.0 * eta_) * norms + of_tiny * key;
+  const double query_error = (3.0 * u_ * scale + 2.0 * eta_) * norms + query_underflow * key;
   const double sums = sum_factor(n) * scaled_query * key + sum_underflow(n);
   record(Signal::sums, outward(scaled_query * key + sums));
-  const double before = outward((scale * dot + query_error + sums) * (1.0 + u_) + eta_);
-  const double z = std::isnan(after + before) ? infinity : std::max(after, before);
-  const double enters = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
-  record(Signal::deviations, outward(2.0 * enters * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
+  const double dot_of_scaled = outward((scale * dot + query_error + sums) * (1.0 + u_) + eta_);
+  const double z = std::isnan(scaled_dot + dot_of_scaled) ? infinity : std::max(scaled_dot, dot_of_scaled);
+  const double score_bound = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;
+  record(Signal::deviations, outward(2.0 * score_bound * (1.0 + 2.0 * u_) + eta_));  // z − max z in softmax
   if (!(soft_cap > 0.0)) return {stored_dot, std::numeric_limits<double>::quiet_NaN(), z};
   const double divided = cap_input(z, soft_cap);
   const double capped = outward(std::min(soft_cap, z) * (1.0 + 16.0 * u_) + 4.0 * (soft_cap + 1.0) * eta_);

@@ -70,19 +70,19 @@ BoundedSet gated_bounds(const BoundedModule& module) {
   {
     const Mapped gate = ops.mapped(module.matrix(Weight::gate), module.bias(Weight::gate), module.input);
     const Mapped up = ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
-    const ComputedImage acted = ops.activated(activation_of(module.model.mlp), gate.image);
+    const ComputedImage activated_gate = ops.activated(activation_of(module.model.mlp), gate.image);
     module.record(Signal::gate, gate.image.magnitude());
     module.record(Signal::up, up.image.magnitude());
-    if (!ops.exact()) module.record(Signal::gated, acted.set.magnitude());
-    hidden = interval_product(acted.set, up.image);
+    if (!ops.exact()) module.record(Signal::gated, activated_gate.set.magnitude());
+    hidden = interval_product(activated_gate.set, up.image);
     if (module.input.ellipsoid) {
-      // φ(g) has error acted.error before the product.
-      const Vector off = acted.error.cwiseProduct(up.image.magnitude());
-      hidden = intersected(hidden, widened(gated_box(gate, up), off));
+      // φ(g) has error activated_gate.error before the product.
+      const Vector phi_error = activated_gate.error.cwiseProduct(up.image.magnitude());
+      hidden = intersected(hidden, widened(gated_box(gate, up), phi_error));
     }
-    one = acted.set.norm() * up.image.norm();
-    const double two = std::min(largest_of(acted.set.magnitude()) * up.image.norm(),
-                                acted.set.norm() * largest_of(up.image.magnitude()));
+    one = activated_gate.set.norm() * up.image.norm();
+    const double two = std::min(largest_of(activated_gate.set.magnitude()) * up.image.norm(),
+                                activated_gate.set.norm() * largest_of(up.image.magnitude()));
     const double all = std::min(outward(two), BoundedSet{hidden.low, hidden.high, {}}.norm());
     const Index n = hidden.size();
     hidden.ellipsoid = ellipsoid_around(Vector::Zero(n), Vector::Constant(n, all));
@@ -98,11 +98,11 @@ BoundedSet gated_bounds(const BoundedModule& module) {
 }
 
 /// Returns the box W(p/2) ± (½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) + |W_k|·(½ error of p + error of φ)) for p = p₀ + A u.
-BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& off) {
+BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& phi_error) {
   const RowMatrix& over = up.axes.matrix;
   const double norm = up.image.norm();
   const RowMatrix product = product_transposed(down, over.transpose());
-  const Ellipsoid half{0.5 * up.centre.value, Vector::Zero(down.cols()), 0.5 * up.centre.error + off, false};
+  const Ellipsoid half{0.5 * up.centre.value, Vector::Zero(down.cols()), 0.5 * up.centre.error + phi_error, false};
   const Centre centre = centre_of(down, half);
   const double error = up.axes.error + rounding(down.cols()) * norm_of(over);
   BoundedSet box = unbounded(down.rows());

@@ -10,7 +10,7 @@
 
 namespace periscope::theory {
 
-/// Returns true if a certificate bounds a signal: not x_in, equal to the previous x_out, or inputs of matrices (A_out).
+/// Returns false if certificates omit the signal: x_in equals the previous x_out, and inputs of matrices equal A_out.
 [[nodiscard]] constexpr bool is_certified(Signal signal) {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }

@@ -34,7 +34,7 @@ struct OptimizerLaw {
 
 /// Input of a first-steps prediction.
 struct FirstStepsInput {
-  std::vector<TrainingBatches> runs;  ///< one per seed; replicate c uses run c modulo their number
+  std::vector<TrainingBatches> runs;  ///< one per seed; replicate c uses run c % runs.size()
   std::vector<int> ids;               ///< of the concatenated held-out windows, on which signals are evaluated
   std::vector<int> labels;            ///< of the held-out windows
   OptimizerLaw optimizer;
@@ -64,13 +64,13 @@ struct FirstStepsOptions {
 /// Signals on the held-out windows after a step: predicted means over replicates, or measured means over seeds.
 struct StepReading {
   Curve second_moment = {};             ///< of the stream [2L+1]
-  Curve coherent = {};                  ///< E y², y the part of the stream that follows the gradients [2L+1]
+  Curve coherent = {};                  ///< E y², y the part of the stream along the gradients [2L+1]
   Curve branch_cosine = {};             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
   Curve branch_second_moment = {};      ///< of B_out [2L]
   Curve loss = {};                      ///< [1] nat
   std::map<Weight, Curve> update = {};  ///< mean square of an entry of ΔW·h [L]
-  /// Smallest correlation over sublayers of a module's input now and before training. Near 1, gradients keep their
-  /// signs.
+  /// Smallest correlation, over sublayers, of a module's input with its input before training. Near 1, gradients keep
+  /// their signs.
   double input_correlation = 1.0;
   int least_correlated = 0;  ///< sublayer of `input_correlation`
   Curve change = {};         ///< change of second_moment since before training [2L+1]
@@ -92,7 +92,7 @@ inline constexpr double max_neglected = 0.05;
 struct FirstSteps {
   std::string unsupported;         ///< why the stack is unsupported; empty if it is supported
   std::vector<StepReading> steps;  ///< step 0 (before training) and one entry per optimizer step
-  /// Last step such that up to it `neglected` is at most `max_neglected` and second moments and loss are finite.
+  /// Last step up to which `neglected` is at most `max_neglected`, and second moments and loss are finite.
   int holds_until = 0;
   std::string stopped_by;  ///< why the theory is invalid after that step; "" if it holds to the end
 };

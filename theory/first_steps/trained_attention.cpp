@@ -13,7 +13,7 @@ SequenceAttention::Rotated first_rows(const SequenceAttention::Rotated& r, Index
           .inverse = r.inverse.size() > 0 ? Eigen::VectorXf(r.inverse.head(rows)) : Eigen::VectorXf()};
 }
 
-/// Queries and outputs have the concatenated columns of all sampled heads; keys and values those of all sampled groups.
+/// Queries and outputs have the concatenated columns of all sampled heads; keys and values of all sampled groups.
 class TrainedAttention final : public TrainedModule {
  public:
   TrainedAttention(const ModuleContext& context, int layer, const InitialBranch& branch)
@@ -44,16 +44,16 @@ class TrainedAttention final : public TrainedModule {
     Heads heads = heads_of(q.values, k.values, v.values, history_.square());
     Sampled other_response = Sampled::Zero(now.count(), now.trained());
     for (Index i = 0; i < groups_ * per_group_; ++i) {
-      Patterns& before = patterns_[static_cast<std::size_t>(i)];
+      Patterns& past = patterns_[static_cast<std::size_t>(i)];
       SequenceAttention::Scores& scores = heads.scores[static_cast<std::size_t>(i)];
       if (now.done > 0) {
-        // Response through the values only; the one through the scores is neglected (docs/theory/first_steps.md).
+        // Response through the values only; the response through the scores is neglected (docs/theory/first_steps.md).
         const Sampled value_path = attention_.mixed(scores.pattern, value_response(v, i / per_group_));
-        other_response += attention_.mixed(before, value_path.transpose()).transpose();
+        other_response += attention_.mixed(past, value_path.transpose()).transpose();
       }
       scores.pattern.resize(static_cast<std::size_t>(next / context_.tokens.sequence));
       if (!scores.derivative.empty()) scores.derivative.resize(scores.pattern.size());
-      before.insert(before.end(), scores.pattern.begin(), scores.pattern.end());
+      past.insert(past.end(), scores.pattern.begin(), scores.pattern.end());
       heads.q[static_cast<std::size_t>(i)] = first_rows(heads.q[static_cast<std::size_t>(i)], next);
     }
     for (SequenceAttention::Rotated& keys : heads.k) keys = first_rows(keys, next);

@@ -88,15 +88,15 @@ Sampled InputMatrix::matrix() const {
 }
 
 InputMatrix::Fields InputMatrix::forward(const CurrentTokens& now) const {
-  const double left = context_.law.decay_factor(now.done);
+  const double decay = context_.law.decay_factor(now.done);
   const double width = context_.spec.model.width;
   const double variance = place_.stddev * place_.stddev;
   const Index held = now.tokens.held_out();
-  Fields fields{.values = static_cast<float>(left) * (history_.total() * matrix()), .slope = {}, .v = {}, .w = {}};
+  Fields fields{.values = static_cast<float>(decay) * (history_.total() * matrix()), .slope = {}, .v = {}, .w = {}};
   if (now.done == 0) return fields;
   const Sampled gradient = gradient_.topRows(now.trained());
-  const Sampled seen = kernel_with_fault(history_.past(), context_.fault);
-  const RowMoments moments = row_moments(seen, gradient, now, context_.law);
+  const Sampled past = kernel_with_fault(history_.past(), context_.fault);
+  const RowMoments moments = row_moments(past, gradient, now, context_.law);
   fields.slope = moments.slopes(now);
   const Sampled weighted = fields.slope.cwiseProduct(gradient);
   fields.v = kernel_with_fault(history_.cross(), context_.fault) * weighted;
@@ -110,14 +110,14 @@ InputMatrix::Fields InputMatrix::forward(const CurrentTokens& now) const {
         numbers.normals_float(static_cast<Index>(width), place_.drawn) * moments.remainder.cwiseSqrt().asDiagonal();
     fields.values += history_.total() * u;
   }
-  const double random = moments.remainder.mean() + std::pow(1.0 - left, 2) * variance;
+  const double random = moments.remainder.mean() + std::pow(1.0 - decay, 2) * variance;
   fields.update_square = width *
                          (width * fields.v.bottomRows(held).squaredNorm() / static_cast<double>(place_.drawn) +
                           random * history_.square().tail(held).sum()) /
                          static_cast<double>(held);
   if (!context_.law.is_linear()) {
-    // U depends only on the direction of the gradients, so adding a gradient along it changes nothing.
-    fields.w = seen * weighted;
+    // U does not depend on the common scale of its gradients, so its derivative along them is 0.
+    fields.w = past * weighted;
     const Eigen::RowVectorXf norm = weighted.cwiseProduct(fields.w).colwise().sum();
     const Eigen::RowVectorXf inverse = norm.unaryExpr([](float q) { return q > 0 ? 1.0F / q : 0.0F; });
     fields.w = fields.w.cwiseProduct(fields.slope) * inverse.asDiagonal();
@@ -138,19 +138,19 @@ Sampled InputMatrix::response(const Fields& fields, const Sampled& a, const Samp
 
 Sampled InputMatrix::backward(const Sampled& gradient, const CurrentTokens& now, double& square) {
   gradient_.middleRows(now.trained(), now.next()) = gradient;
-  const auto each = static_cast<float>(place_.rows) / static_cast<float>(place_.drawn);
-  const auto left = static_cast<float>(context_.law.decay_factor(now.done));
+  const auto rows_per_sample = static_cast<float>(place_.rows) / static_cast<float>(place_.drawn);
+  const auto decay = static_cast<float>(context_.law.decay_factor(now.done));
   Sampled result;
   if (place_.transposed) {
-    result = left * (gradient * matrix().transpose());
+    result = decay * (gradient * matrix().transpose());
   } else {
     NormalStream numbers = context_.draws.numbers(place_.sublayer, ReplicateDraws::Use::backward, place_.number);
-    const float spread = left * static_cast<float>(place_.stddev) * std::sqrt(each);
+    const float spread = decay * static_cast<float>(place_.stddev) * std::sqrt(rows_per_sample);
     result = spread * (gradient * numbers.normals_float(place_.drawn, context_.spec.model.width));
   }
-  if (!entries_.empty()) result -= each * (gradient * context_.law.update_of(entries_));
+  if (!entries_.empty()) result -= rows_per_sample * (gradient * context_.law.update_of(entries_));
   entries_.emplace_back(gradient.transpose() * history_.total().topRows(now.next()));
-  square += each * entries_.back().cast<double>().squaredNorm();
+  square += rows_per_sample * entries_.back().cast<double>().squaredNorm();
   return result;
 }
 
@@ -168,17 +168,17 @@ OutputMatrix::OutputMatrix(const ModuleContext& context, const InitialBranch& br
 ModuleOutput OutputMatrix::output(const Sampled& before, const Sampled& hidden, const Sampled& update_input,
                                   const Sampled& other_response, const CurrentTokens& now) {
   const Index width = context_.spec.model.width;
-  const double left = context_.law.decay_factor(now.done);
+  const double decay = context_.law.decay_factor(now.done);
   const double gain = sigma_ * sigma_ * fan_in_;
   const Eigen::VectorXf square = before.rowwise().squaredNorm();
   Eigen::VectorXf keep = before.cwiseProduct(hidden).rowwise().sum();
   for (Index s = 0; s < square.size(); ++s) keep(s) = square(s) > 0 ? keep(s) / square(s) : 1.0F;
   const Sampled other = hidden - keep.asDiagonal() * before;
   NormalStream numbers = context_.draws.numbers(sublayer_, ReplicateDraws::Use::other);
-  const auto spread = static_cast<float>(left * std::sqrt(gain / static_cast<double>(hidden.cols())));
+  const auto spread = static_cast<float>(decay * std::sqrt(gain / static_cast<double>(hidden.cols())));
   const Sampled response = static_cast<float>(gain) * decayed(other_response, context_.law, now);
   ModuleOutput module{
-      .output = {.x = {.initial = static_cast<float>(left) * keep.asDiagonal() * now.rows_of(branch_.output),
+      .output = {.x = {.initial = static_cast<float>(decay) * keep.asDiagonal() * now.rows_of(branch_.output),
                        .independent = spread * (other * numbers.normals_float(hidden.cols(), width)),
                        .coherent = response * gradients_.topRows(now.trained())},
                  .correction = Matrix::Zero(now.count(), now.count()),
@@ -192,22 +192,22 @@ void OutputMatrix::add_update(ModuleOutput& module, const Sampled& hidden, const
   const double n = fan_in_;
   const auto rows = static_cast<double>(hidden.cols());
   update_ = context_.law.update_of(entries_);
-  const Sampled taken = static_cast<float>(-n / rows) * (hidden * update_);
+  const Sampled moved = static_cast<float>(-n / rows) * (hidden * update_);
   const Matrix square = (hidden * hidden.transpose()).cast<double>() / rows;
-  const double e2 = update_.squaredNorm() / static_cast<double>(update_.size());
-  const Matrix raw = (taken * taken.transpose()).cast<double>() / static_cast<double>(taken.cols());
-  // The expectation of `raw` over the sampled channels is n² (coherent + (e2 square − coherent)/rows).
-  const Matrix noise = n * n / std::max(1.0, rows - 1.0) * (e2 * square - raw / (n * n));
+  const double mean_square = update_.squaredNorm() / static_cast<double>(update_.size());
+  const Matrix sampled = (moved * moved.transpose()).cast<double>() / static_cast<double>(moved.cols());
+  // E `sampled` over the sampled channels is n²·(c + (mean_square·square − c)/rows), c its coherent part.
+  const Matrix noise = n * n / std::max(1.0, rows - 1.0) * (mean_square * square - sampled / (n * n));
   module.output.correction = context_.fault == StepFault::no_noise ? Matrix(-noise) : Matrix((rows / n - 1.0) * noise);
   const Sampled trained = hidden_.topRows(now.trained());
   const Sampled g = gradients_.topRows(now.trained());
   const Sampled gradient_kernel = g * g.transpose() / static_cast<float>(g.cols());
   const Sampled slopes = row_moments(gradient_kernel, trained, now, context_.law).slopes(now);
   module.output.response += static_cast<float>(-n / rows) * (hidden * trained.cwiseProduct(slopes).transpose());
-  module.output.x.coherent += taken;
+  module.output.x.coherent += moved;
   const double decayed = std::pow((1.0 - context_.law.decay_factor(now.done)) * sigma_, 2) * n;
   module.update_square[weight_] =
-      (raw + module.output.correction + decayed * square).diagonal().tail(context_.tokens.held_out()).mean();
+      (sampled + module.output.correction + decayed * square).diagonal().tail(context_.tokens.held_out()).mean();
 }
 
 Sampled OutputMatrix::backward(const Sampled& gradients, const CurrentTokens& now) const {
@@ -219,12 +219,12 @@ Sampled OutputMatrix::backward(const Sampled& gradients, const CurrentTokens& no
 }
 
 void OutputMatrix::append(const Sampled& hidden, const Sampled& gradients, const CurrentTokens& now, double& square) {
-  Sampled seen = hidden;
-  if (context_.fault == StepFault::no_token_mean) seen.rowwise() -= seen.colwise().mean().eval();
-  hidden_.middleRows(now.trained(), now.next()) = seen;
+  Sampled input = hidden;
+  if (context_.fault == StepFault::no_token_mean) input.rowwise() -= input.colwise().mean().eval();
+  hidden_.middleRows(now.trained(), now.next()) = input;
   gradients_.middleRows(now.trained(), now.next()) = gradients;
-  entries_.emplace_back(seen.transpose() * gradients);
-  square += fan_in_ / static_cast<double>(seen.cols()) * entries_.back().cast<double>().squaredNorm();
+  entries_.emplace_back(input.transpose() * gradients);
+  square += fan_in_ / static_cast<double>(input.cols()) * entries_.back().cast<double>().squaredNorm();
 }
 
 }  // namespace periscope::theory

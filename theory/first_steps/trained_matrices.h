@@ -88,7 +88,7 @@ class OutputMatrix {
   OutputMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,
                Index hidden);
   /// Returns the module's output, given its hidden channels before training and now [now, hidden]. The update
-  /// multiplies `update_input`. `other_response`: response of the output to its gradients through the module's other
+  /// acts on `update_input`. `other_response`: response of the output to its gradients through the module's other
   /// matrices, divided by σ²·fan-in [now, trained].
   [[nodiscard]] ModuleOutput output(const Sampled& before, const Sampled& hidden, const Sampled& update_input,
                                     const Sampled& other_response, const CurrentTokens& now);

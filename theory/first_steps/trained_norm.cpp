@@ -25,7 +25,7 @@ TrainedNorm::Passed TrainedNorm::forward(SignalParts& x, const Vector& correctio
     slope = law.slope(law.trace({product, Matrix::Zero(product.rows(), product.cols())}, norm_), norm_, gain_);
   }
   x.scale(slope);
-  Sampled response = slope.cast<float>() * times(now).cast<float>().transpose();
+  Sampled response = slope.cast<float>() * past(now).cast<float>().transpose();
   slopes_.segment(now.trained(), now.next()) = slope.head(now.next());
   if (used_) {
     const Sampled z = x.total();

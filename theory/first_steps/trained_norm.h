@@ -13,7 +13,7 @@ class TrainedNorm {
   TrainedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain = 1.0);
 
   /// Returns the slopes of past tokens at their steps [trained].
-  [[nodiscard]] Vector times(const CurrentTokens& now) const { return slopes_.head(now.trained()); }
+  [[nodiscard]] Vector past(const CurrentTokens& now) const { return slopes_.head(now.trained()); }
   /// Applies the norm and stores the next batch.
   void forward(TrainedSignal& signal, const CurrentTokens& now);
   struct Passed {

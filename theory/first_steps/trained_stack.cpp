@@ -106,7 +106,7 @@ class TrainedStack {
       const auto [slope, response] = norm.forward(next.x[i], next.correction(i, i).diagonal(), now);
       const Sampled own = next.response(i, i).cwiseProduct(response);
       next.correction.scale(i, slope, slope);
-      next.response.scale(i, Eigen::VectorXf(slope.cast<float>()), Eigen::VectorXf(norm.times(now).cast<float>()));
+      next.response.scale(i, Eigen::VectorXf(slope.cast<float>()), Eigen::VectorXf(norm.past(now).cast<float>()));
       next.response(i, i) = own;
     }
     return next;
@@ -159,7 +159,7 @@ class TrainedStack {
     if (clip_ > 0.0 && reading_.gradient_norm > clip_) law_.clip(now.done, clip_ / reading_.gradient_norm);
   }
 
-  /// Replaces g, the gradients of the streams after a step of the stack, by those before it.
+  /// Replaces g, the gradients at the outputs of a step of the stack, by the gradients at its inputs.
   void backward_step(int index, std::vector<Sampled>& g, const CurrentTokens& now, double& square) {
     const Step step = spec_.model.step(index);
     const Sampled none = Sampled::Zero(now.next(), spec_.model.width);

@@ -15,7 +15,7 @@ namespace periscope::theory {
 struct SignalParts {
   Sampled initial;      ///< Σ_b keep_b x_b⁰, multiples of the output of every branch b before training
   Sampled independent;  ///< changes that are independent of the gradients
-  Sampled coherent;     ///< y, the part that follows the gradients
+  Sampled coherent;     ///< y, the part along the gradients
 
   static SignalParts zero(Index rows, Index width);
   [[nodiscard]] Sampled total() const { return initial + independent + coherent; }

@@ -36,12 +36,12 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
 }
 
 /// Returns the weight of each of `steps` gradients in AdamW's bias-corrected moving average with decay β.
-Vector memory(double beta, Index steps) {
-  Vector shares(steps);
+Vector ema_weights(double beta, Index steps) {
+  Vector weights(steps);
   for (Index b = 0; b < steps; ++b) {
-    shares(b) = (1.0 - beta) * std::pow(beta, steps - 1 - b) / (1.0 - std::pow(beta, steps));
+    weights(b) = (1.0 - beta) * std::pow(beta, steps - 1 - b) / (1.0 - std::pow(beta, steps));
   }
-  return shares;
+  return weights;
 }
 
 /// Returns the lattice points as normal numbers [points, steps], by Box–Muller from pairs of coordinates. Because
@@ -121,7 +121,7 @@ struct StepMeans {
   double square = 0.0;      ///< E f²
 };
 
-/// `c`: covariance of a, positive semidefinite and nonzero. Every moment is an integral over s:
+/// Returns the moments for covariance c of a, positive semidefinite and nonzero. Every moment is an integral over s:
 ///   1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs)) e^(−s²v) ds,
 ///   1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds,
 /// where e^(−s² Σ ν_b a_b²) times the density of a is |B|^(−1/2) times a Gaussian density of covariance C B⁻¹,
@@ -223,7 +223,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   clipped = lower * lower.transpose();
   clipped.diagonal() *= 1.0 + 1e-10;  // keeps c nonsingular if two batches have equal gradients
   const double eps = optimizer_.eps / std::sqrt(top);
-  const auto share = [&](Index t) {  // coefficient of step t's f in U
+  const auto rate_of = [&](Index t) {  // of step t's f in U
     double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
     for (Index s = t + 1; s < n; ++s) of_step *= step_decay(static_cast<std::size_t>(s));
     return of_step;
@@ -234,10 +234,11 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   for (Index t = 0; t < n; ++t) {
     const Matrix seen = clipped.topLeftCorner(t + 1, t + 1);
     if (!(seen.diagonal().maxCoeff() > 0.0)) continue;
-    const StepMeans means = step_means(seen, memory(optimizer_.beta1, t + 1), memory(optimizer_.beta2, t + 1), eps);
-    result.slope.head(t + 1) += share(t) * means.slope;
-    if (t > 0) with_first += share(t) * means.with_first;
-    last_square = share(t) * share(t) * means.square;
+    const StepMeans means =
+        step_means(seen, ema_weights(optimizer_.beta1, t + 1), ema_weights(optimizer_.beta2, t + 1), eps);
+    result.slope.head(t + 1) += rate_of(t) * means.slope;
+    if (t > 0) with_first += rate_of(t) * means.with_first;
+    last_square = rate_of(t) * rate_of(t) * means.square;
   }
   for (Index b = 0; b < n; ++b) {
     // For zero gradients the slope would be rate/ε, but it multiplies gradients of 0.
@@ -249,7 +250,8 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     result.square = lattice_square(lower, eps, 0);
   } else {
     // U = ±η + R; only R is averaged over the lattice, because it has no jump at a_0 = 0.
-    result.square = share(0) * (share(0) + 2.0 * with_first) + (n == 2 ? last_square : lattice_square(lower, eps, 1));
+    result.square =
+        rate_of(0) * (rate_of(0) + 2.0 * with_first) + (n == 2 ? last_square : lattice_square(lower, eps, 1));
   }
   return result;
 }

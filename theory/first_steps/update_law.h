@@ -34,8 +34,8 @@ class UpdateLaw {
     double square = 0.0;  ///< E U_τ²
   };
   /// Returns the moments for gradients of covariance c [τ, τ]; τ may be 0. For AdamW, slopes are integrals, accurate to
-  /// 1e-4, and so is E U² of one step, or of two if ε is far below the first gradient. Otherwise E U² is a mean over a
-  /// lattice, accurate to about 1 %. The slope for a batch with zero gradient is 0.
+  /// 1e-4. So is E U² of one step, and of two steps if ε is far below the first gradient. Otherwise E U² is a mean over
+  /// a lattice, accurate to about 1 %. The slope for a batch with zero gradient is 0.
   [[nodiscard]] Moments moments(const Matrix& c) const;
 
   /// Returns U_τ elementwise, from the gradients of τ ≥ 1 steps.

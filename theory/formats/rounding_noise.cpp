@@ -38,7 +38,7 @@ std::size_t group_of(const WeightShape& shape, ScaleOver scale) {
   return scale == ScaleOver::block ? std::min<std::size_t>(row, block_length) : row;
 }
 
-/// Returns σ after scaling into the range of a floating format, rounded to a power of two, which does not affect noise.
+/// Returns σ after scaling into the range of a floating format by a power of two, which does not affect the noise.
 double sigma_in(const Quantization& q, double sigma) {
   if (q.scale == ScaleOver::nothing) return sigma;
   constexpr double largest_over_sigma = 8.0;

@@ -5,7 +5,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Factor from the mean of squares to the formula's square: D if the formula sums the squares, else 1.
+/// Returns the square in the norm's formula divided by the mean square: D if the formula sums squares, else 1.
 double features_of(const NormUse& norm) {
   return formula_of(norm.kind).divisor == NormFormula::Divisor::length ? norm.width : 1.0;
 }

@@ -9,7 +9,7 @@
 /// kind. The bounds used by certificates are in theory/norms/norm_set.h.
 namespace periscope::theory {
 
-/// A norm as a stack uses it.
+/// Kind and parameters of a norm.
 struct NormUse {
   NormKind kind = NormKind::rms;
   double eps = 0.0;
@@ -36,7 +36,7 @@ struct NormLaw {
   /// Gradient kernel at the norm's input, given the kernel at its output (T8): gamma² G_tt'/√(r_t r_t'). Pointwise
   /// norms: gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
   Matrix (*gradient)(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
-  /// The norm (T1) applied in place to coordinates (T25), eps included; zero rows stay 0. Null if unsupported.
+  /// Applies the norm (T1) in place to coordinates (T25), eps included; zero rows stay 0. Null if unsupported.
   void (*coordinates)(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
   /// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise norms.
   double (*elasticity)(double second_moment, const NormUse& norm);

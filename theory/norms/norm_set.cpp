@@ -72,15 +72,15 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
   if (exact_) return theory::pointwise_normalised(x, norm);
   const NormFormula::Phi phi = formula_of(norm.kind).phi;
   const bool is_bounded = phi != NormFormula::Phi::none;
-  const double wide = std::max(u_, sum_u_);
+  const double unit_roundoff = std::max(u_, sum_u_);
   const double tiny = eta_ + sum_eta_;
-  const auto entered = [&](double m) {
-    return is_bounded ? outward(phi_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
+  const auto input_bound = [&](double m) {
+    return is_bounded ? outward(phi_input(norm.alpha, m) * (1.0 + 4.0 * unit_roundoff) + tiny) : m;
   };
-  const auto bent = [&](double m) {
-    const double entering = entered(m);
-    if (!is_bounded) return entering;
-    return outward(phi_magnitude(phi, entering) * (1.0 + 8.0 * wide) + tiny);
+  const auto phi_bound = [&](double m) {
+    const double input = input_bound(m);
+    if (!is_bounded) return input;
+    return outward(phi_magnitude(phi, input) * (1.0 + 8.0 * unit_roundoff) + tiny);
   };
   const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + rounding(16));
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
@@ -89,27 +89,27 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
   Vector error(x.size());
   Vector hat(x.size());
   for (Index k = 0; k < x.size(); ++k) {
-    const PhiRange reach = phi_range(x.low[k], x.high[k], norm.alpha, bent);
+    const PhiRange reach = phi_range(x.low[k], x.high[k], norm.alpha, phi_bound);
     const double gain = norm.gain[k];
     const double size = std::abs(gain);
     hat[k] = std::max(reach.up, reach.down);
     error[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
     if (is_bounded) {
-      record(Signal::normalised, entered(magnitude[k]));
+      record(Signal::normalised, input_bound(magnitude[k]));
       record(Signal::normalised, hat[k]);
     }
     record(Signal::normalised, size == 0.0 ? error[k] : outward(size * hat[k] * growth + error[k]));
-    const auto gained = [&](double reached) {
+    const auto output_bound = [&](double reached) {
       return size == 0.0 ? error[k] : outward(size * reached * growth + error[k]);
     };
-    y.low[k] = bias[k] - gained(gain >= 0.0 ? reach.down : reach.up) - rounding(0) * std::abs(bias[k]);
-    y.high[k] = bias[k] + gained(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
+    y.low[k] = bias[k] - output_bound(gain >= 0.0 ? reach.down : reach.up) - rounding(0) * std::abs(bias[k]);
+    y.high[k] = bias[k] + output_bound(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
   }
   const double root = std::sqrt(static_cast<double>(x.size()));
-  const double of_ball = outward((phi_input(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
-                                     largest_slope(phi) * (1.0 + 8.0 * wide) +
-                                 tiny * root);
-  const double radius = std::min(norm_of(hat), of_ball);
+  const double ball_radius = outward((phi_input(norm.alpha, x.norm()) * (1.0 + 4.0 * unit_roundoff) + tiny * root) *
+                                         largest_slope(phi) * (1.0 + 8.0 * unit_roundoff) +
+                                     tiny * root);
+  const double radius = std::min(norm_of(hat), ball_radius);
   if (std::isfinite(radius)) y.ellipsoid = Ellipsoid{bias, norm.gain * (radius * growth), error, false};
   y = cleaned(std::move(y));
   return norm.bias.size() > 0 ? stored(std::move(y)) : y;

@@ -32,7 +32,7 @@ std::string norm_unsupported(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!is_pointwise(m.norm)) return {};
   if (spec.scales != nullptr) {
-    return fmt::format("{} is pointwise and is supported only if all channels have the same size, unlike given weights",
+    return fmt::format("{} is pointwise, and unsupported with given weights: their channels differ in size",
                        facts_of(m.norm).title);
   }
   for (int l = 0; l < m.sublayers(); ++l) {
