@@ -7,7 +7,7 @@
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
 
-/// A gradient near its rounding floor is compared as a square, with the finite-width term of its logarithm.
+/// A gradient near its rounding error is compared as a square, with the finite-width term of its logarithm.
 namespace periscope {
 namespace {
 
@@ -15,7 +15,7 @@ using doctest::Approx;
 
 constexpr int seeds = 25;
 
-/// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding floor, so its logarithm is
+/// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding error, so its logarithm is
 /// not known to 0.1. The measured one is `ratio` times the prediction.
 struct Unresolved {
   explicit Unresolved(double ratio, double log_error = 0.1) {
@@ -27,8 +27,8 @@ struct Unresolved {
     spec.input.tokens = 16;
     measured.curves[{Statistic::second_moment, Signal::A_out}] = {{1.0, 1.0}, {0.0, 0.0}};
     measured.curves[{Statistic::grad_sq, Signal::f_out}] = {{1.0, 1.0}, {0.0, 0.0}};
-    floor = judge::gradient_floor(spec, measured, DType::f32, Weight::q, 0);
-    t = 5.0 * (floor.measured + floor.predicted);
+    rounding = judge::gradient_rounding(spec, measured, DType::f32, Weight::q, 0);
+    t = 5.0 * (rounding.measured + rounding.predicted);
     measured.curves[{Statistic::grad_sq, Weight::q}] = {{ratio * t}, {ratio * t * 0.01}};
     measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{std::log(ratio * t)}, {log_error}};
     prediction.profile.curves[{Statistic::grad_sq, Weight::q}] = {{t}, {0.0}};
@@ -41,13 +41,13 @@ struct Unresolved {
     return judge::verdicts_of({{spec, {measured, seeds}, DType::f32, prediction}}, options).front();
   }
   [[nodiscard]] double rounded() const {
-    return floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
+    return rounding.measured + 2.0 * std::sqrt(rounding.measured * t) + rounding.predicted;
   }
 
   StackSpec spec;
   Profile measured;
   theory::Prediction prediction;
-  judge::GradientFloor floor;
+  judge::RoundingError rounding;
   double t = 0.0;
 };
 
@@ -67,13 +67,13 @@ TEST_CASE("tolerated bias of an unresolved gradient: the bias of its logarithm, 
   }
 }
 
-TEST_CASE("the rounding floor of the gradient of W_q scales with the norms and width of attention") {
+TEST_CASE("the rounding error of the gradient of W_q scales with the norms and width of attention") {
   Unresolved one(1.0);
   ModelSpec& m = one.spec.model;
   m.norm_eps = 1e-3;
   const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // of values, keys and queries
   REQUIRE(square > one.spec.input.tokens * m.norm_eps);
-  const auto size = [&] { return judge::gradient_floor(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
+  const auto size = [&] { return judge::gradient_rounding(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
   const double plain = size();
   m.qk_norm = QkNorm::head;
   CHECK(size() == Approx(plain / square / (square + m.norm_eps)));
@@ -135,7 +135,7 @@ TEST_CASE("every gradient of the stream and every share has the finite-width ter
     const bool share = cell.statistic == Statistic::score_share;
     const double term =
         0.8 * judge::WidthBias(spec, w, {}).of_log_gradient(static_cast<std::size_t>(cell.index), share);
-    const double expected = share ? 0.25 * 0.75 * term + judge::share_floor : term;
+    const double expected = share ? 0.25 * 0.75 * term + judge::share_accuracy : term;
     CHECK(cell.tolerated_bias == Approx(expected).epsilon(1e-8));
   }
 }

@@ -40,7 +40,7 @@ class Collector {
       const std::size_t length = length_of(measured_.find(statistic, signal));
       for (std::size_t i = 0; i < length; ++i) {
         if (statistic == Statistic::log_grad_sq) {
-          gradient(signal, i, bias_.of_log_gradient(i, false), stream_floor(c_.spec, c_.dtype));
+          gradient(signal, i, bias_.of_log_gradient(i, false), stream_rounding(c_.spec, c_.dtype));
         } else if (statistic == Statistic::score_share) {
           score_share(i);
         } else {
@@ -53,7 +53,7 @@ class Collector {
       if (weight == nullptr || key.first != Statistic::log_grad_sq) continue;
       for (std::size_t i = 0; i < curve.value.size(); ++i) {
         gradient(*weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(*weight)),
-                 gradient_floor(c_.spec, measured_, c_.dtype, *weight, static_cast<int>(i)));
+                 gradient_rounding(c_.spec, measured_, c_.dtype, *weight, static_cast<int>(i)));
       }
     }
     withdraw_bounds();
@@ -121,21 +121,21 @@ class Collector {
   [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.measured.seeds); }
 
   /// Adds the test of one gradient: of its logarithm, or of the square if rounding may change it by 10 % or more.
-  void gradient(CurvePlace place, std::size_t i, double width_term, const GradientFloor& floor) {
+  void gradient(CurvePlace place, std::size_t i, double width_term, const RoundingError& rounding) {
     std::optional<Test> plain = entry(Statistic::grad_sq, place, i);
     std::optional<Test> log = entry(Statistic::log_grad_sq, place, i);
     if (plain && std::isnan(plain->predicted.value)) tests_.push_back(*plain);
     if (!plain || !log || std::isnan(plain->predicted.value)) return;
     const double t = std::max(0.0, plain->predicted.value);
-    // Bound of |g + e|² − |g|² for a rounding error e in any direction with |e|² ≤ floor.measured.
-    const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
+    // Bound of |g + e|² − |g|² for a rounding error e in any direction with |e|² ≤ rounding.measured.
+    const double rounded = rounding.measured + 2.0 * std::sqrt(rounding.measured * t) + rounding.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured.value) && std::isfinite(log->predicted.value)) {
       log->tolerated_bias = width_term + variance(*log) / 2.0 + rounded / t + forward_tolerance(format_of(c_.dtype));
       tests_.push_back(std::move(*log));
       return;
     }
-    plain->scale = std::max(t, floor.size);
+    plain->scale = std::max(t, rounding.size);
     // Tolerated bias of the logarithm, converted to the square.
     const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
     const double by_width = t == 0.0 ? 0.0 : t * std::expm1(width_term + half_variance);
@@ -151,7 +151,7 @@ class Collector {
     if (!test || (output_gradient != nullptr && output_gradient->value.at(l) == 0.0)) return;
     if (!std::isnan(test->predicted.value)) {
       const double of_log = bias_.of_log_gradient(before(l), true);
-      test->tolerated_bias = share_bias(test->predicted.value, of_log, variance(*test)) + share_floor +
+      test->tolerated_bias = share_bias(test->predicted.value, of_log, variance(*test)) + share_accuracy +
                              forward_tolerance(format_of(c_.dtype));
     }
     tests_.push_back(std::move(*test));

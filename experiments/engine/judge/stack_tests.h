@@ -57,7 +57,7 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// bias of the mean logarithm of a log-normal variable. A share p tolerates p(1−p) times the bias of log(p/(1−p)). If
 /// for any gradient this variance, or the variance of a mean over one pattern per head, is at least 2, all gradients of
 /// the stack tolerate an infinite bias, which makes the verdict inconclusive. A gradient within the rounding error of
-/// the backward pass (GradientFloor) is compared without a logarithm, relative to the terms that cancel.
+/// the backward pass (RoundingError) is compared without a logarithm, relative to the terms that cancel.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
 /// Lists the entries of log_grad_sq and score_share whose predictions do not meet theory.gradient_tolerance, one string

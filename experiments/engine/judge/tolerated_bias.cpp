@@ -78,12 +78,12 @@ double WidthBias::of_log_gradient(std::size_t depth, bool of_attention) const {
 
 bool is_of_attention(Weight weight) { return is_layer_matrix(weight) && !is_of_mlp(weight); }
 
-GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
+RoundingError gradient_rounding(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
   const ModelSpec& m = spec.model;
   const WeightShape shape = shape_of(m, weight, layer);
   const double c = safety(m);
   const auto sublayer = static_cast<std::size_t>(2 * layer);
-  GradientFloor f{.measured = underflow_of(static_cast<double>(shape.fan_out) * shape.fan_in, c, dtype)};
+  RoundingError f{.measured = underflow_of(static_cast<double>(shape.fan_out) * shape.fan_in, c, dtype)};
   if (weight != Weight::q && weight != Weight::k) return f;
   const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, sublayer);
   const double g = at(measured, Statistic::grad_sq, Signal::f_out, sublayer);
@@ -108,7 +108,7 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   return f;
 }
 
-GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
+RoundingError stream_rounding(const StackSpec& spec, DType dtype) {
   return {.measured = underflow_of(spec.model.width, safety(spec.model), dtype)};
 }
 

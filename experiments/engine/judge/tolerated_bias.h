@@ -48,7 +48,7 @@ class WidthBias {
 bool is_of_attention(Weight weight);
 
 /// Rounding error of a squared gradient.
-struct GradientFloor {
+struct RoundingError {
   double size = 0.0;       ///< sum of squares of the terms that cancel
   double measured = 0.0;   ///< value that a run can compute for an exact zero, due to rounding
   double predicted = 0.0;  ///< value that theory can compute for an exact zero, due to rounding
@@ -67,16 +67,16 @@ struct GradientFloor {
 ///   measured = size·(C u)² + n(C η)²,  n the number of entries and η the dtype's smallest number.
 /// Theory squares its terms before they cancel, and its activation kernels are accurate to about 1e-7 for correlations
 /// near 1 (Mehler's series): predicted = 1e-7·size.
-GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
+RoundingError gradient_rounding(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);
 
 /// Returns the rounding error of the stream's mean squared gradient: underflow only, because no terms cancel.
-GradientFloor stream_floor(const StackSpec& spec, DType dtype);
+RoundingError stream_rounding(const StackSpec& spec, DType dtype);
 
 /// Returns the tolerated bias of a share p = S/(S+V): p(1−p) times `bias_of_log`, the bias of log(S/V), plus
 /// min(variance/(2p(1−p)), 1) for the variance of p over seeds.
 double share_bias(double p, double bias_of_log, double variance);
 
 /// Accuracy of a predicted score_share, limited by theory's activation kernels.
-inline constexpr double share_floor = 1e-6;
+inline constexpr double share_accuracy = 1e-6;
 
 }  // namespace periscope::judge
