@@ -95,7 +95,7 @@ _PATTERNS = (
     re.compile(_AT + r" (?P<found>.+?): (?:.*?\b)?expected (?P<expected>.*)$", re.S),
     re.compile(_AT + r": (?:found (?P<found>.*?)[,;] )?(?:.*?\b)?expected (?P<expected>.*)$", re.S),
     re.compile(_AT + r"(?: ?= ?(?P<found>.*?))?: (?P<expected>.*)$", re.S),
-    re.compile(_AT + r" (?:does nothing|has no effect)(?P<found>)(?P<expected>.*)$", re.S),
+    re.compile(_AT + r" has no effect(?P<found>)(?:.*?\bexpected)? (?P<expected>.*)$", re.S),
 )
 
 

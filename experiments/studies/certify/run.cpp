@@ -85,7 +85,7 @@ void require_random_stack(const CertifyConfig& own) {
           {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"}});
   require_scalable(own, m);
   reject(
-      {{!is_gaussian && own.input_maximum, "--input-maximum does nothing here; it is for input.kind = \"gaussian\""},
+      {{!is_gaussian && own.input_maximum, "--input-maximum has no effect here; expected input.kind = \"gaussian\""},
        {is_gaussian && !own.input_maximum && !m.embedding_norm,
         "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
         "or input.kind = \"tokens\""},
@@ -198,8 +198,8 @@ config::Resolved resolved_of(const ModelToCertify& s, const CertifyResult& resul
 void require_model(const CertifyConfig& config) {
   config.checkpoint.empty() ? require_random_stack(config) : require_checkpoint(config);
   const bool reads = !config.tokens.empty() || !config.text.empty();
-  reject({{!reads && !config.tokenizer.empty(), "--tokenizer does nothing without --text or --tokens"},
-          {!reads && config.max_tokens, "--max-tokens does nothing without --text or --tokens"}});
+  reject({{!reads && !config.tokenizer.empty(), "--tokenizer has no effect without --text or --tokens"},
+          {!reads && config.max_tokens, "--max-tokens has no effect without --text or --tokens"}});
 }
 
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {

@@ -71,7 +71,7 @@ Table<PowerResult> result_table() {
   using R = PowerResult;
   Table<R> table;
   table.rows("row", row_table(), &R::rows)
-      .column({"as_they_should_be", "", "1", "1: every wrong theory is rejected, and the right one is not"},
+      .column({"all_as_expected", "", "1", "1: every wrong theory is rejected, and the right one is not"},
               &R::all_expected)
       .rows(
           "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })

@@ -52,7 +52,7 @@ study::Job resolve_verify(const study::Request& request) {
                                     {request.run.contains("seed"), "seed"},
                                     {request.flags.contains("cases"), "cases"}}) {
     if (given)
-      throw ConfigError(fmt::format("--{} does nothing with --replay, which checks the one case in the file", flag));
+      throw ConfigError(fmt::format("--{} has no effect with --replay, which checks the one case in the file", flag));
   }
   job.file = "";
   job.unskippable_reason = "--replay: there is no result file of a case";
