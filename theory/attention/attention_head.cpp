@@ -139,11 +139,11 @@ Sample Rotation::rotate(const Sample& x, float direction) const {
   return y;
 }
 
-// For QK-norm over the whole projection, the other heads, many and independent, are replaced by their mean.
+// QK-norm over the whole projection replaces the squares of the other heads, many and independent, by their mean.
 Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                   NormalStream& numbers, int head) const {
   const Index tokens = rows.rows();
-  // Capped because float would overflow; far below 1e12 softmax already selects a single token.
+  // Capped so that float cannot overflow. Softmax selects a single token at far smaller values.
   const double spread = std::min(std::sqrt(law.variance * scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);

@@ -13,7 +13,7 @@ namespace periscope::theory {
 /// Distribution of queries or of keys.
 struct ProjectionLaw {
   double variance;    ///< σ² D: variance of an entry per unit of the kernel's diagonal
-  int heads;          ///< used by QK-norm over the whole projection
+  int heads;          ///< number of heads, needed by QK-norm over the whole projection
   double bias = 0.0;  ///< standard deviation of the bias entries, which are the same for every token
   /// Gains of QK-norm (gain_of): head_dim features, or the features of all heads. Empty: 1.
   std::vector<double> gain = {};
@@ -55,7 +55,7 @@ struct PatternStream {
 /// Samples dominate the cost and are float: their rounding error is far below their spread.
 using Sample = Eigen::MatrixXf;
 
-/// Returns the random numbers of a pattern average, independent of those of the finite-width chain (T25).
+/// Returns the random numbers of a pattern average, independent of the finite-width chain (T25).
 NormalStream numbers_of(PatternStream stream);
 
 /// Returns the largest diagonal entry of a kernel; 1 (no scaling) if that is not positive and finite.

@@ -83,7 +83,7 @@ std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head
 }
 
 // For logits this large a pattern selects one token except for rare ties, and the closed form cancels catastrophically.
-// Sampled gradients do not: they square a difference.
+// Sampled gradients do not cancel, because they square a difference.
 bool AttentionAverage::softmax_saturates(const Matrix& k) const {
   constexpr double largest_logit = 1e3;
   const double e = law_.head_dim;
@@ -124,12 +124,12 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
   NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
   const bool one_kernel = &k == &of_value;
-  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
-  const CentredKernel values(of_value, own.scale);
+  const ScaledKernel scaled_values = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, scaled_values.scale);
   const ScaledKernel output(g);
   const bool no_scores = values.vanishes();  // the softmax Jacobian removes the part that all values share
   OutputKernelSum output_kernel(values);
-  ScorePathSum scores(law_, head_, own, values, output);
+  ScorePathSum scores(law_, head_, scaled_values, values, output);
   Sample value = Sample::Zero(tokens, tokens);
   Sample ga;
   Sample aga;
@@ -146,11 +146,11 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
   });
   mirror_lower(value);
   if (!no_scores) scores.finish();
-  const double both = law_.head_dim * own.scale * output.scale / samples;
+  const double factor = law_.head_dim * scaled_values.scale * output.scale / samples;
   return {.output = output_kernel.mean(samples),
           .value = value.cast<double>() * (output.scale / samples),
-          .query = no_scores ? zero : Matrix(scores.query().cast<double>() * both),
-          .key = no_scores ? zero : Matrix(scores.key().cast<double>() * both)};
+          .query = no_scores ? zero : Matrix(scores.query().cast<double>() * factor),
+          .key = no_scores ? zero : Matrix(scores.key().cast<double>() * factor)};
 }
 
 HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
@@ -161,8 +161,8 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
   NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
   const bool one_kernel = &k == &of_value;
-  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
-  const CentredKernel values(of_value, own.scale);
+  const ScaledKernel scaled_values = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, scaled_values.scale);
   const ScaledKernel output(g);
   OutputKernelSum output_kernel(values);
   for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
@@ -170,7 +170,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
     for (const SampledPattern& p : patterns_of(head, values, patterns)) {
       output_kernel.add(p);
       sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
-      const Sample value = own.unit_factor * other.normals_float(tokens, law_.head_dim);
+      const Sample value = scaled_values.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample cotangent = output.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
@@ -182,11 +182,11 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
       sum.key += (dk * dk.transpose()).cast<double>();
     }
   });
-  const double both = own.scale * output.scale / samples;
+  const double factor = scaled_values.scale * output.scale / samples;
   return {.output = output_kernel.mean(samples),
           .value = sum.value * (output.scale / samples),
-          .query = sum.query * both,
-          .key = sum.key * both};
+          .query = sum.query * factor,
+          .key = sum.key * factor};
 }
 
 }  // namespace periscope::theory

@@ -7,7 +7,7 @@
 /// triangular. Independent of Eigen, because the loops are compiled once per instruction set.
 namespace periscope::theory {
 
-/// Region where a factor is 0 and products skip its terms.
+/// Region in which a factor is 0; products skip its terms.
 enum class Zeros { none, above_diagonal, below_diagonal };
 
 /// A strided factor: entry (i, j) is data[i·row_step + j·column_step]. One of the two steps must be 1.
@@ -25,8 +25,8 @@ struct FloatProduct {
   FloatFactor a, b;
   float* c;
   std::ptrdiff_t c_column_step;
-  /// Compute the lower triangle only. Entries above the diagonal are unspecified but finite; 0 or products if not
-  /// `accumulate`.
+  /// Compute the lower triangle only. Entries above the diagonal are unspecified but finite; without
+  /// `accumulate` they are 0 or products.
   bool lower_only = false;
   bool accumulate = false;
   float weight = 1.0F;

@@ -1,6 +1,6 @@
-// Implements theory/attention/float_product.h for the instruction set of the compilation. c is split into tiles whose
-// sums stay in registers. The rows of a tile are two vectors of a, copied panel by panel to be contiguous; every term
-// multiplies them by scalars of b.
+// Implements theory/attention/float_product.h for the instruction set that it is compiled for. c is split into tiles
+// whose sums stay in registers. The rows of a tile are two vectors of a, copied panel by panel to be contiguous; every
+// term multiplies them by scalars of b.
 
 #include <algorithm>
 #include <cstring>

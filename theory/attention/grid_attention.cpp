@@ -149,8 +149,8 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
       kink_sums(i, cell++) = seen.segment(first, n).dot(kink.segment(first, n));
     }
     seen = seen.cwiseProduct(root.head(end));
-    const Index of_block = end_seen(std::min(count, i / tokens_per_block * tokens_per_block + tokens_per_block) - 1);
-    column.segment(end, of_block - end).setZero();
+    const Index block_end = end_seen(std::min(count, i / tokens_per_block * tokens_per_block + tokens_per_block) - 1);
+    column.segment(end, block_end - end).setZero();
   }
   Sample residual_part(count, count);
   for (Index j = 0; j < count; j += tokens_per_block) {

@@ -7,7 +7,7 @@
 #include "theory/attention/float_product.h"
 
 /// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost of a product; a
-/// symmetric result takes a sixth. `out` is resized and must not alias a factor. Factors refer to their matrices.
+/// symmetric result costs a sixth. `out` is resized and must not alias a factor. A FloatFactor does not own its data.
 namespace periscope::theory {
 
 inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {

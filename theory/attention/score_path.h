@@ -22,7 +22,7 @@ struct SampledPattern {
 /// QK-norm divides by the rms of the two tokens. These formulas omit the last two steps of the backward pass: the
 /// inverse rotation of RoPE, which mixes features by frequency, and the projection of QK-norm. Their effect is small
 /// compared with the noise of the patterns and is sampled: outer products of a drawn dq and dk with and without these
-/// steps, whose difference is added. For queries drawing values is sufficient, m = g vᵀ, because G is a factor.
+/// steps, whose difference is added. For queries only values are drawn, m = g vᵀ, because G is a factor of the result.
 class ScorePathSum {
  public:
   /// `input`: kernel of the values; `values`: the same kernel, centred; `cotangents`: kernel of the output gradients.
@@ -49,7 +49,7 @@ class ScorePathSum {
   const ScaledKernel& cotangents_;
   bool needs_correction_;
   Sample value_factor_;  // F with F Fᵀ = values_.unit
-  // Before `finish`: query_ and key_ are lower triangles; half_of_* are to be added together with their transposes.
+  // Until `finish` adds half_of_* and their transposes, query_ and key_ hold only part of the lower triangle.
   Sample query_, key_, half_of_query_, half_of_key_;
   // Per-head values and work space.
   Sample logit_derivative_, b_, kappa_, values_kappa_, w_, difference_, left_, right_, work_, product_;

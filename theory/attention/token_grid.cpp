@@ -86,15 +86,15 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   kink_ = std::sqrt(sum_of_kink) * upper_.array() * (1.0F - upper_.array());
   for (const auto& [node, first, end] : cells_) {
     double before = 0.0;
-    double bridge = 0.0;
+    double excess = 0.0;
     for (Index t = first; t < end; ++t) {  // upper_ increases with t
-      bridge += 2.0 * (1.0 - upper_(t)) * before;
+      excess += 2.0 * (1.0 - upper_(t)) * before;
       before += upper_(t);
     }
-    own(node, node) -= bridge;
-    own(node + 1, node + 1) -= bridge;
-    own(node, node + 1) += bridge;
-    own(node + 1, node) += bridge;
+    own(node, node) -= excess;
+    own(node + 1, node + 1) -= excess;
+    own(node, node + 1) += excess;
+    own(node + 1, node) += excess;
   }
   const auto count = static_cast<double>(tokens_);
   pair_weights_ = (node_weights * node_weights.transpose() - own) / (count * (count - 1.0));

@@ -11,12 +11,12 @@ namespace periscope::theory {
 ///   K = W O Wᵀ + V C Vᵀ + D.
 /// O [g, g] is the kernel of two different tokens at the positions of g nodes, W [T, g] interpolates linearly between
 /// nodes, and D is diagonal: the remaining variance of each token. O has a kink along its diagonal, so within a cell,
-/// between nodes i and i + 1, it is interpolated on triangles. For weights b < a of node i + 1 this exceeds W O Wᵀ by
-/// c·b (1 − a), c = O_ii − 2 O_i,i+1 + O_i+1,i+1. V C Vᵀ approximates the excess by c·3a(1 − a) b(1 − b), which has the
-/// same sum over the cell: C is diagonal with entries c, V [T, cells] has entries √3 a(1 − a).
-/// With a causal mask the first tokens, which see few others, are single nodes, with their variance in O. Every other
-/// node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p grid tokens thus
-/// determines K. Nodes are equidistant in t, or in log t with a causal mask, where interpolation is linear in 1/t.
+/// between nodes i and i + 1, it is interpolated on triangles. For two tokens whose weights of node i + 1 are b < a,
+/// this exceeds W O Wᵀ by c·b (1 − a), c = O_ii − 2 O_i,i+1 + O_i+1,i+1. V C Vᵀ approximates the excess by
+/// c·3a(1 − a) b(1 − b), which has the same sum over the cell: C is diagonal with entries c, V [T, cells] has entries
+/// √3 a(1 − a). With a causal mask the first tokens, which see few others, are single nodes, with their variance in O.
+/// Every other node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p grid
+/// tokens thus determines K. Nodes are equidistant in t; with a causal mask in log t, interpolated linearly in 1/t.
 class TokenGrid {
  public:
   /// `refinement`: factor on the default number of nodes.

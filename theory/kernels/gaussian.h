@@ -34,8 +34,8 @@ Matrix derivative_kernel(Activation activation, const Matrix& c);
 
 /// Returns E[f(u_t) f(u_t')] for any f by Mehler's series: with f(√s z) = Σ_n a_n(s) He_n(z)/√n!,
 /// E = Σ_n a_n(c_tt) a_n(c_t't') ρⁿ, ρ the correlation. The trapezoid rule under the Gaussian weight computes the
-/// coefficients (spectrally accurate for smooth f). Terms up to n = 64 are summed; √(rest_t rest_t') ρ⁶⁵ replaces the
-/// remainder and is exact on the diagonal.
+/// coefficients (spectrally accurate for smooth f). Terms up to n = 64 are summed. The remainder is approximated
+/// by √(r_t r_t') ρ⁶⁵ with r_t = Σ_{n>64} a_n(c_tt)², which is exact on the diagonal.
 Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c);
 
 /// Returns E[f(z)] for z ~ N(0, variance), by the trapezoid rule of mehler_kernel.

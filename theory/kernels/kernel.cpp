@@ -57,7 +57,7 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
-  // `moment` is the second moment of a table in units of `unit`, the second moment shared by all tables if any.
+  // `moment` returns a table's second moment in units of `unit`: the moment shared by all tables, or 1 if they differ.
   const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
   const double unit = scaled ? 1.0 : input.second_moment;
   const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };

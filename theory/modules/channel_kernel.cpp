@@ -77,18 +77,18 @@ Matrix ChannelKernel::second_moments() const {
   Index width = 1;
   for (const ChannelTerm& term : terms) width = std::max(width, term.power.size());
   const auto count = static_cast<Index>(terms.size());
-  Matrix tokens_of(tokens, count);
-  Matrix channels_of(width, count);
+  Matrix token_moments(tokens, count);
+  Matrix channel_powers(width, count);
   for (Index i = 0; i < count; ++i) {
     const ChannelTerm& term = terms[static_cast<std::size_t>(i)];
-    tokens_of.col(i) = term.kernel.product.diagonal();
+    token_moments.col(i) = term.kernel.product.diagonal();
     if (term.power.size() == 0) {
-      channels_of.col(i).setOnes();
+      channel_powers.col(i).setOnes();
     } else {
-      channels_of.col(i) = term.power;
+      channel_powers.col(i) = term.power;
     }
   }
-  return tokens_of * channels_of.transpose();
+  return token_moments * channel_powers.transpose();
 }
 
 ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain) {
@@ -111,8 +111,8 @@ ChannelKernel combined(double a, const ChannelKernel& x, double b, const Channel
     for (ChannelTerm term : terms_of(from)) {
       term.kernel.product *= factor * factor;
       term.kernel.mean *= factor * factor;
-      const auto same = [&](const ChannelTerm& t) { return t.power.size() == 0 && term.power.size() == 0; };
-      if (const auto it = std::ranges::find_if(terms, same); it != terms.end()) {
+      const auto is_uniform_term = [&](const ChannelTerm& t) { return t.power.size() == 0 && term.power.size() == 0; };
+      if (const auto it = std::ranges::find_if(terms, is_uniform_term); it != terms.end()) {
         it->kernel = combined(1.0, it->kernel, 1.0, term.kernel);
       } else {
         terms.push_back(std::move(term));
@@ -150,9 +150,9 @@ Matrix read_kernel(const ChannelKernel& x, const Vector& columns) {
   if (x.is_uniform()) return columns.mean() * x.total.product;
   Matrix sum = Matrix::Zero(x.total.product.rows(), x.total.product.cols());
   for (const ChannelTerm& term : x.terms) {
-    const double seen =
+    const double mean_power =
         term.power.size() == 0 ? columns.mean() : columns.dot(term.power) / static_cast<double>(columns.size());
-    sum += seen * term.kernel.product;
+    sum += mean_power * term.kernel.product;
   }
   return sum;
 }

@@ -15,7 +15,7 @@ struct Gain {
   [[nodiscard]] bool is_uniform() const { return each.size() == 0; }
 };
 
-/// Returns the gains of a norm, collapsed to one number if all channels have the same.
+/// Returns the gains of a norm, as one shared number if they are equal.
 Gain norm_gain(const StackSpec& spec, int sublayer, Weight norm);
 
 /// One term a∘b of a signal: the channels of b are independent with a common kernel, and a_k scales channel k.
@@ -48,7 +48,7 @@ ChannelKernel combined(double a, const ChannelKernel& x, double b, const Channel
 /// Adds a bias: a vector with independent entries N(0, stddev²), the same for every token.
 ChannelKernel with_bias(ChannelKernel x, double stddev, int width);
 
-/// Variance profile of a matrix (T29): independent centred entries W_ij of variance variance·rows_i·columns_j.
+/// Variance profile of a matrix (T29): independent centred entries, Var W_ij = variance·rows_i·columns_j.
 struct MatrixLaw {
   double variance;
   Vector rows;     ///< r_i² [fan_out]; empty: 1
@@ -65,8 +65,8 @@ double mean_of(const Vector& side);
 /// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. n channels fluctuate like n/unevenness equal channels.
 double unevenness(const Vector& powers);
 
-/// Kernel at the input of a matrix (T29), read by a row of mean square 1/n: Σ_l mean_k(columns_k·power_l,k)·product_l.
-/// Equals `total.product` if `columns` is empty.
+/// Input kernel as seen by the rows of a matrix with column powers `columns` (T29):
+/// Σ_l mean_k(columns_k·power_l,k)·product_l. Equals `total.product` if `columns` is empty.
 Matrix read_kernel(const ChannelKernel& x, const Vector& columns);
 
 /// Signal at the output of a matrix (T29): independent channels whose kernels are `product` times the row powers.

@@ -30,7 +30,7 @@ class CosineOfGaussians {
     weight_ /= all;
   }
 
-  [[nodiscard]] double share(double rho2) const {
+  [[nodiscard]] double value(double rho2) const {
     if (weight_.size() == 0) return 1.0 - (1.0 - rho2) / (2.0 * e_);
     return (weight_.array() / (1.0 - rho2 * sin2_.array()).sqrt()).sum();
   }
@@ -68,7 +68,7 @@ Matrix for_token_pairs(const Matrix& c, double eps, const F& f, const G& factor)
 Matrix normed_values(const Matrix& c, int features, double eps) {
   const CosineOfGaussians cosine(features);
   return for_token_pairs(
-      c, eps, [&](double rho2) { return cosine.share(rho2); }, [](double x) { return x; });
+      c, eps, [&](double rho2) { return cosine.value(rho2); }, [](double x) { return x; });
 }
 
 Matrix normed_values_slope(const Matrix& c, int features, double eps) {

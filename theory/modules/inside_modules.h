@@ -7,8 +7,8 @@
 /// heads, and the norm before W_o or W_down.
 namespace periscope::theory {
 
-/// Kernel of the values after V-norm, E⟨v̂_t, v̂_t'⟩/e, for values of covariance c [T, T] per feature and heads of e
-/// features: ρ·s_e(ρ²), ρ the correlation of the two tokens, ε as in T2. Exact for ε = 0:
+/// Kernel of the values after V-norm, E⟨v̂_t, v̂_t'⟩/e = ρ·s_e(ρ²), for heads of e features with covariance c [T, T] per
+/// feature. ρ is the correlation of the two tokens, and ε enters as in T2. Exact for ε = 0:
 ///   s_e(ρ²) = ∫cosᵉθ (1 − ρ² sin²θ)^(−1/2) dθ / ∫cosᵉ⁻¹θ dθ over [0, π/2].
 /// ρ·s_e(ρ²) is the mean cosine of two Gaussian vectors of correlation ρ. s_e is ₂F₁(½, ½; (e+2)/2; ρ²) scaled to
 /// s_e(1) = 1, and 1 − (1 − ρ²)/(2e) for e → ∞.

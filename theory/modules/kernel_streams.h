@@ -31,7 +31,7 @@ class KernelStreams {
   /// Returns true if all streams are the same signal.
   [[nodiscard]] bool are_equal() const;
 
-  /// Residual sums of a step (T6), before its norms C; `branches` are the outputs of its norms B.
+  /// Applies the residual sums of a step (T6), but not its norms C; `branches` are its branches after norm B.
   void add(const Step& step, const std::vector<ChannelKernel>& branches);
   /// Replaces the kernel of a stream after a norm that multiplied token t by scale_t.
   void normalise(std::size_t stream, ChannelKernel normalised, const Vector& scale);

@@ -15,7 +15,7 @@ namespace periscope::theory {
 namespace {
 
 /// Maximum number of nodes of the Gauss rule over hidden channels. The kernel of an MLP is smooth in the size r of a
-/// pre-activation and grows like r² at both ends; the rule is tested against the sum over all channels.
+/// pre-activation, and proportional to r² for small and for large r. Tests compare the rule with the sum over channels.
 constexpr Index max_channel_nodes = 16;
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
@@ -82,15 +82,15 @@ ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
 
 Vector head_weights(const StackSpec& spec, int layer) {
   const ModelSpec& m = spec.model;
-  const Vector seen = matrix_law(spec, layer, Weight::o).columns;
+  const Vector output_columns = matrix_law(spec, layer, Weight::o).columns;
   const Vector values = matrix_law(spec, layer, Weight::v).rows;
-  if (seen.size() == 0 && values.size() == 0) return {};
+  if (output_columns.size() == 0 && values.size() == 0) return {};
   Vector weights = Vector::Zero(m.heads);
   for (int h = 0; h < m.heads; ++h) {
-    const int read = h / (m.heads / m.kv_heads);
+    const int kv_head = h / (m.heads / m.kv_heads);
     for (int i = 0; i < m.head_dim; ++i) {
-      weights(h) += (seen.size() == 0 ? 1.0 : seen(h * m.head_dim + i)) *
-                    (values.size() == 0 ? 1.0 : values(read * m.head_dim + i));
+      weights(h) += (output_columns.size() == 0 ? 1.0 : output_columns(h * m.head_dim + i)) *
+                    (values.size() == 0 ? 1.0 : values(kv_head * m.head_dim + i));
     }
   }
   return weights / m.head_dim;
@@ -164,10 +164,10 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     }
     return sum;
   };
-  const Vector seen = product_of(down.columns, Vector(), m.mlp_width);
-  Matrix phi = summed(gated ? product_of(seen, up.rows, m.mlp_width) : seen);
+  const Vector down_columns = product_of(down.columns, Vector(), m.mlp_width);
+  Matrix phi = summed(gated ? product_of(down_columns, up.rows, m.mlp_width) : down_columns);
   Matrix hidden = gated ? Matrix(phi.cwiseProduct(mapped(up))) : phi;
-  if (gated && up_bias > 0.0) hidden += up_bias * (up.rows.size() == 0 ? phi : summed(seen));
+  if (gated && up_bias > 0.0) hidden += up_bias * (up.rows.size() == 0 ? phi : summed(down_columns));
   if (m.inner_norm_at(2 * layer + 1)) hidden = through_inner_norm(hidden, inner_square(hidden, m.norm_eps));
   if (activated != nullptr) *activated = std::move(phi);
   return with_row_powers(down.variance * m.mlp_width * hidden, down.rows, m.width);

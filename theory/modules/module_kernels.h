@@ -8,8 +8,8 @@
 /// Kernels of the stack's input and kernel maps of its modules (T3–T5, T29).
 namespace periscope::theory {
 
-/// Kernel of the stack's input, before the embedding norm. With a variance profile (T29) the columns of an embedding
-/// table are channel powers and its rows are token sizes.
+/// Kernel of the stack's input, before the embedding norm. With a variance profile (T29), the column powers of an
+/// embedding table scale channels and its row powers scale tokens.
 ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 
 /// Kernel of the output of a layer's attention (T4), without the bias of W_o. Head h has weight mean_j(c_o,j² r_v,j²)

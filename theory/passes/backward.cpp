@@ -36,8 +36,8 @@ class Backward {
     bool gates = false;
     for (int layer = 0; layer < spec.model.layers; ++layer) gates = gates || spec.model.gates_at(layer) > 0;
     for (const Weight w : layer_matrices) {
-      const bool there = w == Weight::gate ? is_gated(spec.model.mlp) : w != Weight::attention_gate || gates;
-      if (there) profile_.curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
+      const bool exists = w == Weight::gate ? is_gated(spec.model.mlp) : w != Weight::attention_gate || gates;
+      if (exists) profile_.curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
     }
   }
 
@@ -68,7 +68,7 @@ class Backward {
   /// Gradient kernels of the streams, G_ij = E⟨∂loss/∂x_i,t, ∂loss/∂x_j,t'⟩, [T, T] each.
   using Gradients = StreamPairs<Matrix>;
 
-  /// Backpropagates through a step (T11): replaces the gradient kernels after it by those before it.
+  /// Backpropagates through a step (T11): replaces the gradient kernels at its output by those at its input.
   void step(int index, Gradients& g) {
     const ModelSpec& m = spec_.model;
     const Step step = step_under(replicate_.fault, m, index);
@@ -151,7 +151,7 @@ class Backward {
   }
 
   /// Patterns of the backward pass are independent of the forward pass. Squared gradients are linear in averages over
-  /// them, so sampling noise adds no bias; reusing the forward patterns would, because the kernels depend on those.
+  /// them, so sampling noise adds no bias. Reusing the forward patterns would add one: the kernels depend on them.
   [[nodiscard]] PatternStream patterns(int l) const {
     return {replicate_.seed, replicate_.index, place::backward_pass + static_cast<std::uint64_t>(l),
             &replicate_.on_work};
@@ -161,8 +161,8 @@ class Backward {
   /// gradient kernels of values, queries and keys and the kernel at the input of W_o; g is the kernel at its output.
   Matrix through_heads(int l, const Matrix& input, const HeadGradients& heads, const Matrix& g) {
     const ModelSpec& m = spec_.model;
-    const double off = replicate_.fault == Fault::query_gradient ? 1.1 : 1.0;
-    set(Weight::q, l, off * weight_gradient(m.width, input, heads.query));
+    const double query_factor = replicate_.fault == Fault::query_gradient ? 1.1 : 1.0;
+    set(Weight::q, l, query_factor * weight_gradient(m.width, input, heads.query));
     set(Weight::k, l, weight_gradient(m.width, input, heads.key));
     set(Weight::v, l, weight_gradient(m.width, input, heads.value));
     set(Weight::o, l, weight_gradient(m.query_width(), heads.output, g));

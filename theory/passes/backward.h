@@ -15,8 +15,8 @@ std::string loss_unsupported(const ModelSpec& model);
 ///   gain·⟨s_t∘(p_t−y_t), s_t'∘(p_t'−y_t')⟩/n²,  gain = σ_U²·fan-in, times σ²D of a projection before it;
 /// without an unembedding, gain = 1. s is the derivative of a soft cap of the logits, or 1. ⟨s∘p, s'∘p'⟩, ⟨s∘p, s'⟩/V
 /// and ⟨s, s'⟩/V are means over `samples` logit matrices [T, V] of covariance gain·output over tokens, exact for any
-/// logit variance. The actual label collisions are averaged over the sequences; a negative label means no label. Throws
-/// std::invalid_argument if loss_unsupported returns a reason.
+/// logit variance. Pairs of equal labels are counted and averaged over the sequences; a negative label means no label.
+/// Throws std::invalid_argument if loss_unsupported returns a reason.
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
                      int samples, PatternStream stream);
 

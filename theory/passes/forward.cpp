@@ -171,7 +171,8 @@ Profile forward_profile(const StackSpec& spec, const ForwardReplicate& replicate
       const ChannelKernel f = module(branch, a, trace != nullptr ? &activated : nullptr, &r_inner);
       writer.write(l, Signal::f_out, f);
       ChannelKernel b = branch.norm_b ? norm(f, l, Weight::norm_b) : f;
-      if (const double off = branch_factor(replicate.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
+      if (const double beta = branch_factor(replicate.fault, m, l); beta != 1.0)
+        b = combined(std::sqrt(beta), b, 0.0, b);
       writer.write(l, Signal::B_out, b);
       writer.write_branch(l, branch_scale(step, branch), read.total, b.total);
       if (trace != nullptr) {

@@ -50,7 +50,7 @@ struct ForwardTrace {
   NormTrace final_norm;
 };
 
-/// Returns the pattern law (T3) of one head of a layer; with variance profiles (T29) the head is drawn.
+/// Returns the pattern law (T3) of one head of a layer; with variance profiles (T29) the head is drawn at random.
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
 /// Returns the token grid for the forward recursion with Gaussian input, if it keeps at most half of the tokens.

@@ -19,8 +19,8 @@ struct ReplicateInputs {
 /// Returns concatenated pairs of the windows of a batch [2T], with their labels if any; a single window stays single.
 /// The squared gradient of a mean over B windows, Σ_ij ⟨g_i, g_j⟩/B², involves at most two windows per term, so pairs
 /// determine its expectation. At most `max_pairs` pairs are chosen, each window about equally often.
-/// Throws std::invalid_argument without windows, for windows of different lengths, labels of other windows, and tokens
-/// without a label: then windows would have different weights in the loss.
+/// Throws std::invalid_argument without windows, for windows of different lengths, for labels that do not match, and
+/// for tokens without a label: they would give windows different weights in the loss.
 ReplicateInputs pairs_of_windows(const std::vector<std::vector<int>>& ids, const std::vector<std::vector<int>>& labels,
                                  std::size_t max_pairs);
 

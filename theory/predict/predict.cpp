@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t max_inputs = 64;
 constexpr int first_samples = 2;  // patterns per replicate at every attention of level 0: one antithetic pair
-/// For long sequences, limit of backward patterns per replicate while forward patterns do not exceed it. More forward
-/// patterns only reduce the bias of sharp patterns, to which backward patterns do not contribute.
+/// For long sequences, backward patterns per replicate are limited to this number or, if larger, 1/ratio of the forward
+/// patterns. More forward patterns only reduce the bias of sharp patterns, which backward patterns do not affect.
 constexpr int long_max_backward = 16;
 
 /// The first two levels of a prediction: at least `min_replicates` replicates of first_samples patterns, and as many
@@ -45,7 +45,7 @@ constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 constexpr int long_sequence = 64;
 constexpr Scheme long_sequence_scheme{8, 8};
 
-/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens`: 0 without gradients.
+/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens` = 0: no gradients.
 const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   if (back_tokens >= long_sequence && long_sequence_scheme.patterns(inputs) <= affordable) return long_sequence_scheme;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
@@ -318,7 +318,7 @@ class InputsPrediction {
   }
 
   /// Chooses the numbers of patterns of the next level. Backward patterns cost four times as much as forward patterns,
-  /// so their number follows the error. A lower bound ensures that the forward limit does not prevent the tolerance.
+  /// so their number follows the error. At least 1/ratio of theirs are used, so that the tolerance can be reached.
   void choose_next(const PatternLevel& level) {
     samples_ *= scheme_.ratio;
     const double error = worst_error(prediction_, previous_);
@@ -376,7 +376,7 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   }
   const double t = spec.input.tokens;
   const double square = t * t;
-  // In units of the measurement's operations, by time.
+  // Run time in units of one operation of the measurement.
   constexpr double fixed_cost = 5e4;          // of a pattern, for any number of tokens
   constexpr double default_patterns = 512.0;  // over which the cost of an exact average is spread
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / default_patterns

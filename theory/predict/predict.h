@@ -21,7 +21,7 @@ struct PredictionOptions {
   int max_samples = 1 << 14;  ///< patterns per attention sublayer; up to four times as many below 64 tokens (T3)
   /// Budget of operations for the patterns.
   double operations = std::numeric_limits<double>::infinity();
-  bool reaches_tolerance = false;  ///< `operations` limits only the first replicates; continue to the tolerance
+  bool reaches_tolerance = false;  ///< true: `operations` limits only the first replicates; run on to the tolerance
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -50,7 +50,7 @@ struct Prediction {
   // Except left_out, the following fields are empty or 0 unless exact_at_width.
   Profile limit = {};         ///< all curves at infinite width (T2–T11)
   Profile spread = {};        ///< `value` is the standard deviation of a statistic over seeds, given the token ids
-  std::string left_out = {};  ///< what was omitted because it costs more than the measurement; or ""
+  std::string left_out = {};  ///< parts omitted because they cost more than the measurement; "": none
   int finite_width_replicates = 0;  ///< replicates of the finite-width chain (T25)
   int finite_width_degrees = 0;     ///< degrees of freedom of `spread`
   bool replicates_given = false;    ///< the number of replicates was set by the user, not derived from the seeds
@@ -81,10 +81,10 @@ std::string gradient_unsupported(const StackSpec& spec);
 
 /// Predicts the forward pass (T2–T6) and, with labels, gradients (T7–T11): grad_sq of the stream and of every matrix,
 /// and their logarithms. `ids` holds the token sequences to average over; empty for Gaussian input. At most 64
-/// sequences are used; errors then include the sampling of sequences. Starts with 16 replicates of 2 and of 16
-/// patterns, or fewer (at least 4 of 2 and of 4) if options.operations is too small; left_out then reports a missed
-/// tolerance. Gradients are omitted, with the reason, if gradient_unsupported returns one, or if a sampled score_share
-/// is outside [0, 1] by more than its error. The result does not depend on the number of threads.
+/// sequences are used; errors then include the sampling of sequences. Starts with 16 replicates of 2 patterns
+/// and 16 of 16, or with fewer (at least 4 of 2 and 4 of 4) if options.operations is too small; left_out then reports a
+/// missed tolerance. Gradients are omitted, with the reason, if gradient_unsupported returns one, or if a sampled
+/// score_share is outside [0, 1] by more than its error. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 /// Runs one replicate of two patterns, with the same random numbers for every specification. Too noisy for a

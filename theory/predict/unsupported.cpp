@@ -82,8 +82,7 @@ std::string prediction_unsupported(const StackSpec& spec) {
 
 std::string gradient_unsupported(const StackSpec& spec) {
   if (spec.scales != nullptr)
-    return "gradients depend on the loss, and trained weights have a different loss than random weights of equal "
-           "scales";
+    return "gradients depend on the loss, which differs between trained weights and random weights of equal scales";
   for (const std::string& reason : {loss_unsupported(spec.model), final_norm_unsupported(spec.model),
                                     few_normed_features(spec.model), few_features_of_branch(spec)}) {
     if (!reason.empty()) return reason;

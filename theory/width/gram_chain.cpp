@@ -34,10 +34,10 @@ Matrix one_hot(const std::vector<int>& ids) {
 Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey stream) {
   const InputSpec& input = spec.input;
   const double rms = std::sqrt(input.second_moment);
-  const Matrix own = Matrix::Identity(input.tokens, input.tokens);
+  const Matrix per_token = Matrix::Identity(input.tokens, input.tokens);
   const Matrix common = Matrix::Ones(input.tokens, 1);
   if (ids.empty()) {
-    return rms * side_by_side(std::sqrt(1.0 - input.correlation) * own, std::sqrt(input.correlation) * common);
+    return rms * side_by_side(std::sqrt(1.0 - input.correlation) * per_token, std::sqrt(input.correlation) * common);
   }
   const EmbeddingSpec& e = spec.model.embedding;
   Matrix root = e.scale * stddev_of(spec, 0, Weight::embedding) * one_hot(ids);
@@ -47,7 +47,7 @@ Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey 
     const Matrix rows = independent_features(square_root(root), 1, spec.model.embedding_width(), table);
     root = stddev_of(spec, 0, Weight::project_in) * rows;
   }
-  if (e.positions > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::positions) * own);
+  if (e.positions > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::positions) * per_token);
   if (e.token_types > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::token_types) * common);
   return root;
 }

@@ -188,14 +188,14 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Ind
   Matrix head_outputs(x.tokens(), m.query_width());
   const int group = m.heads / m.kv_heads;
   for (int head = 0; head < m.heads; ++head) {
-    const Index own = Index{head} * m.head_dim;
-    const Index shared = Index{head / group} * m.head_dim;
+    const Index query_column = Index{head} * m.head_dim;
+    const Index kv_column = Index{head / group} * m.head_dim;
     for (Index first = 0; first < x.tokens(); first += sequence) {
-      head_outputs.block(first, own, sequence, m.head_dim) =
-          pattern(m, m.scores_at(layer), q.block(first, own, sequence, m.head_dim),
-                  k.block(first, shared, sequence, m.head_dim))
+      head_outputs.block(first, query_column, sequence, m.head_dim) =
+          pattern(m, m.scores_at(layer), q.block(first, query_column, sequence, m.head_dim),
+                  k.block(first, kv_column, sequence, m.head_dim))
               .transpose() *
-          v.block(first, shared, sequence, m.head_dim);
+          v.block(first, kv_column, sequence, m.head_dim);
     }
   }
   if (gate.size() > 0 && m.attention_gate_at(layer) == AttentionGate::head) {
