@@ -89,7 +89,7 @@ std::string outcome(const PowerRow& row) {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema declared("power", 3, {{"row"}, {"stack"}, {"listed"}}, result_table().specs());
+  static const dataset::Schema declared("power", 4, {{"row"}, {"stack"}, {"listed"}}, result_table().specs());
   return declared;
 }
 
