@@ -158,8 +158,9 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
         groups.claims_above(figure)
     if options.caption == "below":
         style.caption_below(figure)
+    figure.set_dpi(style.SETTINGS["savefig.dpi"])
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # all formats share one layout, whichever of them are written
+    figure.set_layout_engine("none")  # every format has the layout of the PNG, whichever of them are written
     for kind in options.formats:
         image = partial(figure.savefig, format=kind, metadata=UNDATED.get(kind))
         yield _write(path.with_name(f"{path.name}.{kind}"), image)
