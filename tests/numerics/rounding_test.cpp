@@ -14,18 +14,18 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 
-/// Rounding to number formats, against ml_dtypes, the processor and the formats' own definitions.
+/// Rounding to number formats, compared with ml_dtypes, the processor and the definitions of the formats.
 namespace periscope::testing {
 namespace {
 
 using Overflow = Rounding::Overflow;
 
-/// Whether both are NaN, or the same number with the same sign, that of a zero too.
+/// Whether both are NaN, or equal with the same sign, including the sign of 0.
 bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
 
-TEST_CASE("to nearest, as ml_dtypes rounds: values, midpoints, their neighbours, subnormal numbers, overflow") {
+TEST_CASE("rounding to nearest equals ml_dtypes: values, midpoints, their neighbours, subnormal numbers, overflow") {
   std::ifstream file(ROUNDED);
   std::string name, from, to;
   std::set<std::string> names;
@@ -78,14 +78,14 @@ TEST_CASE("beyond the largest number: infinity, NaN in E4M3, or the largest numb
   }
 }
 
-TEST_CASE("stochastic: one of the two neighbours, the upper one for the share of the words that makes the mean exact") {
+TEST_CASE("stochastic rounding: the upper neighbour for the share of random words that makes the mean exact") {
   for (const NumberFormat& format : number_formats) {
     INFO(format.name);
     const Rounding round(format);
     boost::random::mt19937_64 engine(3);
     int wrong = 0;
     for (int i = 0; i < 20'000; ++i) {
-      // Numbers of all sizes, subnormal ones too.
+      // Numbers of all sizes, including subnormal ones.
       const int span = 2 * format.precision + 20;
       const int exponent = format.least_exponent - format.precision - 2 + static_cast<int>(engine() % span);
       const double x = std::ldexp(1.0 + static_cast<double>(engine() >> 11U) * 0x1p-53, exponent);
@@ -94,7 +94,7 @@ TEST_CASE("stochastic: one of the two neighbours, the upper one for the share of
       const double lower = std::floor(x / distance) * distance;
       const double upper = lower + distance;
       if (lower > format.largest) continue;
-      const double words = std::ceil(std::ldexp((x - lower) / distance, 32));  // that round up
+      const double words = std::ceil(std::ldexp((x - lower) / distance, 32));  // number of words that round up
       if (words > 0.0) {
         const double up = round.stochastic(sign * x, static_cast<std::uint32_t>(words - 1.0));
         wrong += upper > format.largest ? std::isfinite(up) : up != sign * upper;
@@ -106,7 +106,7 @@ TEST_CASE("stochastic: one of the two neighbours, the upper one for the share of
   }
 }
 
-/// Every finite value of the bits is one that rounding to the format keeps, and the largest is the format's.
+/// Checks that all finite values of the bits are numbers of the format, up to its largest one.
 template <class Bits>
 void check_bits(const NumberFormat& format) {
   double largest = 0.0;
@@ -119,7 +119,7 @@ void check_bits(const NumberFormat& format) {
   CHECK(largest == format.largest);
 }
 
-TEST_CASE("stored bits mean numbers of their formats") {
+TEST_CASE("stored bits decode to numbers of their formats") {
   check_bits<Bf16>(number_formats[1]);
   check_bits<F16>(number_formats[2]);
   check_bits<F8E5m2>(number_formats[3]);
@@ -135,7 +135,7 @@ void check_is(const NumberFormat& format) {
   CHECK(format.smallest_subnormal() == static_cast<double>(Limits::denorm_min()));
 }
 
-TEST_CASE("a dtype's format is that of its C++ type; mixed arithmetic accumulates in fp32 or what is wider") {
+TEST_CASE("a dtype's format is that of its C++ type; mixed arithmetic accumulates in fp32 or wider") {
   check_is<double>(format_of(DType::f64));
   check_is<float>(format_of(DType::f32));
   for (const NumberFormat& format : number_formats) {

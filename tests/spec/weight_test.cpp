@@ -18,7 +18,7 @@ using doctest::Approx;
 constexpr Weight all[] = {Weight::q,  Weight::k,    Weight::v,         Weight::o,          Weight::gate,
                           Weight::up, Weight::down, Weight::embedding, Weight::unembedding};
 
-/// All sizes differ, so that a mix-up is detected: D=12, H·e=40, kv·e=20, h=30, V=50.
+/// All sizes differ, so that swapping two is detected: D=12, H·e=40, kv·e=20, h=30, V=50.
 StackSpec shapes() {
   StackSpec spec;
   spec.model.layers = 2;
@@ -57,25 +57,30 @@ TEST_CASE("initialization: variance of every scheme, for every matrix") {
   }
 }
 
-TEST_CASE("init.qk_factor scales only W_q and W_k, and may be 0") {
-  for (const double factor : {0.0, 0.5, 2.0}) {
-    StackSpec spec = shapes();
-    const StackSpec plain = spec;
-    spec.init.qk_factor = factor;
+TEST_CASE("factors of init, and DeepNorm's (8L)^-1/4 or (2L)^-1/2, scale only their matrices") {
+  struct Case {
+    const char* what;
+    void (*change)(StackSpec&);
+    std::vector<Weight> scaled;
+    double factor;
+  };
+  const std::vector<Weight> branch{Weight::v, Weight::o, Weight::up, Weight::down};
+  for (const Case& row : {
+           Case{"qk_factor 0", [](StackSpec& s) { s.init.qk_factor = 0.0; }, {Weight::q, Weight::k}, 0.0},
+           {"qk_factor 2", [](StackSpec& s) { s.init.qk_factor = 2.0; }, {Weight::q, Weight::k}, 2.0},
+           {"down_factor", [](StackSpec& s) { s.init.down_factor = 4.0; }, {Weight::down}, 4.0},
+           {"o_factor", [](StackSpec& s) { s.init.o_factor = 4.0; }, {Weight::o}, 4.0},
+           {"deepnorm", [](StackSpec& s) { s.model.placement = *find_placement("deepnorm"); }, branch, 0.5},
+           {"deepnorm-glm", [](StackSpec& s) { s.model.placement = *find_placement("deepnorm-glm"); }, branch, 0.5},
+       }) {
+    CAPTURE(row.what);
+    const StackSpec plain = shapes();
+    StackSpec spec = plain;
+    row.change(spec);
     for (const Weight weight : all) {
-      const bool scores = weight == Weight::q || weight == Weight::k;
-      CHECK(stddev_of(spec, 0, weight) == (scores ? factor : 1.0) * stddev_of(plain, 0, weight));
-    }
-  }
-}
-
-TEST_CASE("init.down_factor scales only W_down, init.o_factor only W_o") {
-  for (const Weight scaled : {Weight::down, Weight::o}) {
-    StackSpec spec = shapes();
-    const StackSpec plain = spec;
-    (scaled == Weight::down ? spec.init.down_factor : spec.init.o_factor) = 4.0;
-    for (const Weight weight : all) {
-      CHECK(stddev_of(spec, 0, weight) == (weight == scaled ? 4.0 : 1.0) * stddev_of(plain, 0, weight));
+      CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+      const bool is_scaled = std::ranges::find(row.scaled, weight) != row.scaled.end();
+      CHECK(stddev_of(spec, 0, weight) == (is_scaled ? row.factor : 1.0) * stddev_of(plain, 0, weight));
     }
   }
 }
@@ -155,20 +160,6 @@ TEST_CASE("init.embedding_std, position_std and head_std set the standard deviat
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5 * truncation_factor(spec.init));
 }
 
-TEST_CASE("DeepNorm scales only V, O, up and down, by 1/2 at L = 2: (8L)^-1/4, or (2L)^-1/2 for GLM-130B") {
-  for (const char* placement : {"deepnorm", "deepnorm-glm"}) {
-    CAPTURE(std::string(placement));
-    StackSpec spec = shapes();
-    const StackSpec plain = spec;
-    spec.model.placement = *find_placement(placement);
-    for (const Weight weight : all) {
-      const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
-      CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
-      CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
-    }
-  }
-}
-
 TEST_CASE("weight scales override init and gamma for single matrices and norms") {
   StackSpec spec = shapes();
   CHECK(gain_of(spec, 1, Weight::norm_a) == std::vector<double>(spec.model.width, spec.model.gamma));
@@ -193,11 +184,6 @@ TEST_CASE("weight scales override init and gamma for single matrices and norms")
   CHECK_THROWS_AS((void)alpha_of(spec, 1, Weight::norm_a), std::logic_error);
   CHECK(alpha_of(StackSpec{}, 1, Weight::norm_a) == 0.5);
   CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // one gain of a norm of many channels
-}
-
-TEST_CASE("the enumerators of matrices are stable, as they select random streams") {
-  std::uint32_t number = 0;
-  for (const Weight weight : all) CHECK(static_cast<std::uint32_t>(weight) == number++);
 }
 
 }  // namespace
