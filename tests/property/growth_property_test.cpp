@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/measure/probe.h"
@@ -13,25 +14,13 @@
 namespace periscope::testing {
 namespace {
 
-/// Gains and biases of a norm on the host; a missing bias is 0.
-struct HostNorm {
-  std::vector<double> gain;
-  std::vector<double> bias;
-};
-
-HostNorm host_norm(const Backend& ops, const NormWeights& w) {
-  HostNorm norm{ops.to_host(w.gain), {}};
-  norm.bias = w.bias.empty() ? std::vector<double>(norm.gain.size(), 0.0) : ops.to_host(w.bias);
-  return norm;
-}
-
 double largest_magnitude(const std::vector<double>& x) {
   double largest = 0.0;
   for (const double v : x) largest = std::max(largest, std::abs(v));
   return largest;
 }
 
-/// Allowance for rounding in bounds that are exact in real arithmetic.
+/// Tolerance for rounding in bounds that are exact in real arithmetic.
 constexpr double slack = 1.0 + 1e-12;
 
 /// Edit of every matrix. `aligned`: rank-one matrices that all write one direction, so that all branches are parallel.
@@ -45,11 +34,8 @@ EditedWeights::MatrixEdit with_rank(const Backend& ops, Rank rank) {
     std::vector<double> values = ops.to_host(w);
     const auto rows = static_cast<std::size_t>(w.rows());
     const auto cols = static_cast<std::size_t>(w.cols());
-    const std::vector<double> column = [&] {
-      std::vector<double> first;
-      for (std::size_t i = 0; i < rows; ++i) first.push_back(values[i * cols]);
-      return first;
-    }();
+    std::vector<double> column(rows);
+    for (std::size_t i = 0; i < rows; ++i) column[i] = values[i * cols];
     const std::vector<double> row(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(cols));
     const bool onto_stream = weight == Weight::o || weight == Weight::down;
     for (std::size_t i = 0; i < rows; ++i) {
@@ -60,6 +46,29 @@ EditedWeights::MatrixEdit with_rank(const Backend& ops, Rank rank) {
   };
 }
 
+/// Calls visit(ops, weights, record) for a pass with random norms and matrices of the given rank, on every exact
+/// target.
+template <class Visit>
+void for_records(const StackSpec& spec, Rank rank, const Visit& visit) {
+  const std::uint64_t seed = any_seed();
+  for (const Target& target : exact_targets()) {
+    const Backend& ops = *target.backend;
+    const GeneratedWeights drawn(ops, spec, target.dtype, seed);
+    const EditedWeights weights(drawn, with_rank(ops, rank), random_norms(ops));
+    visit(ops, weights,
+          record_stack({.ops = ops, .model = spec.model, .weights = weights},
+                       gaussian_input(ops, spec, target.dtype, seed)));
+  }
+}
+
+/// Gains and biases of norm B of a sublayer; a missing bias is 0.
+std::pair<std::vector<double>, std::vector<double>> norm_b(const Backend& ops, const ModelSpec& m,
+                                                           const WeightSource& weights, int l) {
+  const NormWeights w = norm_of(weights, m, l, Weight::norm_b);
+  const std::vector<double> gain = ops.to_host(w.gain);
+  return {gain, w.bias.empty() ? std::vector<double>(gain.size(), 0.0) : ops.to_host(w.bias)};
+}
+
 TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
   CHECK(rc::check("growth identity", [] {
     StackSpec spec = any_stack();
@@ -68,15 +77,8 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
                             .alpha = any_number(-2.0, 2.0),
                             .beta = any_number(-2.0, 2.0)};
     spec.model.placement = custom_placement(rule);
-    const std::uint64_t seed = any_seed();
-    const Rank rank = any_rank();
     const int d = spec.model.width;
-    for (const Target& target : exact_targets()) {
-      const Backend& ops = *target.backend;
-      const GeneratedWeights drawn(ops, spec, target.dtype, seed);
-      const EditedWeights weights(drawn, with_rank(ops, rank), random_norms(ops));
-      const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
-                                           gaussian_input(ops, spec, target.dtype, seed));
+    for_records(spec, any_rank(), [&](const Backend&, const WeightSource&, const RecordedStack& r) {
       for (int l = 0; l < spec.model.sublayers(); ++l) {
         const std::vector<double>& x = r.at(l, Signal::x_in);
         const std::vector<double>& b = r.at(l, Signal::B_out);
@@ -95,7 +97,7 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
           assert_close(second_moments(r.at(l, Signal::x_out), d), expected, rounding_of(spec.model) * scale / largest);
         }
       }
-    }
+    });
   }));
 }
 
@@ -140,48 +142,36 @@ StackSpec any_bounded_stack() {
 TEST_CASE("T16: with norm B the rms of the stream grows by at most max|gain| + rms(bias) per sublayer") {
   CHECK(rc::check("sqrt(q_L) <= sqrt(q_0) + sum max|gamma|", [] {
     const StackSpec spec = any_bounded_stack();
-    const std::uint64_t seed = any_seed();
-    const Rank rank = any_rank();
-    for (const Target& target : exact_targets()) {
-      const Backend& ops = *target.backend;
-      const GeneratedWeights drawn(ops, spec, target.dtype, seed);
-      const EditedWeights weights(drawn, with_rank(ops, rank), random_norms(ops));
-      const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
-                                           gaussian_input(ops, spec, target.dtype, seed));
-      const std::vector<double> start = second_moments(r.input, spec.model.width);
+    const int d = spec.model.width;
+    for_records(spec, any_rank(), [&](const Backend& ops, const WeightSource& weights, const RecordedStack& r) {
+      const std::vector<double> start = second_moments(r.input, d);
       double bound = 0.0;
       for (int l = 0; l < spec.model.sublayers(); ++l) {
-        const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
-        bound += largest_magnitude(norm.gain) + std::sqrt(second_moments(norm.bias, spec.model.width)[0]);
-        const std::vector<double> q = second_moments(r.at(l, Signal::x_out), spec.model.width);
+        const auto [gain, bias] = norm_b(ops, spec.model, weights, l);
+        bound += largest_magnitude(gain) + std::sqrt(second_moments(bias, d)[0]);
+        const std::vector<double> q = second_moments(r.at(l, Signal::x_out), d);
         for (std::size_t t = 0; t < q.size(); ++t) RC_ASSERT(std::sqrt(q[t]) <= (std::sqrt(start[t]) + bound) * slack);
       }
-    }
+    });
   }));
 }
 
 TEST_CASE("T17: with norm B no entry exceeds |x_0| + sum (sqrt(D) |gain| + |bias|) of its feature") {
   CHECK(rc::check("overflow certificate", [] {
     const StackSpec spec = any_bounded_stack();
-    const std::uint64_t seed = any_seed();
     const auto d = static_cast<std::size_t>(spec.model.width);
-    for (const Target& target : exact_targets()) {
-      const Backend& ops = *target.backend;
-      const GeneratedWeights drawn(ops, spec, target.dtype, seed);
-      const EditedWeights weights(drawn, same_matrix, random_norms(ops));
-      const RecordedStack r = record_stack({.ops = ops, .model = spec.model, .weights = weights},
-                                           gaussian_input(ops, spec, target.dtype, seed));
-      const double reach = std::sqrt(spec.model.width - (spec.model.norm == NormKind::layer ? 1.0 : 0.0));
+    const double reach = std::sqrt(spec.model.width - (spec.model.norm == NormKind::layer ? 1.0 : 0.0));
+    for_records(spec, Rank::full, [&](const Backend& ops, const WeightSource& weights, const RecordedStack& r) {
       std::vector<double> bound(d, 0.0);
       for (int l = 0; l < spec.model.sublayers(); ++l) {
-        const HostNorm norm = host_norm(ops, norm_of(weights, spec.model, l, Weight::norm_b));
-        for (std::size_t k = 0; k < d; ++k) bound[k] += reach * std::abs(norm.gain[k]) + std::abs(norm.bias[k]);
+        const auto [gain, bias] = norm_b(ops, spec.model, weights, l);
+        for (std::size_t k = 0; k < d; ++k) bound[k] += reach * std::abs(gain[k]) + std::abs(bias[k]);
         const std::vector<double>& x = r.at(l, Signal::x_out);
         for (std::size_t i = 0; i < x.size(); ++i) {
           RC_ASSERT(std::abs(x[i]) <= (std::abs(r.input[i]) + bound[i % d]) * slack);
         }
       }
-    }
+    });
   }));
 }
 
