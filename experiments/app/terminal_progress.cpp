@@ -67,7 +67,7 @@ void TerminalProgress::draw() {
   constexpr double redraw = 0.1;        // seconds between two redraws on a terminal
   constexpr double first_line = 1.5;    // seconds to the first plain line, unless a tenth is done before
   constexpr double next_line = 4.0;     // minimum seconds between later plain lines
-  constexpr double part_of_run = 0.05;  // minimum fraction of the elapsed time between them, for long runs
+  constexpr double part_of_run = 0.05;  // in long runs, minimum interval as a fraction of the elapsed time
   const double wait = next_line_ == 0 && last_draw_ == start_ ? first_line : std::max(next_line, part_of_run * elapsed);
   if (terminal_ ? since < redraw && *share < 1.0 : tenth < next_line_ && since < wait) return;
   last_draw_ = now;

@@ -141,7 +141,7 @@ def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snaps
 
 
 def _common(common: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the common arguments of studies in the form of Request: text of the run flags, and force."""
+    """Returns the common arguments of studies as attributes of Request: force, and the run flags as text."""
     given = {name: value for name, value in common.items() if value is not None}
     for name, least, most in (("seed", 0, 2**63 - 1), ("seeds", 1, 2**31 - 1), ("threads", 0, 2**31 - 1)):
         if name in given:

@@ -9,7 +9,7 @@ namespace periscope {
 namespace enumerators_details {
 
 /// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator.
-/// The type is not string_view: gcc would append its definition to the text.
+/// The return type is not string_view, because gcc would append its definition to the text.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;

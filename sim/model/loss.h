@@ -11,7 +11,7 @@ namespace periscope {
 /// pass of sublayer 2L.
 Tensor head_forward(SublayerPass& pass, const Tensor& output);
 
-/// Returns the gradient of the stack's output, given that of the logits.
+/// Returns the gradient of the stack's output, given the gradient of the logits.
 Tensor head_backward(SublayerPass& pass, const Tensor& dlogits);
 
 /// Logits [N, V] of a stack's output [N, D], or the output itself without an unembedding.

@@ -8,7 +8,7 @@ namespace periscope {
 Tensor attention_forward(SublayerPass& pass, const Tensor& a_out);
 Tensor mlp_forward(SublayerPass& pass, const Tensor& a_out);
 
-/// Gradient of A_out, given that of f_out.
+/// Gradient of A_out, given the gradient of f_out.
 Tensor attention_backward(SublayerPass& pass, const Tensor& df_out);
 Tensor mlp_backward(SublayerPass& pass, const Tensor& df_out);
 

@@ -30,7 +30,7 @@ struct StackTape {
 StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 
-/// Returns the gradient of the input, given that of the output, both [N, D]. Consumes the tape.
+/// Returns the gradient of the input, given the gradient of the output, both [N, D]. Consumes the tape.
 Tensor stack_backward(StackTape& tape, const Tensor& doutput);
 
 /// Parts of stack_forward: embedding norm, steps first … end − 1, final norm. Unless the tape's budget is 0, signals of

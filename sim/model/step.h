@@ -40,7 +40,7 @@ class StepPass {
 /// a replacement of x_in also replaces the stream, and the gradient of x_in includes the stream's.
 Streams step_forward(StepPass& pass, const Streams& in);
 
-/// Computes the gradients of the input streams, given those of the output streams. Requires a saving pass.
+/// Computes the gradients of the input streams, given the gradients of the output streams. Requires a saving pass.
 Streams step_backward(StepPass& pass, const Streams& out);
 
 }  // namespace periscope

@@ -33,7 +33,7 @@ class SublayerPass {
 
   /// As `emit`, for a signal's gradient.
   Tensor emit_backward(Signal signal, Tensor dx, int part = 0);
-  /// Returns the gradient of the input of `weight`, given that of its output, after passing parameter gradients to the
+  /// Returns the gradient of the input of `weight`, given its output gradient, after passing parameter gradients to the
   /// recorders. Call once per matrix and norm: the saved input is then released.
   Tensor linear_backward(Weight weight, const Tensor& dy);
   Tensor norm_backward(Weight weight, const Tensor& dy);

@@ -50,7 +50,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
   CHECK(signal.verdict == judge::Verdict::inconclusive);
   CHECK(signal.reason.starts_with("second_moment x_out[3]: "));
 
-  // Gradients, which are compared by their logarithms, and a share.
+  // Gradients, which are compared by their logarithms, and the score share of attention.
   const auto with_gradients = [] {
     Profile profile = flat_profile(5, 1.0, 0.01);
     for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {
@@ -67,7 +67,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
   prediction.profile = with_gradients();
   prediction.gradient_tolerance = 0.1;
   const theory::Prediction right = prediction;
-  // Shares of MLPs are NaN on both sides and not compared.
+  // The score shares of MLP sublayers are NaN in both profiles and not compared.
   CHECK(judge_one(measured, prediction).verdict == judge::Verdict::agrees);
   const std::pair<Statistic, CurvePlace> keys[] = {
       {Statistic::score_share, Signal::A_out}, {Statistic::grad_sq, Signal::x_out}, {Statistic::grad_sq, Weight::down}};

@@ -61,7 +61,7 @@ StackSteps judged(StackSteps stack, const FirstStepsConfig& config = {}) {
   return stacks.front();
 }
 
-TEST_CASE("first steps: a right theory agrees at every step, depth and sublayer") {
+TEST_CASE("first steps: a correct theory agrees at every step, depth and sublayer") {
   const StackSteps stack = judged(right());
   CHECK(stack.verdict.verdict == Verdict::agrees);
   CHECK(stack.verdict.rejected == 0);

@@ -23,7 +23,7 @@ TEST_CASE("rope: odd token counts, several heads and sequences") {
             CAPTURE(heads);
             CAPTURE(sequences);
             const Twin x = normal_twin(target, sequences * tokens, heads * head_dim, 20);
-            // |a| + |b| ≤ √2·norm of the pair ≤ √2·√(a² + b²): the largest entry twice bounds it.
+            // |a cos| + |b sin| ≤ 2·max(|a|, |b|) bounds the terms of a rotation.
             const std::vector<double> values = truth().to_host(magnitude(x.truth));
             const double size = 2.0 * *std::ranges::max_element(values);
             const std::vector<double> frequencies = rope_frequencies(static_cast<int>(x.here.cols()) / heads, 10000.0);
@@ -72,7 +72,7 @@ void check_attention(const Target& target, const AttentionShape& shape, Index to
                   logit_magnitude(q, k, shape));
 }
 
-TEST_CASE("attention: causal and not, equal and grouped heads, several sequences, odd sizes") {
+TEST_CASE("attention: causal and bidirectional, equal and grouped heads, several sequences, odd sizes") {
   constexpr std::pair<int, int> head_pairs[] = {{1, 1}, {3, 3}, {4, 2}, {3, 1}};
   for (const Target& target : targets()) {
     for (const auto& [heads, kv_heads] : head_pairs) {

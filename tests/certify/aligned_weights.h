@@ -10,15 +10,15 @@
 
 namespace periscope::testing {
 
-/// Where all of a stack's D features point: one of them alone, or all alike (for LayerNorm with alternating signs,
-/// since it removes the mean).
+/// Direction of all D features of a stack: a single feature, or all features with equal size (for LayerNorm with
+/// alternating signs, because it removes the mean).
 enum class Direction { spike, spread };
 
 /// Weights of rank one along a unit vector d [D]: every matrix that reads the stream is b dᵀ, every one that writes it
-/// d bᵀ, b positive and different for every layer, head and feature, and biases are `bias`·b. So one input along d
-/// makes every signal as large as it can be. Queries and keys of a pair of features are such that RoPE turns them into
-/// one feature at position 1; under QK-norm each head fills one feature. Value and key heads differ tenfold, so that a
-/// query head that reads the wrong one is noticed.
+/// d bᵀ, b positive and different for every layer, head and feature, and biases are `bias`·b. Thus one input along d
+/// maximizes every signal. RoPE rotates a feature pair of queries and keys into one feature at position 1; with QK-norm
+/// each head has one nonzero feature. Value and key heads differ by a factor of 10, so that a query head that reads the
+/// wrong one is detected.
 class AlignedWeights {
   using Index = Tensor::Index;
 
@@ -42,7 +42,8 @@ class AlignedWeights {
 
   [[nodiscard]] const ResidentWeights& source() const { return source_; }
 
-  /// The largest input of entries up to `largest` along d, times a factor for every token [factors.size(), D].
+  /// Returns the largest input with entries up to `largest` along d, times a factor for every token [factors.size(),
+  /// D].
   [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const {
     const std::vector<double> d = direction(model_.width);
     const double length = largest / *std::ranges::max_element(d);

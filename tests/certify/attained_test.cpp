@@ -12,38 +12,38 @@
 #include "tests/soundness/inner_signals.h"
 #include "theory/certify/signal.h"
 
-/// T17, T24: bounds that are attained. Where every matrix has rank one and points along one direction, one input makes
-/// every signal as large as its bound: a bound that is too low is passed, one that is too large stays out of reach.
+/// Tests that the bounds of T17 and T24 are tight. If every matrix has rank one and the same direction, a single input
+/// makes every signal attain its bound, so bounds that are too low or too high are both detected.
 namespace periscope::testing {
 namespace {
 
 using theory::Certificate;
 using theory::SignalBound;
 
-/// What is certified is above what a run does by rounding only (1e-11 at these depths), and by what the proofs of up to
-/// three spectral norms add, those of gate and up or of query and key and one before them: 0.2 % to each square, as
-/// power iteration on a single eigenvalue is exact at once (spectral_norm.h).
+/// Certified bounds exceed the attained values only by rounding (1e-11 at these depths) and by the margins of up to
+/// three spectral norms: gate and up, or query and key, and one matrix before them. A margin is 0.2 % of the square,
+/// because power iteration is exact for a single eigenvalue (spectral_norm.h).
 constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
 constexpr double roundings = 1e-11;
 
-/// Of what is computed behind LayerNorm a bound is c = √(D/(D−1)) too large, since the computed mean may not cancel
-/// (computed_ops.cpp). It counts once in what is linear, twice in scores and, since σ(cg) ≤ cσ(g) for g ≥ 0, three
-/// times in φ(gate)∘up; the next norm starts again.
+/// Returns the smallest allowed ratio of a signal to its bound. In floating point, bounds after LayerNorm are too large
+/// by c = √(D/(D−1)), because the computed mean may not cancel (computed_ops.cpp). The factor enters linear signals
+/// once, scores twice and, since σ(cg) ≤ cσ(g) for g ≥ 0, φ(gate)∘up three times. The next norm resets it.
 double least_share(const ModelSpec& m, bool exact) {
   return exact || m.norm == NormKind::rms ? proof : proof * std::pow((m.width - 1.0) / m.width, 1.5);
 }
 
-/// Signals of heads and units, every feature of which attains its bound: a head that is given another's is noticed.
+/// Signals of heads and hidden units. Every feature must attain its bound, so that swapped heads are detected.
 const std::set<Signal> feature_by_feature{Signal::v,    Signal::scores, Signal::mixed,
                                           Signal::gate, Signal::up,     Signal::hidden};
 
-/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: those of single features of a norm's output, and
+/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: bounds of single features of a norm's output, and
 /// sums with them.
 const std::set<Signal> of_single_features{Signal::A_out,     Signal::B_out,       Signal::sum,       Signal::x_out,
                                           Signal::output,    Signal::transformed, Signal::projected, Signal::dense,
                                           Signal::activated, Signal::head_scores, Signal::logits};
 
-/// Of every signal the largest share of its bound that was seen.
+/// Largest observed ratio of every signal to its bound.
 using Shares = std::map<Signal, double>;
 
 void compare(const std::string& what, const Certificate& certificate, const certify::SignalMaxima& seen,
@@ -51,7 +51,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
   for (const SignalBound& b : certificate.bounds) {
     const bool of_arithmetic = b.signal >= Signal::dots && b.signal <= Signal::denominators;
     const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
-    if (of_arithmetic && std::isnan(largest)) continue;  // a run need not tell every one of them
+    if (of_arithmetic && std::isnan(largest)) continue;  // a run need not record all of them
     INFO(what, ": ", name_of(b.signal), "[", b.sublayer, "]: ", largest, " of ", b.largest);
     CHECK(largest <= b.largest * (1.0 + roundings));
     const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
@@ -60,7 +60,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
     const std::vector<double>& each = *seen.find(b.signal, b.sublayer);
     for (std::size_t k = 0; k < each.size(); ++k) {
       const double bound = b.magnitude[static_cast<Eigen::Index>(k)];
-      // A head that is silent is bounded by what underflow may leave.
+      // The bound of a head whose output is zero consists of underflow only.
       const bool tight = bound < 1e-300 || !feature_by_feature.contains(b.signal) || each[k] >= least * bound;
       CHECK_MESSAGE((each[k] <= bound * (1.0 + roundings) && tight), "feature ", k, ": ", each[k], " of ", bound);
     }
@@ -68,8 +68,8 @@ void compare(const std::string& what, const Certificate& certificate, const cert
   }
 }
 
-/// A stack of two layers whose heads share keys and values, whose q and k turn by an eighth and a sixth of a turn from
-/// one token to the next, and which has every part that a certificate bounds.
+/// Returns a stack of two layers with every part that a certificate bounds. Heads share keys and values. RoPE rotates
+/// the pairs of q and k by 1/8 and 1/6 of a turn per token.
 StackSpec aligned_stack(std::string_view placement, NormKind norm) {
   StackSpec spec = placed(tiny_stack(), placement);
   ModelSpec& m = spec.model;
@@ -108,7 +108,7 @@ std::vector<Case> cases() {
     }
   }
   for (const QkNorm qk : {QkNorm::head, QkNorm::full}) {
-    // A cap far below the scores, which the bound then is: their bound is min(z, c), not c·tanh(z/c).
+    // The cap 0.3 is far below the scores z and thus their bound: they are bounded by min(z, c), not c·tanh(z/c).
     for (const double cap : {0.0, 0.3}) {
       StackSpec spec = aligned_stack("peri", NormKind::rms);
       spec.model.qk_norm = qk;
@@ -124,7 +124,7 @@ std::vector<Case> cases() {
         spec.model.attention_gate = gate;
         spec.model.v_norm = v_norm;
         spec.model.inner_norm = inner;
-        // An inner norm is as large as it can be where one channel is all.
+        // An inner norm attains its bound if a single channel is nonzero, and every head has one.
         if (inner == InnerNorm::both) spec.model.heads = spec.model.kv_heads = 1;
         all.push_back(
             {fmt::format("gate {}, V-norm {}, inner norms {}", static_cast<int>(gate), v_norm, static_cast<int>(inner)),
@@ -167,7 +167,7 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
       if (domain.tokens) {
         seen.add(c, std::vector<int>(tokens, 0), hooks);
       } else {
-        // The same token twice, its opposite before it, and nothing at all.
+        // Two equal tokens, two opposite tokens, and two zero tokens.
         for (const auto& [first, second] : {std::pair{1.0, 1.0}, {-1.0, 1.0}, {0.0, 0.0}}) {
           seen.add(c, weights.input(largest, {first, second}), hooks);
         }
@@ -178,12 +178,13 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     }
   }
   for (const Signal signal : theory::certified_signals) {
-    CHECK_MESSAGE(shares[signal] >= proof, name_of(signal), " came to ", shares[signal], " of its bound at most");
+    CHECK_MESSAGE(shares[signal] >= proof, name_of(signal), " attains at most ", shares[signal], " of its bound");
   }
 }
 
-/// Two features that turn together and read two features of the input: the ball of a head's image is what bounds them.
-TEST_CASE("T17: RoPE turns one feature into another, and no more") {
+/// The features of a RoPE pair read different input features. The norm of the pair bounds both before and after
+/// rotation.
+TEST_CASE("T17: RoPE does not increase the bounds of a pair that reads two input features") {
   StackSpec spec = aligned_stack("pre", NormKind::rms);
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
   const EditedWeights weights(

@@ -13,7 +13,7 @@
 #include "tests/support/outcome.h"
 #include "tests/support/weight_contract.h"
 
-/// The headroom advisor: signals scaled, function unchanged.
+/// Tests the headroom advisor: it scales signals without changing the function.
 namespace periscope::testing {
 namespace {
 
@@ -27,7 +27,7 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
     spec.model.norm_eps = 0.0;
     if (!can_scale(spec.model)) spec.model.final_norm = true;
     if (!can_scale(spec.model)) continue;
-    // What a tied table needs keeps the function with two tables as well.
+    // The factors for a tied table also preserve the function of two separate tables.
     const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
     const StackScale scale{.stream = draw.of({0.125, 3.0}),
                            .branch = draw.of({1.0, 0.25, 5.0}),
@@ -52,7 +52,7 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
   }
 }
 
-TEST_CASE("weights scaled by one, or with biases of nothing, are the source's; rows of a table are its matrix's") {
+TEST_CASE("factors of 1 and zero biases leave weights unchanged; rows of a table equal those of its matrix") {
   const DistinctWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
@@ -66,7 +66,7 @@ TEST_CASE("weights scaled by one, or with biases of nothing, are the source's; r
   }
 }
 
-TEST_CASE("theory reads a table of more rows than one block, each row in its place") {
+TEST_CASE("theory reads the rows of a table larger than one block in order") {
   StackSpec spec = token_stack("pre");
   spec.model.vocab = 2 * 4096 + 3;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -81,9 +81,9 @@ TEST_CASE("theory reads a table of more rows than one block, each row in its pla
   CHECK((read == truth().to_host(weights.rows(truth(), Weight::embedding, ids))));
 }
 
-TEST_CASE("the factor that is called certified is the largest whose scaled stack is certified everywhere") {
+TEST_CASE("headroom: the certified factor is the largest power of two whose scaled stack is certified") {
   int certified = 0;
-  // Of a small stream a run's bounds are rounding near zero, which does not grow with c.
+  // For a stream of 2^-40, rounding errors near zero dominate the bounds. They do not scale with c.
   for (const char* placement : {"pre", "peri", "post"}) {
     for (const double size : {1.0, 0x1p-40}) {
       const StackSpec spec = token_stack(placement);
@@ -122,7 +122,7 @@ TEST_CASE("the factor that is called certified is the largest whose scaled stack
   CHECK(certified > 15);
 }
 
-TEST_CASE("the stream's size is a gauge where norms A and the final norm alone read it; recipes of gains alone") {
+TEST_CASE("the stream can be scaled if only norms A and the final norm read it; recipes that change gains alone") {
   const std::set<std::string_view> gauges{"pre",   "peri",   "lns",         "depth-scaled", "beam",
                                           "u-mup", "sub-ln", "layer-scale", "parallel",     "muse-spark",
                                           "x0",    "hyper",  "parallel-two"};

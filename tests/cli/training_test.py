@@ -1,4 +1,4 @@
-"""`train`: its numbers, corpora and dumps, runs that are stopped or killed, a full disk, and exported models."""
+"""`train`: results, corpora, dumps, interrupted runs, a full disk and exported models."""
 
 import json
 import math
@@ -49,7 +49,7 @@ def train(*words, **options):
 
 # -- numbers ---------------------------------------------------------------------------------------
 
-LARGE = ("input.tokens=64", "train.batch=16", "train.steps=4")  # 16 sequences of 64 are passed in parts
+LARGE = ("input.tokens=64", "train.batch=16", "train.steps=4")  # 16 sequences of 64 tokens are processed in parts
 
 
 @pytest.mark.parametrize("settings", [(), LARGE, (*LARGE, "train.accumulate=2")], ids=str)
@@ -59,11 +59,11 @@ def test_threads_change_nothing(settings):
         assert differing(train("--threads", threads, settings), one) == set(), threads
 
 
-def test_a_run_does_not_depend_on_those_beside_it():
+def test_a_run_does_not_depend_on_concurrent_runs():
     both = train("--seeds", 2).sel(placement=["peri"], seed=[1])
     alone = train(ONE, "--seed", 1)
     apart = {name for name in differing(both, alone) & set(alone.data_vars) if "_predicted" not in name}
-    assert apart <= {"loss_floor"}, "theory samples the windows of all runs, all else is of one"
+    assert apart <= {"loss_floor"}, "only the theory uses the windows of all runs"
 
 
 def test_learning():
@@ -72,7 +72,7 @@ def test_learning():
     assert ds.validation_loss.values.ravel()[-1] < math.log(32) - 0.3
 
 
-def test_the_last_record_is_of_the_final_weights(folder):
+def test_the_last_record_describes_the_final_weights(folder):
     ds = train(ONE, "--dump", "dump", "train.lr=0.05").isel(placement=0, seed=0, record=-1)
     final = read_tensors(folder / "dump" / "final.safetensors")
     for layer in range(LAYERS):
@@ -99,7 +99,7 @@ def equal(a, b):
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-def test_weights_begin_as_those_of_propagate(folder):
+def test_initial_weights_equal_those_of_propagate(folder):
     initial = dump(folder, "train.steps=1", "--seed", 7)["initial"]
     run("propagate", "--quiet", "--dump", "other", "--seed", 7, ONE, "model.layers=2", "model.width=16",
         "model.heads=2", "model.kv_heads=1", "model.mlp_width=24", "model.vocab=40", "init.scheme=lecun",
@@ -113,9 +113,9 @@ def test_batches_are_windows_of_the_training_part(folder):
     batches = dump(folder, words)["batches"]
     windows = batches["tokens"].reshape(-1, TOKENS + 1)
     np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(TOKENS + 1))
-    assert windows.max() < 150, "the last quarter is never trained on"
+    assert windows.max() < 150, "the last quarter is held out"
     assert len(set(windows[:, 0])) > 80
-    assert equal(dump(folder, words, "model.placement=pre")["batches"], batches), "twins read the same"
+    assert equal(dump(folder, words, "model.placement=pre")["batches"], batches), "batches depend only on the seed"
     assert not equal(dump(folder, words, "--seed", 1)["batches"], batches)
 
 
@@ -123,7 +123,7 @@ BYTES = bytes((i * i + 3 * i) % 251 for i in range(1500))
 SHORT = (ONE, "model.vocab=256", "train.steps=5")
 
 
-def test_a_file_and_a_folder_of_the_same_bytes_give_the_same(folder):
+def test_a_file_and_a_folder_with_the_same_bytes_give_equal_results(folder):
     (folder / "whole").write_bytes(BYTES)
     (folder / "parts" / "b").mkdir(parents=True)
     for name, part in (("a", BYTES[:100]), ("b/x", BYTES[100:700]), ("c", BYTES[700:])):
@@ -131,13 +131,13 @@ def test_a_file_and_a_folder_of_the_same_bytes_give_the_same(folder):
     expected = train(SHORT, "--corpus", folder / "whole")
     for words in (["--corpus", "parts"], ["--corpus", "whole"], [f"train.corpus={folder}/whole"]):
         assert differing(train(SHORT, words), expected) == set()
-    # Relative to where the command is given, or to the file that says it.
+    # Paths are relative to the working directory, or to the configuration file that contains them.
     (folder / "small.toml").write_text(SMALL + 'corpus = "whole"\n')
     assert differing(result("train", "--config", folder / "small.toml", SHORT, cwd=folder / "parts"), expected) == set()
     assert differing(train(SHORT, "--corpus", "synthetic"), expected)
 
 
-def test_the_last_bytes_count_for_validation_only(folder):
+def test_the_last_bytes_affect_only_validation(folder):
     (folder / "corpus").write_bytes(BYTES)
     before = train(SHORT, "--corpus", "corpus")
     (folder / "corpus").write_bytes(BYTES[:1350] + bytes(150))
@@ -153,14 +153,14 @@ def states(folder):
 
 
 def saved_steps(path):
-    """Returns how many steps a state file says that it comes after."""
+    """Returns the number of finished steps recorded in a state file."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     return int(json.loads(data[8:8 + length])["__metadata__"]["steps"])
 
 
 def checked(folder, *words, out="out"):
-    """Returns the result and its text as CSV; a finished run needs no tasks."""
+    """Returns the result and its text as CSV. The cache of the finished run must be empty."""
     ds = train(words, "--out", out, "--csv", f"{out}.csv")
     assert (sorted(os.listdir(folder / out)), cached(folder / out)) == (["cache", "train.nc"], [])
     text = (folder / f"{out}.csv").read_text()
@@ -173,16 +173,16 @@ def same(one, other):
 
 
 def begun(folder, *words):
-    """Starts a run and returns it once it has its folder."""
+    """Starts a run and returns its process once its folder exists."""
     process = start(TRAIN, words, "--out", "out", "--csv", "out.csv", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     while not (folder / "out").exists():
-        assert process.poll() is None, "it was over before it was interrupted"
+        assert process.poll() is None, "the run ended before it was interrupted"
         time.sleep(0.002)
     return process
 
 
-def test_a_run_that_is_killed_goes_on_from_there(folder):
-    """In the midst of its steps, and while it writes down where it is."""
+def test_a_killed_run_resumes(folder):
+    """Runs are killed between steps and while they write a state."""
     words, draw, done = (ONE, "train.steps=1500", "--threads", "1"), random.Random(2), []
     for number in range(8):
         with begun(folder, words, "--quiet") as process:
@@ -192,7 +192,7 @@ def test_a_run_that_is_killed_goes_on_from_there(folder):
             process.send_signal(signal.SIGTERM)
             time.sleep(draw.uniform(0, 0.15))
             process.kill()
-        # It may be stopped before it has read or written a state.
+        # The run may be stopped before it has read or written a state.
         assert process.returncode in (75, -signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM)
         assert len(states(folder)) <= 1
         done += [saved_steps(state) for state in states(folder)]
@@ -201,7 +201,7 @@ def test_a_run_that_is_killed_goes_on_from_there(folder):
     assert same(checked(folder, words), checked(folder, words, out="whole"))
 
 
-def test_a_damaged_state_is_refused_by_its_name(folder):
+def test_a_damaged_state_is_rejected_and_named(folder):
     words = (ONE, "train.steps=600")
     with begun(folder, words) as process:
         process.send_signal(signal.SIGTERM)
@@ -214,7 +214,7 @@ def test_a_damaged_state_is_refused_by_its_name(folder):
         state.write_bytes(bad)
         done = run(TRAIN, words, "--out", "out", "--quiet", code=3)
         assert (done.out, str(state.relative_to(folder)) in done.err) == ("", True), done.err
-        assert state.read_bytes() == bad, "it is for the user to remove"
+        assert state.read_bytes() == bad, "only the user may remove it"
     state.unlink()
     assert same(checked(folder, words), checked(folder, words, out="whole"))
 
@@ -228,7 +228,7 @@ def on_a_full_disk(room, *words, code=1):
     return done
 
 
-def test_a_full_disk_costs_nothing_that_was_saved(folder):
+def test_a_full_disk_loses_no_saved_state(folder):
     words = ("--seeds", "3")
     expected = checked(folder, words, out="whole")
     for room in (0, 1, 10_000, 100_000, (folder / "whole" / "train.nc").stat().st_size):
@@ -239,8 +239,8 @@ def test_a_full_disk_costs_nothing_that_was_saved(folder):
         assert same(checked(folder, words, out=out), expected), room
 
 
-def test_models_on_a_full_disk_are_written_by_the_same_command_when_there_is_room(folder):
-    """Wherever it ends: the result is there before the first model, and what was begun is no obstacle."""
+def test_an_export_that_filled_the_disk_succeeds_when_repeated(folder):
+    """The result is written before the first model, and a repeated command replaces partially written models."""
     words = ("--seeds", "1", "train.steps=3")
     expected, written = checked(folder, words, "--export", "size", out="whole"), 0
     size = max(file.stat().st_size for file in (folder / "size").rglob("*.safetensors"))
@@ -254,15 +254,15 @@ def test_models_on_a_full_disk_are_written_by_the_same_command_when_there_is_roo
             assert (out / "train.nc").exists() and str(cached(out)[0].parent) in done.err
         assert same(checked(folder, words, "--export", models, out=out.name), expected)
         names = sorted(os.listdir(models))
-        assert len(names) == 2, "one of each placement"
+        assert len(names) == 2, "expected one model per placement"
         assert {name: sorted(contents(models / name)) for name in names} == dict.fromkeys(
             names, ["config.json", "model.safetensors"])
-    assert done.code == 0, "it was as much as is needed"
+    assert done.code == 0, "every disk was too small"
     assert written > 0
 
 
 def test_models_that_another_command_wrote_are_not_overwritten(folder):
-    """The leave to overwrite what a full disk cut short is for that folder alone."""
+    """A run may overwrite the folder of its own interrupted export, but no other."""
     words = (ONE, "train.steps=3", "--quiet")
     run(TRAIN, words, "--export", "other", "train.lr=0.5")
     before = contents(folder / "other")
@@ -278,7 +278,7 @@ def test_models_that_another_command_wrote_are_not_overwritten(folder):
 # -- exported models -------------------------------------------------------------------------------
 
 TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."
-assert len(TEXT) == 90  # so that the validation part, a tenth, is one window
+assert len(TEXT) == 90  # the validation part, a tenth, is one window
 EXPORTS = [  # layout, name, placement, qk_norm, norm
     ("llama", "pre", "pre", "none", "rms"), ("qwen3", "pre", "pre", "head", "rms"),
     ("gemma2", "peri", "peri", "none", "rms"), ("gemma3", "peri", "peri", "head", "rms"),
@@ -291,8 +291,8 @@ EXPORTS = [  # layout, name, placement, qk_norm, norm
 
 
 @pytest.mark.parametrize(("layout", "name", "placement", "qk_norm", "norm"), EXPORTS)
-def test_probe_of_an_export_sees_what_the_recorder_saw(layout, name, placement, qk_norm, norm, folder):
-    """The stream at every depth, on the one held-out window: every weight, gain and rule counts in it."""
+def test_probe_of_an_export_equals_the_training_record(layout, name, placement, qk_norm, norm, folder):
+    """Compares the stream at every depth for the only held-out window. It depends on every weight, gain and rule."""
     (folder / "corpus").write_bytes(TEXT)
     trained = train("--corpus", "corpus", "--export", "models", "--dtype", "f64", "model.vocab=256",
                     f"model.placement={placement}", f"model.qk_norm={qk_norm}", f"model.norm={norm}", "train.lr=0.02",
@@ -304,7 +304,7 @@ def test_probe_of_an_export_sees_what_the_recorder_saw(layout, name, placement, 
         np.testing.assert_allclose(probed[statistic], trained[statistic], rtol=1e-10)
 
 
-def test_other_commands_read_a_model_with_names_of_its_own(folder):
+def test_other_commands_read_a_model_with_periscope_names(folder):
     run(TRAIN, "--quiet", "--export", "models", "model.placement=post", "model.norm=layer", "model.mlp=gelu",
         "model.embedding_norm=true")
     model = folder / "models" / "post-seed0"
@@ -318,21 +318,21 @@ def test_other_commands_read_a_model_with_names_of_its_own(folder):
                        ("gamma", "x"), ("norm_eps", None), ("strange", 1)):
         changed = config | {"model": config["model"] | {key: value}}
         (model / "config.json").write_text(json.dumps(changed))
-        refused = run("info", model, code=3).err
-        assert key in refused or "model.safetensors" in refused
+        error = run("info", model, code=3).err
+        assert key in error or "model.safetensors" in error
 
 
 @pytest.mark.parametrize(("inside", "name"), [
-    ('qk_norm="head"', "attention.q_norm.gain"), ("v_norm=true", ""),  # which has no gain
+    ('qk_norm="head"', "attention.q_norm.gain"), ("v_norm=true", ""),  # V-norm has no gain
     ('inner_norm="o"', "attention.inner_norm.gain"), ('attention_gate="head"', "attention.gate.weight")])
-def test_info_says_that_layers_differ_and_names_what_one_has(inside, name, folder):
+def test_info_reports_that_layers_differ_and_names_the_tensors(inside, name, folder):
     run(TRAIN, "--quiet", "--export", "models", f'model.layer_placement=[{{layers="1",{inside}}}]')
     for model in (folder / "models").iterdir():
         text = run("info", model).out
         assert "differ" in text and name in text
 
 
-def test_a_model_that_is_there_is_refused_before_anything_is_trained(folder):
+def test_an_existing_model_is_rejected_before_training(folder):
     words = (TRAIN, "--quiet", "--export", "models", "--out", "out")
     run(words)
     before = contents(folder / "models")
@@ -351,7 +351,7 @@ def runs(folder):
     return {path.name: path.stat().st_mtime_ns for path in (folder / "out" / "cache" / "runs").glob("*.safetensors")}
 
 
-def test_later_figures_take_the_runs_that_are_there(folder):
+def test_later_figures_reuse_cached_runs(folder):
     made = (REPRODUCE, "--seeds", 2, "--out", "out", "--figure")
     first, before = result(made, "1"), runs(folder)
     second, after = result(made, "8"), runs(folder)
@@ -364,7 +364,7 @@ def test_later_figures_take_the_runs_that_are_there(folder):
     assert (verdicts.sel(claim="R6a") != "not-run", verdicts.sel(claim="R7b") == "not-run") == (True, True)
 
 
-def test_a_corpus_is_known_by_its_bytes_and_a_backend_by_its_name(folder):
+def test_the_cache_distinguishes_corpora_by_content_and_backends_by_name(folder):
     few = (REPRODUCE, "--seeds", 2, "--out", "out", "--figure", "1", "--dtype", "f64", "train.steps=3")
     (folder / "corpus").write_bytes(bytes(i * i % 37 for i in range(2000)))
     result(few, "--corpus", "corpus")
@@ -376,11 +376,11 @@ def test_a_corpus_is_known_by_its_bytes_and_a_backend_by_its_name(folder):
     assert len(runs(folder)) == 2 * len(before)
 
 
-def test_one_seed_tests_nothing_and_a_preset_keeps_its_layers():
+def test_one_seed_gives_a_warning_and_a_preset_keeps_its_layers():
     flags = (REPRODUCE, "--figure", "1", "train.steps=1", "--seeds")
-    told = run(flags, 1).err.splitlines()
-    warning = next(i for i, line in enumerate(told) if line.startswith("run.seeds = 1"))
-    assert warning < next(i for i, line in enumerate(told) if "post" in line), "before anything is trained"
+    lines = run(flags, 1).err.splitlines()
+    warning = next(i for i, line in enumerate(lines) if line.startswith("run.seeds = 1"))
+    assert warning < next(i for i, line in enumerate(lines) if "post" in line), "the warning must precede training"
     assert run(flags, 1, "--quiet").err == ""
     assert "memory" in run("reproduce", "--quick", "model.preset=3.2B", code=2).err
 
@@ -393,7 +393,7 @@ FIRST = ("first-steps", *SHORT_RUN, "run.seeds=4", "first_steps.neurons=16")
 
 
 def test_a_wrong_theory_of_first_steps_is_rejected():
-    """Theory of Post-LN, whose stream its norm holds at 1, against Pre-LN's, which surges with its branches."""
+    """Measures Pre-LN, whose stream grows, but predicts Post-LN, whose norm keeps the second moment at 1."""
     ds = result(FIRST, "model.placement=pre", "model.width=64", "--seeds", 32, "train.steps=2", "train.warmup=0",
                 "--theory-set", "model.placement=post", code=4)
     assert (list(ds.verdict), ds.rejected[0] > 0) == (["disagrees"], True)
@@ -406,13 +406,13 @@ def test_a_wrong_theory_of_first_steps_is_rejected():
 @pytest.mark.parametrize("setting", [
     "train.steps=100000000", f"train.batch={1 << 20}", "train.record_sequences=4096", f"model.vocab={1 << 24}",
     f"first_steps.neurons={1 << 20}"])
-def test_what_cannot_fit_is_refused_before_batches_are_drawn(setting, predict_only):
-    # No more rows are drawn of a matrix than it has.
+def test_memory_is_checked_before_batches_are_drawn(setting, predict_only):
+    # A matrix must have at least as many rows as are sampled from it.
     wide = [f"model.mlp_width={1 << 20}"] if "neurons" in setting else []
     done = run(FIRST, "--quiet", setting, wide, f"first_steps.predict_only={predict_only}", code=2, timeout=60,
                before=memory_limit(6 << 30))
     assert done.out == "" and "available" in done.err
-    # Training, which goes before, may name a key of its own.
+    # The check of training comes first and may name a different key.
     assert predict_only == "false" or f"lower {setting.partition('=')[0]}" in done.err
 
 
@@ -422,7 +422,7 @@ def test_a_vocabulary_of_one_token(folder):
     assert ds.loss_predicted.shape == (2, 3 + 1) and not ds.loss_predicted.any()
 
 
-def test_a_dump_is_that_of_train(folder):
+def test_the_dump_equals_that_of_train(folder):
     one = (ONE, "--seeds", 1, "--seed", 7)
     assert fact(result(FIRST, one, "--dump", "dump"))["run"]["dtype"] == "f64"
     for name, shape in (("windows", (2, TOKENS + 1)), ("batches", (3, 4, TOKENS + 1))):
@@ -434,7 +434,7 @@ def test_a_dump_is_that_of_train(folder):
 
 
 def test_a_dump_does_not_resume_from_states_without_weights(folder):
-    """The states of a run without --dump have no weights at their end."""
+    """The final states of a run without --dump contain no weights."""
     words = (FIRST, "model.placement=pre", "--seeds", 1, "train.steps=4", "--dtype", "f64", "--out", "out", "--quiet")
     with start(*words, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and not cached("out"):

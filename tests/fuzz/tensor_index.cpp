@@ -1,5 +1,5 @@
-// Any bytes as model.safetensors.index.json: they are refused with InputError, or every file name in them stays within
-// the folder. Anything else is a crash that libFuzzer reports.
+// Parses arbitrary bytes as model.safetensors.index.json. Parsing must throw InputError, or every file name must stay
+// within the folder. Any other outcome is a crash that libFuzzer reports.
 #include <cstdlib>
 
 #include "sim/base/error.h"

@@ -1,4 +1,4 @@
-"""Finds what no golden case of a command sets and no result shows. See golden.py."""
+"""Finds settings that no golden case of a command covers, and columns that no golden contains. See golden.py."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import sys
 
 import golden
 
-# Values in place of those of `key_rows.ROWS`, where these are too large, or where several differ in effect.
+# Replaces values of `key_rows.ROWS` that are too large, or adds values if several differ in effect.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
     "model.head_dim": ["6"], "model.mlp_width": ["10"], "model.vocab": ["43"], "model.streams": ["3"],
@@ -44,7 +44,7 @@ def words_of_keys(keys):
 
 
 def acting_keys(program, command, listed):
-    """Returns the keys that act in a command, which it lists when it rejects another key."""
+    """Returns the keys that affect a command, read from its error message for a key without effect."""
     foreign = "formats.rest=fp16" if command != "formats" else "ladder.seeds=16"
     words = command.replace("gradients-", "gradients ").split(" ")
     if command in ("probe", "certify"):
@@ -58,7 +58,7 @@ def acting_keys(program, command, listed):
 
 
 def features(program, command):
-    """Returns what a command's cases have to cover: lists of settings that one case sets."""
+    """Returns the features that a command's cases must cover. A feature is a list of settings of one case."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
     (known, without_effect), words = rows(), words_of_keys(answer["keys"])
@@ -76,7 +76,7 @@ def features(program, command):
 
 
 def placed(base, setting):
-    """Returns a setting of a placement as the command takes it: in a list with others, if its file says so."""
+    """Returns a setting of a placement; inserts it into the command's list of placements, if it has one."""
     key, _, value = setting.partition("=")
     if key != "model.placement" or "placement" not in base or value.startswith("["):
         return setting
@@ -91,7 +91,7 @@ def is_set(feature, base, cases):
 
 
 def exempt(base, settings):
-    """Returns whether the command's file exempts one of the settings; "*" there stands for any text."""
+    """Returns whether the command's file exempts one of the settings. "*" in the file matches any text."""
     patterns = [re.escape(given).replace(r"\*", ".*") for given in base.get("exempt", {})]
     return any(re.fullmatch(pattern, setting) for pattern in patterns for setting in settings)
 
@@ -102,7 +102,7 @@ def results_of(command):
 
 
 def unset(program, command):
-    """Returns the features that no case sets which the command accepts."""
+    """Returns the features that no accepted case sets."""
     base, cases = golden.read_cases(command)
     if base.get("tool"):
         return []
@@ -114,7 +114,7 @@ def unset(program, command):
 
 # -- columns ---------------------------------------------------------------------------------------
 def unseen_columns(program, command):
-    """Returns the columns of the command's result without a value in any golden."""
+    """Returns the columns of the command's result that have no value in any golden."""
     base, _ = golden.read_cases(command)
     if "result" not in base:
         return []
@@ -125,7 +125,7 @@ def unseen_columns(program, command):
 
 
 def families(program):
-    """Returns the families of checkpoints, which write-checkpoint lists when it rejects another name."""
+    """Returns the checkpoint families, read from write-checkpoint's error message for an unknown name."""
     done = program.run(["write-checkpoint", "--family", "none", "--out", "x"], "/")
     return re.findall(r"[a-z][a-z0-9-]+", done.stderr.split("expected one of")[-1].split(";")[0])
 

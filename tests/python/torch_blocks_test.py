@@ -1,5 +1,5 @@
-"""Every placement, norm kind and part of a module against an independent stack in PyTorch, forward and backward; every
-column of `propagate` against statistics of its signals; and the first optimizer steps against the same training."""
+"""Compares every placement, norm kind and module part with an independent PyTorch stack, forward and backward; every
+column of `propagate` with statistics of its signals; and the first optimizer steps with the same training."""
 
 import json
 import math
@@ -58,15 +58,15 @@ def double():
 
 
 def toml(value):
-    """A value as TOML text; a table becomes an inline table."""
+    """Returns a value as TOML text, with tables as inline tables."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
     return json.dumps(value)
 
 
 def initial_values(model, weights):
-    """Norms' tensors that do not start as they should: gains at gamma, 1 inside modules, alpha as configured, bias 0,
-    and LayerScale's factors at model.layer_scale."""
+    """Returns the names of norm tensors with wrong initial values. Expected: gains gamma, or 1 inside modules; alpha as
+    configured; bias 0; LayerScale's factors model.layer_scale."""
     wrong = []
     for name, tensor in weights.items():
         *_, norm, part = name.split(".")
@@ -78,7 +78,7 @@ def initial_values(model, weights):
 
 
 def order(name):
-    """Sorts tensors as they are computed, so that the first wrong one says where: streams forward, then backward."""
+    """Sort key: order of computation, so that the first mismatch locates the error. Streams come first."""
     backward, index = name.startswith("grad."), name.rsplit(".", 1)[-1]
     depth = int(index) if index.isdigit() else 0
     return backward, "stream." not in name, -depth if backward else depth
@@ -86,9 +86,9 @@ def order(name):
 
 @pytest.mark.parametrize(("name", "mlp", "weights"), [
     *((name, mlp, "dense") for name in CASES for mlp in ("swiglu", "gelu")),
-    *((name, "swiglu", "matrix-free") for name in ("pre", "peri", "post"))])  # tests/model/matrix_free_test.cpp has all
-def test_a_dump_is_that_of_an_independent_stack(name, mlp, weights, folder):
-    """Gains and the norms' epsilon are chosen so that a wrong place of either shows."""
+    *((name, "swiglu", "matrix-free") for name in ("pre", "peri", "post"))])  # all: tests/model/matrix_free_test.cpp
+def test_a_dump_equals_an_independent_stack(name, mlp, weights, folder):
+    """Gains differ from 1 and epsilon is large, so that misplacing either is detected."""
     placement, keys, parts, *by_layer = CASES[name]
     model = {"layers": LAYERS, "width": 32, "heads": 4, "kv_heads": 2, "mlp_width": 48, "vocab": 23, "gamma": 1.25,
              "norm_eps": 1e-3, "placement": placement, "mlp": mlp, **keys}
@@ -100,7 +100,7 @@ def test_a_dump_is_that_of_an_independent_stack(name, mlp, weights, folder):
     lines += ["[init]", 'scheme = "lecun"', "[input]", 'kind = "tokens"', "tokens = 7"]
     (folder / "small.toml").write_text("\n".join(lines) + "\n")
     run("propagate", CONFIG, "--seeds", "1", "--dtype", "f64", "--backward", "--dump", "dump", "--quiet",
-        f"run.weights={weights}", code=(0, 4))  # 4: theory disagrees, which such a small width may
+        f"run.weights={weights}", code=(0, 4))  # 4: the theory may disagree at this small width
     stack, config = of_dump(folder / "dump", placement=placement, by_layer=layers)
     dumped = load(folder / "dump" / "activations.safetensors")
     wanted = [f"layers.{layer}.{part}" for layer in range(LAYERS) for part in parts]
@@ -133,16 +133,16 @@ correlation = 0.3
 dtype = "f64"
 seeds = 4
 """
-# Two norms around each branch; and one before it and one behind the sum, with a stream and a branch that are scaled.
+# Compared with Peri-LN: one norm before the branch and one after the sum, with scaled stream and branch.
 SCALED = {"A": True, "B": False, "C": True, "alpha": 0.8, "beta": 0.5}
 SITES = ["x_in", "A_out", "f_out", "B_out"]
-# Both computations are f64 and lose less than 1e3 roundings of 1.1e-16 on the way through four sublayers of width 16;
-# what is compared is O(1) relative to its own size but for means, which cancel.
+# Both computations use f64. Four sublayers of width 16 accumulate fewer than 1e3 rounding errors of 1.1e-16. The
+# absolute tolerance is for means, which cancel.
 TIGHT = {"rtol": 1e-11, "atol": 1e-13}
 
 
 def statistics(x):
-    """Every statistic of a signal [T, D] by its definition in sim/spec/profile.h."""
+    """Returns every statistic of a signal [T, D], as defined in sim/spec/profile.h."""
     centred = x - x.mean(-1, keepdims=True)
     unit = x / np.linalg.norm(x, axis=-1, keepdims=True)
     cosines, tokens = unit @ unit.T, len(x)
@@ -154,15 +154,15 @@ def statistics(x):
 
 
 def angle(a, b):
-    """arccos(cosine)/pi of two streams [T, D], mean over tokens."""
+    """Returns arccos(cosine)/pi between two streams [T, D], averaged over tokens."""
     cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
     return np.arccos(np.clip(cosine, -1, 1)).mean() / np.pi
 
 
 @pytest.fixture(scope="module", params=["peri", SCALED], ids=["peri", "scaled"])
 def measured(request, tmp_path_factory):
-    """A result without inputs and placements, the rule, and of each seed: signals and gradients by name and place, and
-    gradients of matrices."""
+    """Returns the result for one input and placement, the placement, and for each seed: signals and their gradients by
+    sublayer and name, gradients of weights, streams, and gradients of the streams."""
     torch.set_default_dtype(torch.float64)
     folder, rule = tmp_path_factory.mktemp("measured"), request.param
     (folder / "stack.toml").write_text(STACK)
@@ -183,11 +183,11 @@ def measured(request, tmp_path_factory):
 
 
 def check(ds, name, per_seed, **place):
-    """A variable against readings [seed, …]: mean and standard error (n - 1) over seeds."""
+    """Compares a variable with the mean and the standard error (n - 1) of values [seed, …]."""
     per_seed = np.array(per_seed)
     got, error = (ds[f"{name}_{v}"].sel(place).values for v in ("measured", "stderr"))
     np.testing.assert_allclose(got, per_seed.mean(0), **TIGHT, err_msg=f"{name}_measured at {place}")
-    # A standard error cancels digits of the readings that it is of.
+    # A standard error loses digits, as it is computed from differences of nearly equal values.
     np.testing.assert_allclose(error, per_seed.std(0, ddof=1) / np.sqrt(len(per_seed)), rtol=1e-9,
                                atol=1e-11 * np.abs(per_seed).max(), err_msg=f"{name}_stderr at {place}")
 
@@ -213,7 +213,7 @@ def test_branches_angles_and_the_largest_entries(measured):
     check(ds, "site_branch_cosine", [[((b * x).sum(-1) / norm(b, axis=-1) / norm(x, axis=-1)).mean()
                                       for b, x in of_seed] for of_seed in pairs], site="B_out")
     by_hand = np.mean([[[angle(a, b) for b in of_seed] for a in of_seed] for of_seed in streams], axis=0)
-    # arccos near 1 has half of the digits: its slope there is 1/sqrt(2 (1 - cosine)).
+    # Near 1, arccos loses half of the digits: its derivative is 1/sqrt(2 (1 - cosine)).
     np.testing.assert_allclose(ds.angular_distance_measured, by_hand, atol=1e-7)
     for site in (*SITES, "x_out"):
         for s in range(4):
@@ -294,7 +294,7 @@ class Optimizer:
 
 
 def passed(stack, windows):
-    """What a pass over every window shows, the signals of all of them, and the gradients of the mean loss."""
+    """Returns the values of a pass for every window, the signals of all windows, and the gradients of the mean loss."""
     for weight in stack.weights.values():
         weight.grad = None
     values, seen = [], []
@@ -305,12 +305,12 @@ def passed(stack, windows):
     return values, seen, {name: gradient(w) / len(windows) for name, w in stack.weights.items()}
 
 
-# The signal that a matrix reads, by its name.
+# Input signal by matrix; A_out for all others.
 READS = {"o": "inner", "down": "inner"}
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_measured_first_steps_are_those_of_the_same_training(name, folder):
+def test_measured_first_steps_equal_the_same_training(name, folder):
     ds = result("first-steps", SHARED, TRAININGS[name], "--seeds", "1", "--dump", "dump", code=(0, 4)).isel(placement=0)
     stack, config = of_dump(folder / "dump", "initial")
     initial = {n: w.detach().clone() for n, w in stack.weights.items()}

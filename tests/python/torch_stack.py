@@ -1,9 +1,9 @@
-"""A Transformer stack in PyTorch, float64, from the weights of a dump: signals, logits, loss, autograd's gradients.
+"""A Transformer stack in PyTorch (float64) with the weights of a dump: signals, logits, loss and gradients.
 
-Independent of Periscope: what a module computes is written from its equation, and which norms and scales a sublayer has
-from its placement's equation. A sublayer is x+ = C(alpha x + beta B(f(s A(x)))). Sublayer i = 0 ... 2L - 1 of a stack
+Independent of Periscope: modules follow from their equations, and the norms and scales of a sublayer from the equation
+of its placement. A sublayer is x+ = C(alpha x + beta B(f(s A(x)))). Sublayer i = 0 ... 2L - 1 of a stack
 of L layers is the attention of layer i // 2 if i is even, else its MLP. Parts inside a module (QK-norm, V-norm, inner
-norms, the attention's gate) are there where the dump has their tensors; `unused` says which no equation asked for.
+norms, the attention's gate) exist if the dump has their tensors; `unused` returns the tensors without an equation.
 """
 
 import json
@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: E402
 
 torch.set_num_threads(1)
 ROPE_BASE = 10000.0
-# What a stack of these placements does does not fit the form of single sublayers in a row: see `stack`.
+# Placements whose stack is not a plain sequence of sublayers; see `stack`.
 SHAPED = ("residual-dual", "parallel", "parallel-two", "span", "x0", "hyper")
 
 
@@ -32,10 +32,10 @@ def load(path):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One sublayer: which of the norms A, B, C it has, and its scales.
+    """Norms and scales of one sublayer.
 
-    `layer_scale` has a factor for every channel behind the module. `optional_a` is for SpanNorm, whose first sublayer
-    some descriptions give a norm A: it is then taken from the file if it is there.
+    `layer_scale`: a factor per channel after the module. `optional_a`: norm A if the dump has its tensors. Descriptions
+    of SpanNorm disagree on whether the first sublayer has one.
     """
 
     a: bool = False
@@ -49,9 +49,9 @@ class Recipe:
 
 
 def named(name, sublayer, layers):
-    """The recipe of a named placement at one sublayer. Raises KeyError for a name without equation here."""
+    """Returns the recipe of a named placement at one sublayer. Raises KeyError for an unknown name."""
     layer, pre, post, peri = sublayer // 2, Recipe(a=True), Recipe(c=True), Recipe(a=True, b=True)
-    addition = sublayer + 2  # Beam counts the embedding as the first of its terms
+    addition = sublayer + 2  # Beam counts the embedding as the first term
     # u-muP (appendix G) with both ratios 1: tau^2 = 1/(depth/2 + attentions and MLPs before this sublayer)
     tau = 1 / math.sqrt(layers + (sublayer + 1) // 2 + sublayer // 2)
     return {
@@ -77,12 +77,12 @@ def named(name, sublayer, layers):
 
 
 def scale(value, sublayer, layers):
-    """A number, or an expression in L, the layers, and l, the index of the sublayer."""
+    """Returns a scale: a number, or an expression in the number of layers L and the sublayer index l."""
     return float({"2L": 2.0 * layers, "1/sqrt(l+1)": 1 / math.sqrt(sublayer + 1)}.get(value, value))
 
 
 def recipe(placement, sublayer, layers):
-    """The recipe of a placement as a configuration gives it: a name, a table of norms and scales, or one per kind."""
+    """Returns the recipe of a configured placement: a name, a table of norms and scales, or one of these per kind."""
     if isinstance(placement, str):
         return named(placement, sublayer, layers)
     if {"attention", "mlp"} & set(placement):
@@ -95,12 +95,12 @@ def recipe(placement, sublayer, layers):
 
 
 def rms_norm(x, gain, eps):
-    """gain x / sqrt(mean(x^2) + eps) over the last axis."""
+    """Returns gain x / sqrt(mean(x^2) + eps) over the last axis."""
     return gain * x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps)
 
 
 def rotate(x):
-    """Rotary position embedding of x [T, heads, e]: pairs are (j, j + e/2), angles t / base^(2j/e)."""
+    """Applies the rotary position embedding to x [T, heads, e]: pairs are (j, j + e/2), angles t / base^(2j/e)."""
     tokens, _, e = x.shape
     frequency = ROPE_BASE ** (-torch.arange(0, e, 2, dtype=x.dtype) / e)
     angle = torch.arange(tokens, dtype=x.dtype)[:, None, None] * frequency
@@ -118,13 +118,13 @@ ACTIVATIONS = {"relu": torch.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu
 
 
 class Stack:
-    """One stack and its weights. `run` computes it and keeps in `seen`, by sublayer and name, each signal of a module
-    (x_in, A_out, f_out, B_out, x_out; A_out as queries and keys and as values read it: scored, valued; what the last
-    matrix reads: inner), with its gradient."""
+    """A stack and its weights. `run` stores signals with their gradients in `seen`, by sublayer and name: x_in, A_out,
+    f_out, B_out, x_out; scored and valued (A_out as the input of queries and keys, and of values); inner (the input of
+    the last matrix)."""
 
     def __init__(self, model, weights, placement=None, by_layer=None):
-        """`model` is [model] of the dump's config.json; `placement` a name or a table as in a configuration file, by
-        default config.json's; `by_layer` replaces it in single layers."""
+        """`model`: [model] of the dump's config.json. `placement`: a name or table as in a configuration file; default:
+        the placement of config.json. `by_layer`: placements of single layers."""
         placement = model["placement"] if placement is None else placement
         self.model, self.used, self.seen = model, set(), {}
         self.weights = {name: tensor.clone().requires_grad_() for name, tensor in weights.items()}
@@ -136,7 +136,7 @@ class Stack:
         return name in self.weights
 
     def take(self, name):
-        """A tensor of the dump, marked as used. Raises KeyError with its name if the dump lacks it."""
+        """Returns a tensor of the dump and marks it as used. Raises KeyError if the dump lacks it."""
         self.used.add(name)
         return self.weights[name]
 
@@ -144,14 +144,14 @@ class Stack:
         return sorted(set(self.weights) - self.used)
 
     def note(self, sublayer, name, x):
-        """Keeps a signal, and returns it as a tensor whose gradient is that of this place alone."""
+        """Stores a copy of a signal and returns it, so that its gradient comes only from later uses of the copy."""
         self.seen[sublayer, name] = x = x.clone()
         if x.requires_grad:
             x.retain_grad()
         return x
 
     def norm(self, name, x):
-        """The stack's kind of norm, with the dump's tensors NAME.gain, NAME.bias, NAME.alpha."""
+        """Applies the stack's kind of norm, with the dump's tensors NAME.gain, NAME.bias, NAME.alpha."""
         kind, eps, gain = self.model["norm"], self.model["norm_eps"], self.take(f"{name}.gain")
         if kind == "rms":
             return rms_norm(x, gain, eps)
@@ -165,11 +165,11 @@ class Stack:
         return gain * pointwise(self.take(f"{name}.alpha").reshape(()) * x) + bias
 
     def inner(self, name, x):
-        """An RMSNorm inside a module over x's last axis, where the dump has it."""
+        """Applies an RMSNorm inside a module to the last axis of x, if the dump has its gain."""
         return rms_norm(x, self.take(f"{name}.gain"), self.model["norm_eps"]) if self.has(f"{name}.gain") else x
 
     def projected(self, prefix, part, x, heads):
-        """Queries, keys or values [T, heads, e], normalised per head or over all heads, as the norm's gain is long."""
+        """Returns queries, keys or values [T, heads, e]. The norm is per head or over all heads, as its gain."""
         flat = x @ self.take(f"{prefix}.{part}.weight").T
         by_head, name = flat.reshape(len(x), heads, -1), f"{prefix}.{part}_norm"
         whole = self.has(f"{name}.gain") and self.weights[f"{name}.gain"].numel() != by_head.shape[-1]
@@ -195,7 +195,7 @@ class Stack:
         return mixed @ self.take(f"{prefix}.o.weight").T
 
     def mlp(self, sublayer, x):
-        """The MLP, gated where the activation's name says so; the inner norm comes before W_down."""
+        """The MLP, gated if the activation's name contains "glu"; the inner norm comes before W_down."""
         prefix, kind = self.prefix(sublayer), self.model["mlp"]
         up = x @ self.take(f"{prefix}.up.weight").T
         gated = "glu" in kind
@@ -204,7 +204,7 @@ class Stack:
         return hidden @ self.take(f"{prefix}.down.weight").T
 
     def branch(self, sublayer, x, norm_a=None):
-        """B(f(s A(x))) of a sublayer. `norm_a` names the norm A if it is not the sublayer's own."""
+        """Returns B(f(s A(x))) of a sublayer. `norm_a`: name of a shared norm A."""
         own, rule = self.prefix(sublayer), self.recipes[sublayer]
         if rule.a or (rule.optional_a and self.has(f"{own}.norm_a.gain")):
             x = self.norm(norm_a or f"{own}.norm_a", x)
@@ -215,7 +215,7 @@ class Stack:
         return self.note(sublayer, "B_out", self.norm(f"{own}.norm_b", out) if rule.b else out)
 
     def added(self, sublayer, skip, branch):
-        """C(alpha skip + beta branch) of a sublayer."""
+        """Returns C(alpha skip + beta branch) of a sublayer."""
         rule = self.recipes[sublayer]
         x = rule.alpha * skip + rule.beta * branch
         return self.norm(f"{self.prefix(sublayer)}.norm_c", x) if rule.c else x
@@ -224,7 +224,7 @@ class Stack:
         return f"layers.{sublayer // 2}.{'mlp' if sublayer % 2 else 'attention'}"
 
     def stack(self, x):
-        """All streams, from the input to the last sublayer's output, and what the final norm reads."""
+        """Returns all streams, from the input to the last sublayer's output, and the input of the final norm."""
         streams, count = [x], len(self.recipes)
         dual = start = x  # ResiDual's second stream; the layer's input, which SpanNorm's MLP skips from
         for i in range(count):
@@ -240,7 +240,7 @@ class Stack:
                 written = torch.einsum("n,td->tnd", post.flatten(), self.branch(i, read))
                 streams.append(torch.einsum("mn,tnd->tmd", mix, x) + written)
                 continue
-            if self.shape == "x0" and i % 2 == 0:  # nanochat: once a layer, interpolated linearly over the layers
+            if self.shape == "x0" and i % 2 == 0:  # nanochat: once per layer, with factors linear in the layer
                 x = (1.15 - 0.10 * layer / last) * x + (0.20 - 0.15 * layer / last) * streams[0]
             x = self.note(i, "x_in", x)
             start = x if i % 2 == 0 else start
@@ -252,8 +252,8 @@ class Stack:
         return streams, streams[-1].sum(1) if self.shape == "hyper" else streams[-1]
 
     def run(self, tokens, labels, embedded=None):
-        """Everything that a dump's activations.safetensors has, under the same names. `embedded`: the input of a stack
-        without an embedding."""
+        """Returns the tensors of a dump's activations.safetensors by name. `embedded`: the input of a stack without an
+        embedding."""
         embedded = self.take("embedding.weight")[tokens] if embedded is None else embedded
         x = self.norm("embedding_norm", embedded) if self.has("embedding_norm.gain") else embedded
         if not x.requires_grad:
@@ -281,12 +281,12 @@ def gradient(tensor):
 
 
 def difference(found, expected):
-    """The largest deviation, relative to the largest expected magnitude; 0 for two zero tensors."""
+    """Returns the largest deviation, relative to the largest expected magnitude; 0 for two zero tensors."""
     deviation = (found - expected).abs().max().item()
     return deviation / max(expected.abs().max().item(), 1e-300) if deviation else 0.0
 
 
 def of_dump(folder, weights="model", placement=None, by_layer=None):
-    """The stack of a dump, and its configuration."""
+    """Returns the stack of a dump and its configuration."""
     config = json.loads((folder / "config.json").read_text())
     return Stack(config["model"], load(folder / f"{weights}.safetensors"), placement, by_layer), config

@@ -9,7 +9,7 @@
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"
 
-/// The number of every claim, from planted runs for which it is known.
+/// Compares the number of every claim with its known value for planted runs.
 namespace periscope::testing {
 namespace {
 
@@ -61,7 +61,7 @@ Make last_layer(double norm) {
   };
 }
 
-/// Gradients of three layers; every seed has another slope.
+/// Gradients of three layers, with a different slope for every seed.
 Make gradients(const Values& start) {
   return [start](int seed) {
     training::TrainingResult run = run_with_loss(3.0);
@@ -187,7 +187,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-TEST_CASE("the number of every claim is the quantity that its statement calls positive") {
+TEST_CASE("the number of every claim is positive if its statement holds") {
   for (const Row& row : rows()) {
     std::vector<reproduce::GroupRuns> runs;
     for (const auto& [name, make] : row.groups) runs.push_back(group_of(name, name.ends_with('1') ? 1.0 : 3.0, make));
@@ -222,17 +222,17 @@ TEST_CASE("spikes of loss and gradient within a few steps are one event") {
   CHECK(reproduce::spikes(run) == 3.0);
 }
 
-TEST_CASE("steps to a loss end at the first window of 16 steps with a mean that low") {
+TEST_CASE("steps to a loss: up to the end of the first window of 16 steps with at most that mean loss") {
   training::TrainingResult run = run_with_loss(2.0);
   for (std::size_t i = 0; i < 10; ++i) run.history.loss[i] = 10.0;
   CHECK(reproduce::steps_to_loss(run, 2.0) == 26.0);
-  CHECK(reproduce::steps_to_loss(run, 2.5) == 25.0);  // one of 16 is 10, fifteen are 2
+  CHECK(reproduce::steps_to_loss(run, 2.5) == 25.0);  // mean of one 10 and fifteen 2s
   CHECK(reproduce::steps_to_loss(run, 2.49) == 26.0);
-  CHECK(reproduce::steps_to_loss(run, 7.0) == 16.0);  // the first window: ten of 10 and six of 2
+  CHECK(reproduce::steps_to_loss(run, 7.0) == 16.0);  // mean of ten 10s and six 2s, in the first window
   CHECK(reproduce::steps_to_loss(run, 1.99) == 41.0);
 }
 
-TEST_CASE("the end of a diverged run is no spike") {
+TEST_CASE("the end of a diverged run is not a spike") {
   training::TrainingResult run = spikes(0, 0)(0);
   run.history.loss.resize(40);
   run.history.grad_norm.resize(40);

@@ -113,7 +113,7 @@ struct FirstStepsSizes {
 /// Memory estimate of a prediction, in bytes.
 struct FirstStepsBytes {
   double kernels = 0.0;  ///< token kernels
-  double samples = 0.0;  ///< channels of the stream, hidden channels and entries of matrices
+  double samples = 0.0;  ///< signals of the sampled channels, and entries of matrices
   double classes = 0.0;  ///< logits and unembedding
 };
 FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,

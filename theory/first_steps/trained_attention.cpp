@@ -150,7 +150,7 @@ class TrainedAttention final : public TrainedModule {
   OutputMatrix last_;
   Sampled before_;                  // head outputs before training
   std::vector<Patterns> patterns_;  // by head: patterns of every batch at its step
-  // Of the next batch.
+  // Values of the next batch.
   Heads heads_now_;
   Sampled values_now_;
 };

@@ -223,7 +223,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   clipped = lower * lower.transpose();
   clipped.diagonal() *= 1.0 + 1e-10;  // keeps c nonsingular if two batches have equal gradients
   const double eps = optimizer_.eps / std::sqrt(top);
-  const auto rate_of = [&](Index t) {  // of step t's f in U
+  const auto rate_of = [&](Index t) {  // coefficient of step t's f in U
     double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
     for (Index s = t + 1; s < n; ++s) of_step *= step_decay(static_cast<std::size_t>(s));
     return of_step;

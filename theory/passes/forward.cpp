@@ -256,7 +256,7 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       elasticity =
           std::max(elasticity, bounded ? 1.0 : (stream + degree * norm_elasticity * written) / (stream + written));
       const ChannelUnevenness uneven = channel_unevenness(spec, branch.sublayer);
-      // One gate per head fluctuates as much as the output of a head of 4 features: E σ⁴/(E σ²)² − 1 approaches ½.
+      // One gate per head: σ² has a relative variance E σ⁴/(E σ²)² − 1 of about ½, so 1/(4 H) replaces 1/(32 H).
       const bool of_heads = attends && m.attention_gate_at(branch.layer()) == AttentionGate::head;
       increment += width_term(uneven.width, attends ? uneven.hidden * (of_heads ? 8.0 : 1.0) : 1.0,
                               attends ? 1.0 : uneven.hidden);

@@ -44,7 +44,7 @@ class ProfileMoments {
 /// the n means. Every input must have the same number of replicates, at least 2.
 Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t population);
 
-/// Independent replicates of the recursion (T2–T11), all with the same number of sampled patterns at every attention.
+/// Independent replicates of the recursion (T2–T11), all with the same number of patterns per attention sublayer.
 class PatternLevel {
  public:
   /// Levels of different `number` share no random numbers. The references must outlive the level. `grid` is null or the
@@ -61,7 +61,7 @@ class PatternLevel {
 
   [[nodiscard]] int replicates() const { return replicates_; }
   [[nodiscard]] int samples() const { return samples_; }
-  /// Patterns of each replicate at every attention in the backward pass.
+  /// Patterns per replicate and attention sublayer in the backward pass.
   [[nodiscard]] int backward_samples() const { return backward_samples_; }
   /// Returns means over the replicates, with standard errors from their spread.
   [[nodiscard]] Profile mean() const { return combined(moments_, inputs_.ids.size()); }

@@ -17,7 +17,7 @@ namespace periscope::theory {
 namespace {
 
 constexpr std::size_t max_inputs = 64;
-constexpr int first_samples = 2;  // patterns per replicate at every attention of level 0: one antithetic pair
+constexpr int first_samples = 2;  // per replicate and attention sublayer at level 0: one antithetic pair
 /// For long sequences, backward patterns per replicate are limited to this number or, if larger, 1/ratio of the forward
 /// patterns. More forward patterns only reduce the bias of sharp patterns, which backward patterns do not affect.
 constexpr int long_max_backward = 16;
@@ -52,7 +52,7 @@ const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
 
-/// Returns the limit of patterns per attention, larger for short sequences: patterns cost at least tokens².
+/// Returns the limit of patterns per attention sublayer, larger for short sequences: patterns cost at least tokens².
 int max_patterns(const StackSpec& spec, const PredictionOptions& options) {
   constexpr double reference_tokens = 64.0;
   constexpr double max_factor = 4.0;
@@ -174,8 +174,8 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
-/// Interpolation error of a token grid, relative to the standard deviation from one pattern at every attention.
-/// Measured in docs/theory/attention_and_mlp.md.
+/// Interpolation error of a token grid, relative to the standard deviation from one pattern per attention
+/// sublayer. Measured in docs/theory/attention_and_mlp.md.
 constexpr double grid_share = 0.02;
 
 /// Returns the interpolation error of every value for uniform patterns, where nothing is sampled: estimated from a grid
@@ -195,8 +195,8 @@ Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
   return error;
 }
 
-/// Adds the grid's interpolation error to the errors of `profile`. `level` holds the errors of its `patterns` patterns
-/// at every attention. Returns the largest ratio of a grid error to the requested error.
+/// Adds the grid's interpolation error to the errors of `profile`. `level` holds the errors from `patterns` patterns
+/// per attention sublayer. Returns the largest ratio of a grid error to the requested error.
 double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, double patterns,
                       const Profile& uniform) {
   double worst = 0.0;
@@ -351,13 +351,13 @@ class InputsPrediction {
   const TokenGrid* grid_;
   int input_count_ = static_cast<int>(inputs_.ids.size());
   bool backward_ = !inputs_.labels.empty() || !options_.labels.empty();
-  double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns at every attention
+  double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns per attention sublayer
   const Scheme& scheme_ = scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
-  int max_patterns_ = max_patterns(spec_, options_);  ///< at every attention, independent of the budget
+  int max_patterns_ = max_patterns(spec_, options_);  ///< per attention sublayer, independent of the budget
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
   PredictionProgress progress_{options_.on_progress};
   Prediction prediction_ = {};
-  int number_ = 0;  ///< of the level
+  int number_ = 0;  ///< number of the current level
   int samples_ = first_samples;
   int backward_samples_ = first_samples;
   Profile previous_ = {};    ///< means of the previous level

@@ -37,7 +37,7 @@ struct Prediction {
   std::string unsupported;           ///< why there is no profile; empty if there is one
   std::vector<double> finite_width;  ///< finite-width factor w (T19) at depths 0 … 2L (theory/passes/forward.h)
   int replicates = 0;        ///< 1 + degrees of freedom of standard errors; for one input the number of replicates
-  int samples = 0;           ///< patterns averaged at every attention in the forward pass, over all replicates
+  int samples = 0;           ///< patterns per attention sublayer in the forward pass, over all replicates
   int backward_samples = 0;  ///< patterns averaged in the backward pass; 0 without gradients
   double tolerance = 0.0;    ///< from PredictionOptions
   double gradient_tolerance = 0.0;
@@ -65,8 +65,8 @@ struct Prediction {
   }
 };
 
-/// Returns the approximate operations of one pattern at every attention: forward pass and, if `backward`, backward
-/// pass.
+/// Returns the approximate number of operations for one pattern per attention sublayer: forward pass and, if
+/// `backward`, backward pass.
 double pattern_operations(const StackSpec& spec, bool backward);
 
 /// Returns true if entry i of a predicted curve has the requested standard error. It is gradient_tolerance for

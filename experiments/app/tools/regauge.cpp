@@ -48,7 +48,7 @@ theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, c
 
 /// Verdict of a certificate on the stream.
 struct CertifiedStream {
-  double largest;                 ///< bound of |x|, of every addition to x, and of the embedding
+  double largest;                 ///< bound on |x|, on every addition to x, and on the embedding
   bool certified;                 ///< for a run in the format; true without a format
   std::string first_overflow;     ///< first signal that may overflow, such as "hidden of sublayer 3"; "" if certified
   std::string large_weight = {};  ///< message about a weight beyond the format's range, or ""

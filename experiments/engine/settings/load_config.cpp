@@ -70,7 +70,7 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
         input_second_moment(recipe ? recipe->model : base.model, *init.embedding_std * truncated, positions);
     if (!std::isnormal(base.input.second_moment)) {
       throw ConfigError(
-          fmt::format("init.embedding_std = {:g}: expected a value that gives the input a normal second moment, "
+          fmt::format("init.embedding_std = {:g}: expected a value that gives a second moment of at least 2.23e-308, "
                       "found {:g}",
                       *init.embedding_std, base.input.second_moment));
     }

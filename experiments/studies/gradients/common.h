@@ -50,7 +50,7 @@ struct Case {
   /// Adds the literature's claim about the stack's placement, if there is one, with the measured number of `test`.
   void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
                  const judge::Test& test, double correction = 0.0);
-  /// Returns the deciding test of `name`, or an unchecked test of NaNs if there is none.
+  /// Returns the deciding test of `name`. Without one, returns a test with NaN values, which is not judged.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
 

@@ -45,7 +45,7 @@ Table<PowerRow> row_table() {
   using R = PowerRow;
   Table<R> table;
   table.column({"theory", "row", "", "name of the theory; true: the right one"}, &R::theory)
-      .column({"theory_is_true", "row", "1", "1 for the right theory"}, &R::is_true)
+      .column({"theory_is_true", "row", "1", "1 for the correct theory"}, &R::is_true)
       .column({"overridden", "row", "", "overridden settings of the theory"},
               [](const R& r) { return fmt::format("{}", fmt::join(r.overridden, " ")); })
       .column({"configuration", "row", "", "configuration with which the theory is compared"}, &R::config)

@@ -25,7 +25,7 @@ class NestedProgress : public stacks::Progress {
   const stacks::Progress& whole_;
 };
 
-/// Runs a configuration with the right theory. Throws Stopped.
+/// Runs a configuration with the correct theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   NestedProgress own(progress);
   return mapped(stacks::compare(config, "power", own),
@@ -81,7 +81,7 @@ std::string false_alarm_table(const Json& document) {
     table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
                a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
-  return table.text() + "Runs that reject the right theory; more than allowed has a probability below 1 %\n";
+  return table.text() + "Runs that reject the correct theory; more than allowed has a probability below 1 %\n";
 }
 
 }  // namespace periscope::power

@@ -38,7 +38,7 @@ ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, cons
   return stack;
 }
 
-/// A configuration, measured and predicted by the right theory.
+/// A configuration, measured and predicted by the correct theory.
 struct Baseline {
   config::Config config;
   std::vector<stacks::StackResult> results;

@@ -25,7 +25,7 @@ struct PowerConfig {
   stacks::LadderConfig config = {};
 };
 
-/// A deliberately wrong theory, and the stacks for which it replaces the right one.
+/// A deliberately wrong theory, and the stacks for which it replaces the correct one.
 struct WrongTheory {
   std::string name;
   std::vector<std::string> settings;     ///< overrides of the theory, as for --theory-set
@@ -70,7 +70,7 @@ struct PowerRow {
   std::vector<ComparedStack> stacks = {};
 
   [[nodiscard]] bool rejected() const { return std::ranges::any_of(stacks, judge::disagrees); }
-  /// Returns whether a right theory is not rejected, or a wrong one is.
+  /// Returns true if a wrong theory is rejected, or the correct theory is not.
   [[nodiscard]] bool is_expected() const { return rejected() != is_true; }
   /// Returns the stack with the largest margin, among the stacks that reject the theory if there are any.
   [[nodiscard]] const ComparedStack& clearest() const;
@@ -93,8 +93,8 @@ config::Resolved resolved(const PowerList& list);
 /// Returns a judged stack with its test nearest to rejection.
 ComparedStack compared(const StackSpec& spec, const judge::StackVerdict& judged);
 
-/// Measures every configuration once and compares it with the right theory and with every wrong one. A wrong theory
-/// replaces the right one of one stack at a time, so that this stack is judged at the familywise error of a whole run.
+/// Measures every configuration once and compares it with the correct theory and with every wrong one. A wrong theory
+/// replaces the correct one for one stack at a time. This stack is judged at the familywise error of a whole run.
 PowerResult run(const PowerList& list, stacks::Progress& progress);
 
 /// Dimensions: (row, stack), and `listed`, the configurations of the list.
@@ -103,15 +103,15 @@ dataset::Dataset dataset_of(const PowerResult& result);
 
 std::string table(const PowerResult& result);
 
-/// Runs every configuration with `master_seeds = true` under the right theory, with `master_seeds` master seeds. Master
-/// seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are new, including the prediction's. Runs are
-/// cached. Fills `document` with the finished runs, even if this throws Stopped. Under `master_seeds`: how often each
-/// configuration rejected the right theory (more than `allowed` has a probability below 1 % at the stated familywise
-/// error). Under `runs`: an object per run. Throws ConfigError if no configuration is marked.
+/// Runs every configuration with `master_seeds = true` under the correct theory, with `master_seeds` master seeds.
+/// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are new, including the prediction's. Runs
+/// are cached. Fills `document` with the finished runs, even if this throws Stopped. Under `master_seeds`: how often
+/// each configuration rejected the correct theory (more than `allowed` has a probability below 1 % at the stated
+/// familywise error). Under `runs`: an object per run. Throws ConfigError if no configuration is marked.
 void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress,
                         nlohmann::ordered_json& document);
 
-/// Returns whether the right theory was rejected more often than allowed.
+/// Returns whether the correct theory was rejected more often than allowed.
 bool too_many(const nlohmann::ordered_json& document);
 std::string false_alarm_table(const nlohmann::ordered_json& document);
 

@@ -17,7 +17,7 @@ struct PowerFlags {
 };
 const std::vector<study::Flag<PowerFlags>> flags{
     {"master-seeds", &PowerFlags::master_seeds,
-     "Instead, count how often the right theory is rejected over this number of seeds; finished runs are cached",
+     "Instead, count how often the correct theory is rejected over this number of seeds; finished runs are cached",
      from_to(1, 1'000'000)}};
 
 stacks::MemoryEstimate memory_of(const PowerList& list) {
