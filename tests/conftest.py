@@ -1,4 +1,4 @@
-"""What all tests in Python share: a folder with a small configuration, and the Python module of the build."""
+"""Fixtures of all Python tests: a folder with a small configuration, and the Python module of the build."""
 
 import os
 import sys

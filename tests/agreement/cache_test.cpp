@@ -1,17 +1,19 @@
 #include "experiments/engine/cache/cache.h"
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 
-#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/stacks.h"
+#include "experiments/studies/first_steps/prediction.h"
 #include "sim/backends.h"
 #include "sim/files/output_file.h"
+#include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/set_placements.h"
@@ -27,10 +29,10 @@ config::Resolved resolved_with(int value, int seeds = 1) {
   return {.printed = {}, .hashed = Json{{"value", value}, {"run", {{"seed", 0}, {"seeds", seeds}}}}};
 }
 
-/// Counts computed tasks, cached tasks and printed lines.
+/// Counts printed lines, and computed and cached tasks whose label contains `of`.
 class CountedTasks : public stacks::Progress {
  public:
-  explicit CountedTasks(const Cache* tasks) { use_cache(tasks); }
+  explicit CountedTasks(const Cache* tasks, std::string of = "") : of_(std::move(of)) { use_cache(tasks); }
   void say(const std::string& /*lines*/) override { ++said; }
   int computed = 0;
   int restored = 0;
@@ -38,26 +40,12 @@ class CountedTasks : public stacks::Progress {
 
  private:
   void on_report(Report change) override {
+    if (label_.find(of_) == std::string::npos) return;
     if (change == Report::computed) ++computed;
     if (change == Report::cached) ++restored;
   }
-};
 
-/// Requests a stop in the second stack, recognised by the placement in the label.
-class StopInSecondStack : public stacks::Progress {
- public:
-  [[nodiscard]] bool stop_requested() const override { return second_; }
-
- private:
-  void on_report(Report change) override {
-    if (change != Report::computed) return;
-    const std::string placement = label_.substr(0, label_.find_first_of(" :"));
-    if (first_.empty()) first_ = placement;
-    if (placement != first_) second_ = true;
-  }
-
-  std::string first_;
-  std::atomic<bool> second_ = false;
+  std::string of_;
 };
 
 struct Inner {
@@ -72,17 +60,24 @@ struct Outer {
 };
 auto parts(Outer& x) { return std::tie(x.inner, x.flag, x.whole); }
 
+config::Config small_config() {
+  config::Config config;
+  config.base = testing::tiny_stack();
+  testing::set_placements(config, {"pre", "peri"});
+  config.inputs = {InputKind::gaussian, InputKind::tokens};
+  config.run.backward = true;
+  config.run.seeds = 4;
+  config.theory.replicates = 8;
+  config.theory.tolerance = 0.1;
+  config.theory.gradient_tolerance = 1.0;
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("encoding preserves every bit; truncated bytes are rejected") {
-  const std::vector<double> values{0.0,
-                                   -0.0,
-                                   1.0 / 3.0,
-                                   5e-324,
-                                   -std::numeric_limits<double>::infinity(),
-                                   std::nan("7"),
-                                   -std::nan(""),
-                                   std::numeric_limits<double>::max()};
+  using Limits = std::numeric_limits<double>;
+  const std::vector<double> values{0.0, -0.0, 1.0 / 3.0, 5e-324, -Limits::infinity(), std::nan("7"), Limits::max()};
   const auto back = cache::decode<std::vector<double>>(cache::encode(values));
   REQUIRE(back.size() == values.size());
   CHECK(std::memcmp(back.data(), values.data(), values.size() * sizeof(double)) == 0);
@@ -132,7 +127,7 @@ TEST_CASE("a damaged cache file is an error") {
       CHECK_THROWS_AS((void)tasks.get("a"), InputError);
     }
   }
-  write_file(tasks.folder() + "/b", good);  // file of another task
+  write_file(tasks.folder() + "/b", good);  // the cache file of task "a"
   CHECK_THROWS_AS((void)tasks.get("b"), InputError);
 }
 
@@ -155,7 +150,6 @@ TEST_CASE("seeds are restored from overlapping cache files; the others are compu
     CHECK(progress.said == (damaged ? 1 : 0));
   };
   run_of(40, 5, 0);
-  run_of(40, 5, 5);
   run_of(50, 3, 0);
   run_of(38, 20, 8);  // 40 … 44 and 50 … 52
   run_of(41, 12, 12);
@@ -200,7 +194,6 @@ TEST_CASE("the cache key of seeds covers everything that a result depends on") {
   StackSpec spec;
   config::RunOptions run;
   const std::string task = stacks::seeds_task("reading", spec, run);
-  CHECK(stacks::seeds_task("reading", spec, run) == task);
   CHECK(stacks::seeds_task("paths", spec, run) != task);
   const auto differs = [&](const auto& change) {
     StackSpec other_spec = spec;
@@ -215,18 +208,70 @@ TEST_CASE("the cache key of seeds covers everything that a result depends on") {
   CHECK_FALSE(differs([](StackSpec&, config::RunOptions& r) { r.threads = 7; }));
 }
 
-TEST_CASE("a stop request ends a run with Stopped") {
-  stacks::LadderConfig config;
-  config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
-  config.base.init.scheme = InitScheme::lecun;
-  config.base.input.tokens = 3;
-  testing::set_placements(config, {"pre", "peri"});
-  config.widths = {16, 32, 48, 64};
-  config.width_seeds = 12;
-  stacks::Progress progress;
-  CHECK(stacks::run_ladder(config, progress).stacks.size() == 2);
-  StopInSecondStack stopping;
-  CHECK_THROWS_AS(stacks::run_ladder(config, stopping), stacks::Stopped);
+TEST_CASE("a resumed run restores all predictions, bit for bit") {
+  const testing::TemporaryFolder folder;
+  const config::Config config = small_config();
+  const Cache tasks(folder.path(), "test", config::resolved(config));
+  CountedTasks progress(&tasks, ": theory");
+  const std::vector<stacks::StackResult> first = stacks::compare(config, "test", progress);
+  CHECK(progress.computed == 2 * 4);
+  CHECK(progress.restored == 0);
+  CountedTasks resumed(&tasks, ": theory");
+  const std::vector<stacks::StackResult> again = stacks::compare(config, "test", resumed);
+  CHECK(resumed.computed == 0);
+  CHECK(resumed.restored == 2 * 4);
+  REQUIRE(again.size() == first.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    CHECK(cache::encode(first[i].prediction) == cache::encode(again[i].prediction));
+  }
+}
+
+TEST_CASE("the cache key of a prediction covers everything that it depends on") {
+  const config::Config config = small_config();
+  const StackSpec spec = config.stacks().front();
+  StackSpec wider = spec;
+  wider.init.std *= 2.0;
+  std::vector<config::Config> others(5, config);
+  others[0].theory.tolerance = 0.05;
+  others[1].theory.fault = theory::Fault::beta0;
+  others[2].run.seed += 1;
+  others[3].run.seeds += 1;
+  others[4].run.backward = false;
+  std::set<std::string> keys{
+      stacks::prediction_task("limit", spec, spec, config), stacks::prediction_task("chain", spec, spec, config),
+      stacks::prediction_task("limit", wider, spec, config), stacks::prediction_task("limit", spec, wider, config)};
+  for (const config::Config& other : others) keys.insert(stacks::prediction_task("limit", spec, spec, other));
+  CHECK(keys.size() == 4 + others.size());
+  CHECK(keys.contains(stacks::prediction_task("limit", spec, spec, config)));
+}
+
+TEST_CASE("predictions of first steps are cached per seed") {
+  const testing::TemporaryFolder folder;
+  first_steps::FirstStepsConfig config;
+  config.base = theory::small_stack("peri");
+  config.train.steps = 3;
+  config.neurons = 16;
+  config.replicates = 2;
+  const theory::FirstStepsInput input = theory::small_input({1e-3, 3e-3, 2e-3});
+  const Cache tasks(folder.path(), "test", config::resolved(config));
+  const auto predicted = [&](int restored) {
+    CountedTasks progress(&tasks, ": theory");
+    theory::FirstSteps prediction = first_steps::predict(config, config.base, input, "test", progress);
+    CHECK(progress.restored == restored);
+    return prediction;
+  };
+  const theory::FirstSteps first = predicted(0);
+  const theory::FirstSteps again = predicted(1);
+  CHECK(again.holds_until == first.holds_until);
+  REQUIRE(first.steps.size() == 4);
+  REQUIRE(again.steps.size() == 4);
+  for (std::size_t s = 0; s < first.steps.size(); ++s) {
+    CHECK(cache::encode(again.steps[s].second_moment) == cache::encode(first.steps[s].second_moment));
+    CHECK(cache::encode(again.steps[s].update) == cache::encode(first.steps[s].update));
+    CHECK(again.steps[s].least_correlated == first.steps[s].least_correlated);
+  }
+  config.run.seed += 1;
+  (void)predicted(0);
 }
 
 }  // namespace periscope

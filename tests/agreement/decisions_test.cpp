@@ -254,16 +254,16 @@ TEST_CASE("propagate, power and false alarms: one disagreement decides") {
     for (const judge::Verdict v : verdicts) r.stacks.emplace_back().verdict = v;
     return r;
   };
-  const auto as_it_should = [](std::vector<power::PowerRow> rows) {
+  const auto is_expected = [](std::vector<power::PowerRow> rows) {
     power::PowerResult result;
     result.rows = std::move(rows);
     return result.all_expected();
   };
   const power::PowerRow right = row(true, {judge::Verdict::agrees, judge::Verdict::inconclusive});
   const power::PowerRow wrong_theory = row(false, {judge::Verdict::agrees, judge::Verdict::disagrees});
-  CHECK(as_it_should({right, wrong_theory}));
-  CHECK_FALSE(as_it_should({right, row(false, {judge::Verdict::agrees, judge::Verdict::inconclusive})}));
-  CHECK_FALSE(as_it_should({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), wrong_theory}));
+  CHECK(is_expected({right, wrong_theory}));
+  CHECK_FALSE(is_expected({right, row(false, {judge::Verdict::agrees, judge::Verdict::inconclusive})}));
+  CHECK_FALSE(is_expected({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), wrong_theory}));
   const auto alarms = [](int rejected) {
     return power::too_many(
         {{"master_seeds", {{{"rejected", 0}, {"allowed", 3}}, {{"rejected", rejected}, {"allowed", 3}}}}});

@@ -128,27 +128,13 @@ TEST_CASE("first steps: the remedy of an imprecise prediction is the number of r
   CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.replicates)") != std::string::npos, vague.verdict.reason);
 }
 
-/// Sets the measured cosines to NaN.
-void without_cosines(StackSteps& stack) {
-  for (auto& step : stack.measured) step.branch_cosine.value = Values(2, std::numeric_limits<double>::quiet_NaN());
-}
-
-TEST_CASE("first steps: parallel branches have no branch cosine") {
-  StackSteps stack = right();
-  stack.spec.model.placement = *find_placement("parallel");
-  without_cosines(stack);
-  const StackSteps parallel = judged(stack);
-  CHECK(parallel.verdict.tests.size() == depths + steps * (depths + 1));
-  CHECK(parallel.verdict.verdict == Verdict::agrees);
-}
-
-TEST_CASE("first steps: no branch cosine if alpha or beta is 0") {
-  for (const bool stream : {true, false}) {
-    CAPTURE(stream);
+TEST_CASE("first steps: no branch cosine of parallel branches, or if alpha or beta is 0") {
+  for (const Placement& placement : {*find_placement("parallel"), custom_placement({.norm_a = true, .alpha = 0.0}),
+                                     custom_placement({.norm_a = true, .beta = 0.0})}) {
+    CAPTURE(placement.name);
     StackSteps stack = right();
-    stack.spec.model.placement =
-        custom_placement({.norm_a = true, .alpha = stream ? 0.0 : 1.0, .beta = stream ? 1.0 : 0.0});
-    without_cosines(stack);
+    stack.spec.model.placement = placement;
+    for (auto& step : stack.measured) step.branch_cosine.value = Values(2, std::numeric_limits<double>::quiet_NaN());
     const StackSteps without = judged(stack);
     CHECK(without.verdict.tests.size() == depths + steps * (depths + 1));
     CHECK(without.verdict.verdict == Verdict::agrees);
@@ -170,9 +156,9 @@ TEST_CASE("first steps: nothing is compared after the step at which the theory s
 }
 
 TEST_CASE("first steps: no verdict without a prediction, with few seeds, or after a diverged run") {
-  StackSteps refused = right();
-  refused.prediction = {.unsupported = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
-  CHECK(judged(refused).verdict.reason == "because");
+  StackSteps unsupported = right();
+  unsupported.prediction = {.unsupported = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
+  CHECK(judged(unsupported).verdict.reason == "because");
   StackSteps few = right();
   few.seeds = 3;
   CHECK(judged(few).verdict.verdict == Verdict::not_checked);

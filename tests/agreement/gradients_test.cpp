@@ -2,7 +2,6 @@
 
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/gradients/common.h"
-#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
 
@@ -85,12 +84,6 @@ TEST_CASE("gradients of W_o with gates: theory agrees with simulation") {
       CHECK(std::abs(found - stack.prediction.profile.find(Statistic::log_grad_sq, Weight::o)->value[layer]) < 0.3);
     }
   }
-}
-
-TEST_CASE("attenuation: one layer is rejected before measuring") {
-  gradients::GradientConfig config = small({"post"});
-  config.base.model.layers = 1;
-  CHECK_THROWS_AS(gradients::attenuation_experiment().require(config), ConfigError);
 }
 
 TEST_CASE("gradient experiments do not judge values outside the range of the dtype") {

@@ -35,14 +35,10 @@ TEST_CASE("enumerators: a table of names with a missing, extra, empty or swapped
 }
 
 TEST_CASE("enumerators: a table of rows with a missing or swapped row is rejected") {
-  CHECK(
-      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::light_green, 2}, ColourRow{Colour::blue, 3}},
-                  &ColourRow::colour));
-  CHECK_FALSE(
-      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::light_green, 2}}, &ColourRow::colour));
-  CHECK_FALSE(
-      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::blue, 3}, ColourRow{Colour::light_green, 2}},
-                  &ColourRow::colour));
+  constexpr ColourRow red{Colour::red, 1}, green{Colour::light_green, 2}, blue{Colour::blue, 3};
+  CHECK(are_rows_of(std::array{red, green, blue}, &ColourRow::colour));
+  CHECK_FALSE(are_rows_of(std::array{red, green}, &ColourRow::colour));
+  CHECK_FALSE(are_rows_of(std::array{red, blue, green}, &ColourRow::colour));
 }
 
 }  // namespace

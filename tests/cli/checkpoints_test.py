@@ -1,4 +1,4 @@
-"""`info`, `write-checkpoint`, `regauge` and `certify`: sizes of weights, layouts, the same function, bounds."""
+"""`info`, `write-checkpoint`, `regauge` and `certify`."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ def test_every_matrix_and_table_has_its_standard_deviation(folder):
     tensors = read_tensors(folder / "gpt2" / "model.safetensors")
     for name, std in (("transformer.wte", 0.02), ("transformer.wpe", 0.01), ("lm_head", 0.1),
                       ("transformer.h.1.attn.c_attn", 0.02), ("transformer.h.1.mlp.c_fc", 0.02),
-                      ("transformer.h.1.attn.c_proj", 0.01),  # the recipe's 1/sqrt(2L) = 1/2
+                      ("transformer.h.1.attn.c_proj", 0.01),  # 1/sqrt(2L) = 1/2 of the recipe
                       ("transformer.h.1.mlp.c_proj", 0.01)):
         assert np.sqrt((tensors[f"{name}.weight"] ** 2).mean()) == pytest.approx(std, rel=0.06), name
     ds = result("probe", "gpt2", "--tokens", ",".join(map(str, range(32))), "--draws", "2", "init.embedding_std=0.02",
@@ -31,8 +31,7 @@ def test_every_matrix_and_table_has_its_standard_deviation(folder):
 
 
 @pytest.mark.parametrize("family", LETTERS)
-def test_a_familys_kind_needs_no_keys(family, folder):
-    """Placement, norms and MLP are the family's, and the input of a fresh model is as large as its recipe says."""
+def test_a_family_sets_its_placement_and_input_size(family, folder):
     sizes = {r["name"]: r["sets"]["second_moment"] for r in run("list", "--json").json["recipes"]}
     assert set(LETTERS) == set(sizes)
     written = run("write-checkpoint", "--family", family, "--out", family, "--json", "--quiet", SMALL, "model.width=48",
@@ -41,7 +40,7 @@ def test_a_familys_kind_needs_no_keys(family, folder):
     assert run("info", family, "--json").json == written
     assert sorted(contents(folder / family)) == ["config.json", "model.safetensors"]
     probed = result("probe", family, "--tokens", ",".join(map(str, range(1000))), "--no-theory")
-    if family != "bert":  # whose embedding norm hides the size of its input
+    if family != "bert":  # its embedding norm hides the size of its input
         assert probed.second_moment_measured[0] == pytest.approx(eval(sizes[family], {"width": 48}), rel=0.05)
 
 
@@ -49,11 +48,11 @@ def regauge(folder, out, *flags):
     return run("regauge", folder, "--out", out, "--json", "--quiet", *flags).json
 
 
-def test_regauge_computes_the_same_from_a_stream_an_eighth_as_large(folder):
+def test_regauge_keeps_the_function_and_divides_the_stream_by_8(folder):
     run("write-checkpoint", "--family", "llama", "--out", "model", SMALL)
     made = regauge("model", "made", "--factor", 8)
     assert made["factor"] == 8
-    assert made["logit_difference"] < 1e-12  # with eps, which is divided by 64
+    assert made["logit_difference"] < 1e-12
     eps = [json.loads((folder / name / "config.json").read_text())["rms_norm_eps"] for name in ("model", "made")]
     assert eps[0] == 64 * eps[1]
     assert made["stream"]["before"]["largest"] / made["stream"]["after"]["largest"] == pytest.approx(8, abs=1e-6)
@@ -82,15 +81,13 @@ def test_regauge_finds_the_least_power_of_two_for_a_format(folder):
 LLAMA = ROOT / "tests" / "checkpoint" / "fixtures" / "llama"
 
 
-def test_what_is_no_folder_of_a_checkpoint(folder):
-    def refused(place, *names):
+def test_folders_without_a_readable_checkpoint(folder):
+    def check_rejected(place, *names):
         rejected("info", place, code=3, names=names)
 
-    refused(LLAMA / "config.json", LLAMA)
-    refused("nowhere", "nowhere", "config.json")
     (folder / "circle").symlink_to("circle")
-    refused("circle", "circle: Too many levels of symbolic links")
-    refused("x" * 300, "x: File name too long")
+    check_rejected("circle", "circle: Too many levels of symbolic links")
+    check_rejected("x" * 300, "x: File name too long")
     cache = folder / "models--org--name"
     for name in ("0a1b", "9f3e"):
         (cache / "snapshots" / name).mkdir(parents=True)
@@ -98,15 +95,15 @@ def test_what_is_no_folder_of_a_checkpoint(folder):
     for main, snapshot in ((None, "0a1b"), ("9f3e", "9f3e"), ("../../elsewhere", "0a1b")):
         if main:
             (cache / "refs" / "main").write_text(main)
-        refused(cache, f"{cache}/snapshots/{snapshot}\n")
+        check_rejected(cache, f"{cache}/snapshots/{snapshot}\n")
     for name in ("pytorch_model.bin", "model.gguf"):
         place = folder / name.replace(".", "-")
         place.mkdir()
         (place / name).write_bytes(b"PK")
-        refused(place, f'"{name}"')
+        check_rejected(place, f'"{name}"')
         (place / "config.json").write_bytes((LLAMA / "config.json").read_bytes())
-        refused(place, f'"{name}"')
-        refused(place / name, place)
+        check_rejected(place, f'"{name}"')
+        check_rejected(place / name, place)
 
 
 PERI = (*CONFIG, "model.placement=peri")
@@ -118,7 +115,7 @@ def largest(values):
     return float(np.nanmax(values))
 
 
-def test_a_checkpoint_stays_within_the_bounds_of_the_arithmetic_that_it_ran_in():
+def test_measured_and_attacked_checkpoints_stay_within_their_bounds():
     ds = result("certify", FIXTURES / "gemma2", "--tokens", "1,2,3", "--attack", 5, "--headroom", "fp16")
     weights = hashlib.sha256((FIXTURES / "gemma2" / "model.safetensors").read_bytes()).hexdigest()
     assert (ds.arithmetic, list(ds.weights), list(ds.weights_sha256)) == ("mixed", ["model.safetensors"], [weights])
@@ -137,19 +134,19 @@ def test_a_random_stack_is_bounded_by_its_input_or_by_its_embedding_norm():
     ds = result("certify", GAUSSIAN, "model.embedding_norm=true", "--attack", 40)
     assert ds.input_maximum == math.inf
     assert largest(ds.stream_bound[0]) == pytest.approx(32**0.5, abs=1e-9)
-    # Any FP16 numbers have squares that fp32 can sum, not so any BF16 numbers.
+    # fp32 can sum squares of any FP16 numbers, but not of any BF16 numbers.
     assert ds.stream_certified.sel(format="fp16")
     assert not ds.stream_certified.sel(format="bf16")
     assert "squares" in ds.stream_reason.sel(format="bf16").item()
 
 
 @pytest.mark.parametrize(("maximum", "certified"), [(100, 1), (65504, 1), (65520, 0), (1e150, 0), (1e160, 0)])
-def test_an_input_that_a_format_does_not_reach(maximum, certified):
+def test_an_input_beyond_the_range_of_a_format(maximum, certified):
     ds = result("certify", GAUSSIAN, "model.embedding_norm=true", "--input-maximum", maximum)
     assert ds.stream_certified.sel(format="fp16") == certified
 
 
-def test_a_norm_after_a_stream_beyond_1e154_is_not_bounded_by_0():
+def test_bounds_of_norms_of_streams_beyond_1e154_are_not_0():
     ds = result("certify", CONFIG, "model.placement=none", "model.final_norm=true", "model.layers=6", "model.vocab=64",
                 "input.kind=tokens", "input.tokens=8", "model.mlp_width=128", "--measure")
     assert "exceeded" not in ds
@@ -158,7 +155,7 @@ def test_a_norm_after_a_stream_beyond_1e154_is_not_bounded_by_0():
     assert not (ds.everywhere_certified == 1).any()
 
 
-def test_a_run_that_overflows_its_own_format_violates_no_bound():
+def test_a_run_that_overflows_its_dtype_violates_no_bound():
     huge = (*CONFIG, "model.placement={beta = 1e30}", "input.kind=tokens", "--measure")
     ds = result("certify", huge, "--dtype", "f32")
     assert "exceeded" not in ds
@@ -168,7 +165,7 @@ def test_a_run_that_overflows_its_own_format_violates_no_bound():
     assert "exceeded" not in ds and "overflowed" not in ds
 
 
-def test_a_weight_that_a_format_does_not_hold_is_named(folder):
+def test_a_weight_beyond_the_range_of_a_format_is_named(folder):
     write_checkpoint(folder / "heavy", changes={"layers.0.mlp.up_proj": 1e6, "layers.0.mlp.down_proj": 1e-6})
     fp16 = result("certify", "heavy", "--headroom", "fp16").sel(format="fp16")
     for reason in (fp16.stream_reason, fp16.headroom_reason):
@@ -179,7 +176,7 @@ def test_a_weight_that_a_format_does_not_hold_is_named(folder):
 
 
 @pytest.mark.parametrize(("value", "part"), [(math.nan, "self_attn.q_proj"), (math.inf, "mlp.down_proj")])
-def test_weights_that_are_not_finite_are_refused_by_name(value, part, folder):
+def test_non_finite_weights_are_rejected_by_name(value, part, folder):
     name = f"model.layers.0.{part}.weight"
     write_checkpoint(folder / "model", changes={name: (3, value)})
     for flag in ("--require", "--headroom"):

@@ -1,11 +1,9 @@
-"""How the program answers: help, odd words and files, environment, instruction sets, and what single commands do beyond
-their goldens."""
+"""Help, invalid words and files, environment, instruction sets, and single commands beyond their golden results."""
 
 import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -15,7 +13,7 @@ from program import CONFIG, PROGRAM, SMALL, STOPPING, differing, fact, library, 
 
 
 def commands():
-    """Returns all commands, as the program's own help has them: those of a group by two words."""
+    """Returns all commands in the program's help; a command of a group has two words."""
     names = []
     for line in run("--help").out.split("Subcommands:\n")[1].split("\n\n")[0].splitlines():
         if (name := line[2:30].strip()) and line[2] != " " and name != "help":
@@ -30,7 +28,7 @@ def test_help_of_commands(words):
     assert run("help", words).out == run(words, "--help").out
 
 
-def test_alone_it_says_where_to_begin():
+def test_without_words_it_names_the_first_commands():
     done = run(code=2)
     listed = {row["name"]: row["command"] for row in run("list", "--json").json["experiments"]}
     for name in ("propagate", "probe", "train"):
@@ -56,7 +54,7 @@ def test_nothing_is_wider_than_100_columns():
     ("\udcff=1", ["unknown key \\xff"]),
     ("init.std=[1,2]\nb=1", ["--set init.std=[1,2]", "invalid TOML"]),
 ], ids=lambda value: str(value)[:20])
-def test_settings_that_no_terminal_should_show(setting, names):
+def test_messages_escape_and_shorten_invalid_settings(setting, names):
     assert len(rejected("theory", CONFIG, "--set", setting, names=names).err) < 1000
     rejected("x\x1b[2J", names="x\\x1b[2J")
 
@@ -66,7 +64,7 @@ def test_settings_that_no_terminal_should_show(setting, names):
     ("a\x1b[2J", "a\\x1b[2J"), ("large.toml", "1048576 bytes"), ("nested.toml", ["nested.toml:1", "invalid TOML"]),
     *((f"deep{i}.toml", [f"deep{i}.toml:2", "parts"]) for i in range(3)),
 ], ids=lambda value: str(value)[:20])
-def test_what_is_no_configuration_file(name, names, folder):
+def test_invalid_configuration_files(name, names, folder):
     (folder / "loop.toml").symlink_to("loop.toml")
     os.mkfifo("fifo.toml")
     (folder / "large.toml").write_text("#" * (1 << 20) + "\n")
@@ -77,38 +75,28 @@ def test_what_is_no_configuration_file(name, names, folder):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda-tf32"])
-def test_a_device_that_is_not_there(device):
-    """Built without CUDA: a configuration that cannot be. Built with it, where there is no GPU: a failure."""
+def test_a_missing_device(device):
+    """Without CUDA in the build the configuration is rejected; without a GPU the run fails."""
     done = run("propagate", CONFIG, "--device", device, code=(0, 1, 2))
     assert done.code == 0 or (f'device = "{device if done.code == 2 else "cuda"}"' in done.err and done.out == "")
 
 
-def test_a_list_of_the_project_that_cannot_be_read(folder):
-    """power looks for its own list in the working folder first: one that leads nowhere is none."""
-    (folder / "experiments" / "configs").mkdir(parents=True)
-    (folder / "experiments" / "configs" / "power.toml").symlink_to("power.toml")
-    (folder / "bin").mkdir()
-    shutil.copy2(PROGRAM, folder / "bin")
-    rejected("power", program=folder / "bin" / "periscope", names=["--config", "power.toml"])
-
-
 @pytest.mark.parametrize("number", STOPPING, ids=lambda number: number.name)
-def test_a_signal_at_the_very_start(number, folder):
-    """While libraries are initialised: what is documented happens, not the system's default."""
+def test_a_signal_while_libraries_are_initialized(number, folder):
     environment = {**os.environ, **library("signal_at_load"), "SIGNAL_AT_LOAD": str(int(number))}
     process = start("propagate", CONFIG, "--out", "out", env=environment)
     assert process.wait(timeout=60) == 128 + number
     assert not (folder / "out").exists()
 
 
-def test_threads_are_those_of_the_environment_unless_they_are_given():
+def test_threads_come_from_the_environment_unless_given():
     for threads, flags, expected in (("3", [], 3), ("3", ["--threads", 2], 2), ("3", ["run.threads=2"], 2),
                                      ("3", ["--threads", 0], 3), ("65536", [], 1024)):
         ds = result("theory", CONFIG, flags, env={"OMP_NUM_THREADS": threads})
         assert fact(ds, "circumstances")["threads"] == expected, (threads, flags)
 
 
-def test_the_dynamic_loader_starts_the_program_too():
+def test_the_dynamic_loader_can_start_the_program():
     """/proc/self/exe is then the loader, so the program must not execute itself again."""
     loader = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
     if not loader.exists():
@@ -117,7 +105,7 @@ def test_the_dynamic_loader_starts_the_program_too():
     assert subprocess.run([loader, PROGRAM, "help"], capture_output=True, timeout=60, env=environment).returncode == 0
 
 
-def test_placements_and_presets_fill_what_is_not_given():
+def test_placements_and_presets_set_defaults():
     placements = run("list", "--json").json["placements"]
     for placement in placements:
         model = stack_of(result("theory", CONFIG, f"model.placement={placement['name']}"))["model"]
@@ -174,38 +162,37 @@ def test_the_dump_of_a_stack_has_its_input_and_labels(folder):
 # -- instruction sets ------------------------------------------------------------------------------
 
 
-CANNOT_HIDE = 77  # of the library that stands for a lesser processor
-SKIPPED = "skipped: "
+CANNOT_HIDE = 77  # exit code of tests/base/lesser_processor.cpp
 
 
 def at(level):
-    """Returns the variables that choose a level; none for "" (empty is as good as absent)."""
+    """Returns the variable that chooses a level; "" is the default."""
     return {"PERISCOPE_INSTRUCTIONS": level}
 
 
 @pytest.fixture
 def levels(folder):
-    """Those that this build has and this processor can, as the refusal of another names them."""
+    """The levels of this build that this processor supports, from the message that rejects another."""
     (folder / "small.toml").write_text(SMALL.replace("width = 32", "width = 80"))
     return re.search(r"expected (.*)$", run("list", env=at("none"), code=2).err.strip())[1].split(" or ")
 
 
 def on(processor, *words, level="", code=0):
-    """Runs the program on a processor of a level of x86-64."""
+    """Runs the program on an emulated processor of this x86-64 level."""
     done = run(words, env={**at(level), **library("lesser_processor"), "PROCESSOR_LEVEL": str(processor)}, code=None)
     if done.code == CANNOT_HIDE:
-        pytest.skip("this processor lets nobody catch CPUID")
+        pytest.skip("this processor cannot trap CPUID")
     assert done.code == code, done.err
     return done
 
 
 @pytest.mark.parametrize("level", ["x86-64-v5", "V4", "none\n"])
 @pytest.mark.parametrize("words", [["list"], ["--version"], ["propagate", CONFIG]], ids=lambda words: words[0])
-def test_a_level_that_cannot_be_is_refused_by_every_command(words, level):
+def test_every_command_rejects_an_unknown_level(words, level):
     assert rejected(words, env=at(level), names="PERISCOPE_INSTRUCTIONS = ").err.startswith("periscope: ")
 
 
-def test_a_result_says_which_level_computed_it(levels):
+def test_results_record_their_level(levels):
     assert f", {levels[-1]})" in run("--version", env=at("")).out
     found = {level: result("propagate", CONFIG, env=at(level)).attrs for level in levels}
     assert {level: attrs["instructions"] for level, attrs in found.items()} == {level: level for level in levels}
@@ -216,25 +203,16 @@ def test_a_result_says_which_level_computed_it(levels):
         assert (other.attrs["instructions"], differing(other, first)) == (levels[0], set()), "the same bits"
 
 
-def test_no_level_takes_what_another_finished(levels):
-    words = ["propagate", CONFIG, "--out", "out", "--skip-finished"]
-    for level in levels:
-        assert SKIPPED not in run(words, env=at(level)).err
-    assert SKIPPED in run(words, env=at(levels[-1])).err
-    if len(levels) > 1:
-        assert SKIPPED not in run(words, env=at(levels[0])).err
-
-
-def test_a_processor_without_avx512_gets_the_level_below(levels):
+def test_a_processor_without_avx512_uses_the_level_below(levels):
     if len(levels) == 1:
-        pytest.skip("there is one level")
+        pytest.skip("the build has one level")
     done = on(3, "propagate", CONFIG, "--json", "--quiet")
     assert done.json["attrs"]["instructions"] == "x86-64-v3"
     assert '"x86-64-v4"' in on(3, "list", level="x86-64-v4", code=2).err
 
 
 @pytest.mark.parametrize("words", [[], ["--version"], ["propagate", CONFIG]], ids=str)
-def test_a_processor_without_avx2_gets_a_sentence(words, levels):
+def test_a_processor_without_avx2_is_rejected(words, levels):
     if levels[0] != "x86-64-v3":
         pytest.skip("compiled for another processor")
     done = on(2, words, code=1)

@@ -1,5 +1,5 @@
-"""Edited configurations and checkpoints, drawn by Hypothesis: a result, or a documented exit code with a message that
-names the file or the key, never a crash, a hang, or an exhausted memory. PERISCOPE_EXAMPLES: more of them."""
+"""Configurations and checkpoints edited at random by Hypothesis give a result, or a documented exit code with a message
+that names the file or the key. PERISCOPE_EXAMPLES sets the number of examples."""
 
 import json
 import os
@@ -24,8 +24,8 @@ VALUES = st.recursive(st.none() | st.booleans() | NUMBERS | st.floats() | st.tex
                                                                                   max_size=3), max_leaves=4)
 
 
-def refused_by_name(done, *names):
-    """Whether a program that gave no result printed one short line that has one of the names."""
+def rejected_by_name(done, *names):
+    """Returns whether a run without a result printed one short line that contains one of the names."""
     return done.code == 0 or (done.out == "" and done.err.count("\n") == 1 and len(done.err) < 2000
                               and any(name in done.err for name in names))
 
@@ -51,7 +51,7 @@ def test_edited_config_json(data):
         (model / "config.json").write_text(json.dumps(config))
         words = data.draw(st.sampled_from([["info"], ["probe", "--tokens", "1,2", "--no-theory", "--quiet", "--json"]]))
         done = run(words[0], model, words[1:], code=(0, 2, 3), **LIMITS)
-        assert refused_by_name(done, str(model), *config, key), done
+        assert rejected_by_name(done, str(model), *config, key), done
 
 
 @drawn
@@ -86,7 +86,7 @@ def test_edited_safetensors_headers(data):
         cut = data.draw(st.just(None) | st.integers(0, len(content)))
         (model / "model.safetensors").write_bytes(content[:cut])
         done = run("info", model, code=(0, 3), **LIMITS)
-        assert refused_by_name(done, "model.safetensors", "config.json"), done
+        assert rejected_by_name(done, "model.safetensors", "config.json"), done
         assert "\x1b" not in done.out + done.err
 
 
@@ -113,7 +113,7 @@ def test_edited_toml_files(data):
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "small.toml").write_bytes("\n".join(lines).encode(errors="surrogatepass"))
         done = run("theory", CONFIG, "--set", "input.tokens=3", "--json", "--quiet", code=(0, 2), cwd=folder, **LIMITS)
-        assert refused_by_name(done, "small.toml", *re.findall(r"\w+\.\w+", done.err)), done
+        assert rejected_by_name(done, "small.toml", *re.findall(r"\w+\.\w+", done.err)), done
 
 
 VERDICTS = {"agrees", "disagrees", "inconclusive", "not-checked"}
@@ -178,18 +178,18 @@ def configurations(draw):
     return words + [f"{key}={value}" for key, value in c.items()]
 
 
-ENDED = {"with a result": 0, "refused": 0}
+ENDED = {"with a result": 0, "rejected": 0}
 
 
 @drawn
 @given(words=configurations())
-def test_whatever_is_configured_has_a_verdict_or_is_refused_at_the_start(words):
-    """Theory is right of every stack: noise, rounding, overflow and underflow may not speak against it."""
+def test_any_configuration_has_a_verdict_or_is_rejected_at_the_start(words):
+    """Noise, rounding, overflow and underflow may not reject a correct theory."""
     with tempfile.TemporaryDirectory() as folder:
         done = run(words, "--threads", 2, "--out", folder, "--json", code=(0, 2, 3), timeout=120)
-        ENDED["refused" if done.code else "with a result"] += 1
+        ENDED["rejected" if done.code else "with a result"] += 1
         if done.code:
-            assert done.err.count("\n") == 1, f"refused after work was done: {done}"
+            assert done.err.count("\n") == 1, f"rejected after work was done: {done}"
             return
         assert list(pathlib.Path(folder).glob("*.nc"))
     assert not re.search(r"(?<![a-z])nan(?![a-z])", done.err), f"a table shows nan: {done.err}"
@@ -199,4 +199,4 @@ def test_whatever_is_configured_has_a_verdict_or_is_refused_at_the_start(words):
 
 
 def test_most_configurations_have_a_result():
-    assert ENDED["with a result"] > ENDED["refused"], "the strategy tests little"
+    assert ENDED["with a result"] > ENDED["rejected"]

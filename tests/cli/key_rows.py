@@ -1,8 +1,8 @@
-"""Another value of every key of a configuration, and what that changes."""
+"""Another value of every configuration key, and its effect."""
 
 import dataclasses
 
-# The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
+# Without the finite-width chain the finite-width term is a tolerated bias.
 LIMIT = ("theory.finite_width=false",)
 BACKWARD = ("run.backward=true",)
 TRAIN = ("train.steps=4", "train.batch=4")
@@ -11,18 +11,17 @@ FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Another value of a key than SMALL's, and what that changes: "measured", "predicted" or "judged" numbers, and all
-    that are named behind. "judged" leaves the two before as they are, to the bit, and "predicted" what is measured."""
+    """A value of a key other than in SMALL, and the first of "measured", "predicted" and "judged" numbers that it
+    changes; those before it stay equal to the bit. "all": any column changes. "nothing": none does."""
 
     value: str
     changes: str = "measured"
-    base: tuple = ()  # settings under which the key counts
+    base: tuple = ()  # settings under which the key has an effect
     command: str = "propagate"
 
 
-# A row per key of `list`.
 ROWS = {
-    "model.preset": Row("400M"),  # head_dim, which SMALL leaves to it
+    "model.preset": Row("400M"),  # changes head_dim, which SMALL leaves open
     "model.recipe": Row("olmo2"), "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"),
     "model.kv_heads": Row("2"),
     "model.head_dim": Row("8"), "model.mlp": Row("relu"), "model.mlp_width": Row("40"), "model.norm": Row("layer"),
@@ -50,7 +49,7 @@ ROWS = {
     "run.backward": Row("true"), "run.paired": Row("false"), "run.weights": Row("matrix-free"),
     "run.threads": Row("1", "nothing"),
     "run.out": Row("results", "nothing"),
-    # A theory of the mean field samples attention patterns; a tighter one more of them.
+    # A tighter tolerance samples more attention patterns.
     "theory.tolerance": Row("0.002", "predicted", ("theory.finite_width=false",)),
     "theory.gradient_tolerance": Row("0.05", "predicted", BACKWARD), "theory.fault": Row("beta0", "predicted"),
     "theory.finite_width": Row("false", "predicted"), "theory.replicates": Row("100", "predicted"),
@@ -88,5 +87,5 @@ ROWS = {
     "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
     "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
 }
-# Neither changes a result.
+# Keys that change no result.
 HOW = {"run.threads", "run.out"}

@@ -1,5 +1,5 @@
-"""The memory estimate: what cannot fit is refused with it, what is measured is within a factor of it, and a lack of
-memory at any moment is said."""
+"""Memory estimates: runs beyond the limit are rejected, measured peaks are close to the estimate, and a failed
+allocation is reported at any moment."""
 
 import collections
 import os
@@ -16,10 +16,10 @@ from program import CONFIG, library, memory_limit, rejected, run, start
 
 MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
-# What the program takes before it begins: its code, libraries and OpenMP.
+# Memory of the program's code, libraries and OpenMP.
 OWN = 60 * MEGABYTE
-# The estimate counts the largest arrays. What is measured also has small ones, what the backward pass keeps where there
-# is memory for it, and what the allocator keeps of freed arrays; it lacks parts that are not alive at the same moment.
+# The estimate counts the largest arrays, also those that are not alive at the same moment. The measured peak also has
+# small arrays, the tape of the backward pass if memory allows, and freed memory that the allocator keeps.
 FACTOR = 3.0
 
 # Uniform attention is predicted without sampling.
@@ -27,7 +27,7 @@ SMALL = ("model.layers=1", "model.width=64", "model.heads=2", "model.mlp_width=6
          "init.qk_factor=0.0")
 LIMIT, SAMPLED, ONE_ROW = "theory.finite_width=false", "init.qk_factor=1.0", "first_steps.replicates=2"
 TOKENS, PREDICT = "input.kind=tokens", "first_steps.predict_only=true"
-# What each runs, on how many threads, and the settings besides `SMALL`.
+# Command, number of threads, and settings in addition to `SMALL`.
 SHAPES = {
     "wide, forward": ("propagate --seeds 1", 2, "model.width=1024 model.mlp_width=32768 input.tokens=300", LIMIT),
     "wide, backward": ("propagate --seeds 1 --backward", 2, "model.width=1024 model.mlp_width=16384 input.tokens=300",
@@ -61,7 +61,7 @@ SHAPES = {
 
 
 def peak(*words):
-    """Returns the bytes of memory that a run had at its peak."""
+    """Returns the peak memory of a run in bytes."""
     child = start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -70,11 +70,11 @@ def peak(*words):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_what_is_measured_is_near_the_estimate(name):
+def test_the_measured_peak_is_close_to_the_estimate(name):
     command, threads, settings, *more = SHAPES[name]
     words = (command.split(), "--threads", threads, "--quiet", SMALL, settings.split(), more)
-    refused = rejected(words, before=memory_limit(190 << 20))
-    number, unit = re.search(r"memory estimate ([0-9.e+]+) (MB|GB|TB)", refused.err).groups()
+    done = rejected(words, before=memory_limit(190 << 20))
+    number, unit = re.search(r"memory estimate ([0-9.e+]+) (MB|GB|TB)", done.err).groups()
     estimate, measured = float(number) * UNITS[unit], peak(words)
     assert OWN + estimate / FACTOR < measured < OWN + FACTOR * estimate, f"{estimate:.3g} {measured:.3g}"
 
@@ -83,16 +83,16 @@ TWO = "model.placement=['pre', 'peri']"
 ON_TOKENS = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["gradients", "depth"],
              ["gradients", "identity-path"], ["gradients", "score-path"], ["gradients", "attenuation"],
              ["gradients", "crossover", TWO], ["ladder", "init.scheme=lecun"], ["formats", "--backward"]]
-# The others have widths of their own, no matrices, or none on that device.
+# The others have their own widths, no matrices, or do not run on the reference device.
 ON_WIDTH = [words for words in ON_TOKENS if words[0] not in ("ladder", "theory", "formats")]
 
 
 @pytest.mark.parametrize(("key", "words"), [("input.tokens", words) for words in ON_TOKENS] +
                                            [("model.mlp_width", words) for words in ON_WIDTH], ids=str)
-def test_what_cannot_fit_is_refused_at_once(key, words):
+def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
     huge = ("model.heads=32",) if key == "input.tokens" else (
-        "model.width=65536", "model.heads=8", "--device", "reference")  # which holds matrices whole
-    # identity-path never does without matrices
+        "model.width=65536", "model.heads=8", "--device", "reference")  # holds whole matrices
+    # identity-path is always dense
     dense = ("run.weights=dense",) if key == "model.mlp_width" and "identity-path" not in words else ()
     rejected(words, "--quiet", "--threads", "2", f"{key}=1048576", huge, dense, before=memory_limit(8 << 30),
              names=["memory", "available", key, "--force"])
@@ -101,18 +101,18 @@ def test_what_cannot_fit_is_refused_at_once(key, words):
 @pytest.mark.parametrize("settings", [["input.tokens=24000"], ["model.mlp_width=1048576", "init.qk_factor=0.0", LIMIT]],
                          ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_force_tries_and_says_what_was_missing(settings, threads):
+def test_force_tries_and_reports_missing_memory(settings, threads):
     rejected("propagate", "--quiet", "--threads", threads, "model.layers=1", "--force", settings, code=1,
              before=memory_limit(1 << 30), names="not enough memory")
 
 
-@pytest.mark.parametrize(("words", "faults", "begin", "said"), [
+@pytest.mark.parametrize(("words", "faults", "begin", "message"), [
     (["--seeds", "4", "run.weights=dense"], [1, 200, 10**9] * 10, 0.02, "not enough memory"),
     (["--seeds", "2", "--out", "out"], [10**9] * 25, 0.75, "not enough memory|cannot write .*propagate.nc"),
 ], ids=["anywhere", "while the result is written"])
-def test_memory_that_is_lacking_at_any_moment_is_said(words, faults, begin, said):
-    """Allocations fail from a random one on: one, 200 or all that follow, also in destructors, and while the result
-    is written, when HDF5 crashes or calls exit."""
+def test_a_failed_allocation_at_any_moment_is_reported(words, faults, begin, message):
+    """From a random allocation on one, 200 or all fail, also in destructors and while HDF5 writes the result, which
+    then crashes or calls exit."""
     def with_faults(code=(0, 1), **variables):
         return run("propagate", CONFIG, "--threads", "1", "--quiet", words, code=code,
                    env={**library("memory_faults"), **variables})
@@ -125,12 +125,12 @@ def test_memory_that_is_lacking_at_any_moment_is_said(words, faults, begin, said
         done = with_faults(MEMORY_FAULT_AT=str(first), MEMORY_FAULTS=str(fault))
         codes[done.code] += 1
         if done.code == 1:
-            assert re.search(said, done.err), (first, fault)
+            assert re.search(message, done.err), (first, fault)
             for file in pathlib.Path("out").glob("*.*"):  # memory failed after the result was written
                 assert xr.load_dataset(file).verdict.size > 0, (first, fault)
     assert codes[1] > 10
     assert codes[0] or 1 not in faults, "a single fault is survived"
 
 
-def test_what_fits_is_not_refused():
+def test_runs_within_the_limit_are_accepted():
     run("propagate", CONFIG, "--quiet", "--threads", "2", before=memory_limit(1 << 30))

@@ -1,4 +1,4 @@
-"""Every notebook is executed with the Python module, and its text says what its outputs show."""
+"""Every notebook runs with the Python module, and its text agrees with its outputs."""
 
 import re
 
@@ -16,7 +16,7 @@ def code_cells(notebook):
 
 
 def shown(cell, kind="text/plain"):
-    """What a cell answered or printed, of one MIME type."""
+    """Returns the results and printed text of a cell, of one MIME type."""
     printed = [o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stdout"]
     answers = [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
     return "".join((printed if kind == "text/plain" else []) + answers)
@@ -36,7 +36,7 @@ def notebooks():
     return found
 
 
-def test_figures_show_and_have_a_description(notebooks):
+def test_figures_have_a_description(notebooks):
     figures = 0
     for cell in (cell for notebook in notebooks.values() for cell in code_cells(notebook)):
         described = bool(cell.metadata.get("mystnb", {}).get("image", {}).get("alt"))
@@ -45,7 +45,7 @@ def test_figures_show_and_have_a_description(notebooks):
     assert figures == 7
 
 
-def test_nothing_is_on_standard_error_but_a_bar(notebooks):
+def test_standard_error_has_only_progress_bars(notebooks):
     for cell in (cell for notebook in notebooks.values() for cell in code_cells(notebook)):
         errors = "".join(output.text for output in cell.outputs if output.get("name") == "stderr")
         if "progress=True" in cell.source:
@@ -54,13 +54,13 @@ def test_nothing_is_on_standard_error_but_a_bar(notebooks):
             assert errors == "", cell.source
 
 
-def test_verdicts_are_what_the_text_says(notebooks):
+def test_verdicts_agree_with_the_text(notebooks):
     compared = 0
     for notebook in notebooks.values():
         for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
-            said = VERDICT.findall(cell.source) if cell.cell_type == "markdown" else []
-            if said:
-                assert set(re.findall(r"\b(agrees|disagrees|inconclusive)\b", shown(before))) == set(said), cell.source
+            words = VERDICT.findall(cell.source) if cell.cell_type == "markdown" else []
+            if words:
+                assert set(re.findall(r"\b(agrees|disagrees|inconclusive)\b", shown(before))) == set(words), cell.source
                 compared += 1
     assert compared == 3
 

@@ -1,5 +1,4 @@
-"""Where results go: what is no file is not replaced, a full disk and a closed or broken stream are said, and nothing
-that was computed is lost for a message."""
+"""Destinations of results: special files, full disks, closed and broken streams; none loses a computed result."""
 
 import contextlib
 import json
@@ -18,7 +17,7 @@ from program import CONFIG, cached, contents, differing, library, rejected, run
 
 SMALL = (*CONFIG, "model.layers=1", "model.placement=pre")
 PROBE = ("probe", "tiny", "--tokens", "1,2,3", "--no-theory")
-# Every command that writes files, without the flag's value, which is the folder; and one of the files.
+# Every command that writes files, up to the folder as the value of its last flag; and one of the files.
 COMMANDS = {
     "propagate": (("propagate", SMALL, "--out"), "propagate.nc"),
     "theory": (("theory", SMALL, "--out"), "theory.nc"),
@@ -36,7 +35,7 @@ COMMANDS = {
     "regauge": (("regauge", "tiny", "--factor", 2, "--out"), "model.safetensors"),
 }
 MODELS = [name for name, (_, file) in COMMANDS.items() if file.endswith(".safetensors")]
-# Their cache is full first; verify is slow, and writes as certify does.
+# Their cache fills the disk before the result; verify is slow, and writes in the same way as certify.
 CACHING = ("propagate", "theory", "ladder", "formats", "gradients", "verify")
 every_command = pytest.mark.parametrize("name", COMMANDS)
 CSV = ("theory", SMALL, "--quiet", "--csv")
@@ -52,7 +51,7 @@ def tiny(folder):
     (folder / "small.toml").write_text(program.SMALL.replace("seeds = 4", "seeds = 2"))
 
 
-# -- what is there ---------------------------------------------------------------------------------
+# -- existing files --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -62,9 +61,9 @@ def text():
     return found
 
 
-def test_text_is_written_into_what_is_no_file(text, folder):
+def test_csv_is_written_into_devices_and_fifos(text, folder):
     run(CSV, "/dev/null")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode), "a device is no file to replace"
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode), "a device is not replaced"
     os.mkfifo("fifo")
     read = []
     reader = threading.Thread(target=lambda: read.append((folder / "fifo").read_text()))
@@ -78,7 +77,7 @@ def test_text_is_written_into_what_is_no_file(text, folder):
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_by_its_name(name, text, folder):
+def test_csv_to_standard_output_by_name(name, text, folder):
     assert run(CSV, name).out == text
     with open("log", "w") as file:
         file.write("before\n")
@@ -88,29 +87,21 @@ def test_standard_output_by_its_name(name, text, folder):
     assert ((folder / "log").read_text(), os.stat("log").st_ino) == ("before\n" + text, inode)
 
 
-@pytest.mark.parametrize(("there", "is_ours"), [
+@pytest.mark.parametrize(("existing", "is_ours"), [
     ('{"a": 1}', False), ("v", False), (" variable,", False),
-    ("variables", True), ("", True), ("variable,depth,value\n", True)])  # begins as a CSV of ours does
-def test_what_is_no_csv_is_not_overwritten_unasked(there, is_ours, text, folder):
+    ("variables", True), ("", True), ("variable,depth,value\n", True)])  # begins like a CSV of the program
+def test_files_other_than_csv_are_overwritten_only_with_force(existing, is_ours, text, folder):
     other = folder / "config.json"
-    other.write_text(there)
+    other.write_text(existing)
     if not is_ours:
         rejected(CSV, other, names=[other, "--force"])
-        assert other.read_text() == there
+        assert other.read_text() == existing
     for flags in ([] if is_ours else ["--force"], []):
         run(CSV, other, flags)
         assert other.read_text() == text
 
 
-def test_a_link_stays(text, folder):
-    (folder / "far").mkdir()
-    (folder / "link.csv").symlink_to("far/result.csv")
-    run(CSV, "link.csv")
-    assert (folder / "link.csv").is_symlink() and (folder / "link.csv").read_text() == text
-    assert os.listdir("far") == ["result.csv"]
-
-
-def test_a_result_is_not_written_as_csv_onto_itself(folder):
+def test_csv_may_not_replace_the_result(folder):
     run("theory", SMALL, "--quiet", "--out", "given")
     before = contents(folder / "given")
     for name in (folder / "given/theory.nc", folder / "given/../given/theory.nc", folder / "new/theory.nc"):
@@ -119,20 +110,20 @@ def test_a_result_is_not_written_as_csv_onto_itself(folder):
 
 
 @every_command
-def test_results_do_not_replace_what_is_no_file(name, folder):
-    """And it is said before anything is computed. A model that is there at all is refused without --force."""
+def test_results_do_not_replace_special_files(name, folder):
+    """The run is rejected before anything is computed."""
     (command, file), out = COMMANDS[name], folder / "out"
     for blocked in [file, "verify.json"] if name == "verify" else [file]:
         out.mkdir()
         os.mkfifo(out / blocked)
         rejected(command, out, forced(name), names=[out / blocked, "FIFO"])
-        assert (out / blocked).is_fifo() and os.listdir(out) == [blocked], "nothing is left beside it"
+        assert (out / blocked).is_fifo() and os.listdir(out) == [blocked], "no temporary file is left"
         shutil.rmtree(out)
 
 
 @every_command
-def test_what_is_in_the_way_is_said_at_the_start(name, folder):
-    """In one line: no progress was shown, so nothing was computed."""
+def test_invalid_folders_are_rejected_at_the_start(name, folder):
+    """The message is the only line: without progress nothing was computed."""
     (folder / "file").write_text("")
     (folder / "nowhere").symlink_to("no/such/folder")
     for out, code, names in (("file", 2, "file: "), ("file/below", 2, "file: "), ("nowhere", 2, "nowhere: "),
@@ -143,12 +134,12 @@ def test_what_is_in_the_way_is_said_at_the_start(name, folder):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_not_overwritten_unasked(name, folder):
+def test_a_model_is_overwritten_only_with_force(name, folder):
     (command, _), out = COMMANDS[name], folder / "out"
     run(command, out, "--quiet")
     files = contents(out)
     assert files
-    for kept in files:  # each of the files by itself is enough to refuse
+    for kept in files:  # each file alone is enough to reject
         for file in files:
             (out / file).unlink(missing_ok=True)
         (out / kept).write_text("mine")
@@ -162,12 +153,12 @@ def test_a_model_is_not_overwritten_unasked(name, folder):
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in CACHING])
-def test_a_full_disk_is_said_as_such(name, folder):
+def test_a_full_disk_is_reported(name, folder):
     (command, file), out = COMMANDS[name], folder / "out"
     words = (command, out, forced(name), "--quiet")
     run(words)
     old, size = contents(out), (out / file).stat().st_size
-    # The table in a result says how long it took, which is not as many letters every time.
+    # The table in a result has the elapsed time, whose length varies.
     for room in (0, 1, size // 2, size - (1 if name in MODELS else 100)):
         rejected(words, code=1, names=[f"cannot write {out}/", "No space left on device"],
                  env={**library("disk_faults"), "DISK_ROOM": str(room)})
@@ -184,7 +175,7 @@ def test_files_are_synced_before_they_are_renamed(name, folder):
     assert f"sync {out}/{file}.tmp" in lines[:renamed] and f"sync {out}" in lines[renamed:]
 
 
-def test_a_result_that_does_not_fit_is_resumed_from_the_cache(folder):
+def test_a_result_that_does_not_fit_is_restored_from_the_cache(folder):
     out, words = folder / "out", ("propagate", SMALL, "run.seeds=8", "--out", folder / "out")
     with open("/dev/full", "w") as full:
         run(words, "--json", stdout=full, code=1)
@@ -200,7 +191,7 @@ def test_a_result_that_does_not_fit_is_resumed_from_the_cache(folder):
     assert sorted(os.listdir(out)) == ["cache", "propagate.nc"]
 
 
-def test_a_file_longer_than_allowed(folder):
+def test_the_limit_of_file_sizes_is_reported(folder):
     rejected("theory", SMALL, "--quiet", "--out", "out", code=1, names="File too large",
              before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
     assert contents(folder / "out") == {}
@@ -210,7 +201,7 @@ def test_a_file_longer_than_allowed(folder):
 
 
 def without(*descriptors):
-    """Returns what starts a process without some of the standard streams, of which the tests may lack some already."""
+    """Returns options that start a process without some of the standard streams."""
     def close():
         for descriptor in descriptors:
             with contextlib.suppress(OSError):
@@ -220,7 +211,7 @@ def without(*descriptors):
 
 @contextlib.contextmanager
 def odd_stream(kind):
-    """A stream for `stdout` that is full, or a pipe that nobody reads."""
+    """A full device or a pipe without a reader, for `stdout`."""
     read, write = os.pipe()
     os.close(read)
     with open("/dev/full", "w") as full, os.fdopen(write, "w") as broken:
@@ -234,7 +225,7 @@ PRINTING = [("--version",), ("--help",), ("propagate", "--help"), ("list",), ("l
 
 @pytest.mark.parametrize(("kind", "words"), [("full", "No space left on device"), ("broken", "Broken pipe"),
                                              ("closed", "Bad file descriptor")])
-def test_standard_output_that_is_full_or_closed_or_broken(kind, words):
+def test_full_closed_and_broken_standard_output(kind, words):
     for command in PRINTING:
         with odd_stream("broken" if kind == "closed" else kind) as stream:
             how = {"stdout": None, **without(1)} if kind == "closed" else {"stdout": stream}
@@ -243,7 +234,7 @@ def test_standard_output_that_is_full_or_closed_or_broken(kind, words):
 
 @pytest.mark.parametrize(("how", "fails"), [((0,), 0), ((1,), 1), ((2,), 0), ((0, 2), 0), ((0, 1, 2), 1), ("full", 1),
                                             ("broken", 1)], ids=str)
-def test_a_result_is_written_whatever_happens_to_its_messages(how, fails, folder):
+def test_results_are_written_without_standard_streams(how, fails, folder):
     expected = run("propagate", SMALL, "--json", "--quiet", "--csv", "expected.csv")
     words = ("propagate", SMALL, "--json", "--out", "out", "--csv", "out/propagate.csv", "--dump", "out/dump")
     if isinstance(how, str):
@@ -259,13 +250,13 @@ def test_a_result_is_written_whatever_happens_to_its_messages(how, fails, folder
         ends = [tensor["data_offsets"][1] for tensor in json.loads(data[8:8 + length]).values()]
         assert max(ends) == len(data) - 8 - length
     assert (folder / "out" / "propagate.csv").read_text() == (folder / "expected.csv").read_text()
-    # What could not be printed can still be had without computing it again.
+    # The cache stays if the result could not be printed.
     assert bool(cached("out")) == bool(fails)
 
 
 @pytest.mark.parametrize("closed", [(2,), (0, 2), (1, 2), (0, 1, 2)], ids=str)
-def test_progress_goes_into_no_file(closed, folder):
-    """While probe writes it shows progress, and the file must not have got the descriptor of standard error."""
+def test_progress_is_not_written_into_a_result(closed, folder):
+    """A file must not get the descriptor of a closed standard error."""
     for out, how in (("expected", {}), ("out", without(*closed))):
         run(PROBE, "--dump", out, **how)
     assert contents(folder / "out") == contents(folder / "expected")

@@ -23,7 +23,7 @@ DECAYS, DEVIATIONS = {"weight decay 0.33": 0.33, "weight decay 0": 0.0}, {"varia
 
 
 class Numbers:
-    """Numbers from 1 to 2, none of them twice."""
+    """Random numbers from 1 to 2."""
 
     def __init__(self):
         self.draw = np.random.default_rng(1)
@@ -42,13 +42,13 @@ ATTRIBUTES = {"version": "0", "commit": "none", "loss_floor": 0.75, "model": "ma
 
 
 def result(columns, config, attributes):
-    """A result of these columns, (dimensions, values) by name, as one that was read from a file."""
-    said = {"program": "periscope", "config": json.dumps(config), **attributes}
-    return xr.Dataset({name: (dims.split(), tidy(values)) for name, (dims, values) in columns.items()}, attrs=said)
+    """Returns a result as if read from a file; `columns` maps names to (dimensions, values)."""
+    every = {"program": "periscope", "config": json.dumps(config), **attributes}
+    return xr.Dataset({name: (dims.split(), tidy(values)) for name, (dims, values) in columns.items()}, attrs=every)
 
 
 def arrays(ds):
-    """Its columns as figures take them."""
+    """Returns the columns in the form that figures use."""
     return {name: array(ds, name) for name in ds.variables}
 
 
@@ -99,7 +99,7 @@ def planted_reproduce():
 
 
 def planted_claims(names, verdicts, mean, regime):
-    """A result of `reproduce` with these claims alone."""
+    """Returns a result of `reproduce` with only these claims."""
     planted, n = planted_reproduce(), len(names)
     tested = np.isin(verdicts, ["holds", "fails", "not-shown"])
     columns = {"claim": names, "claim_exhibit": ["1"] * n, "claim_statement": [f"about {c}" for c in names],

@@ -1,4 +1,4 @@
-"""`plots`: its command line, bad files, figures for callers in Python, and what this leaves as it was."""
+"""`plots`: its command line, invalid files, and figures for callers in Python."""
 
 import io
 import os
@@ -28,7 +28,7 @@ BOTH = 'input.kind=["gaussian","tokens"]'
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder with results, one in each folder but "stack", which has two."""
+    """A folder with results; its folder "stack" has two."""
     folder = tmp_path_factory.mktemp("results")
     (folder / "small.toml").write_text(SMALL)
     for out, *words in (("plain", "propagate"), ("other", "propagate", "input.second_moment=4e-4"),
@@ -54,12 +54,13 @@ def stack(results):
 
 
 def written(folder, *words):
+    """Draws figures and returns the names of the written files."""
     done = draw(*words, "--out", folder / "figures")
     assert (done.returncode, done.stderr) == (0, "")
     return sorted(line.removeprefix(f"{folder / 'figures'}/") for line in done.stdout.splitlines())
 
 
-def width_of(path):
+def size_of(path):
     with Image.open(path) as image:
         return image.size
 
@@ -76,13 +77,13 @@ def test_several_paths_keep_their_folders(plain, results, folder):
     assert pdf.startswith(b"%PDF-") and b"CreationDate" not in pdf
 
 
-def test_width_and_captions_beside_the_figure_or_in_it(plain, folder):
+def test_width_and_captions_in_a_file_or_below_the_figure(plain, folder):
     variance = folder / "figures" / "propagate-variance.png"
     heights = {}
     for width, flags in ((3.3, []), (7, []), (7, ["--caption", "below"])):
         names = written(folder, plain, "--only", "variance", "--format", "png", "--width", width, *flags)
         assert names == ["propagate-variance.png"] + ([] if flags else ["propagate-variance.txt"])
-        size = width_of(variance)
+        size = size_of(variance)
         assert size[0] == round(200 * width)
         heights[len(flags)] = size[1]
     assert heights[2] > heights[0] + 40, "the caption is in the figure"
@@ -90,7 +91,7 @@ def test_width_and_captions_beside_the_figure_or_in_it(plain, folder):
     assert not [line for line in words.splitlines() if line.endswith("-")], "no word is broken"
     for width in (2.5, 3.3, 7.0):
         figure = figure_of("variance", reader.read(plain))
-        assert figure.texts == [], "a figure has no caption of its own"
+        assert figure.texts == [], "no caption unless requested"
         figure.set_size_inches(width, 3.0)
         style.caption_below(figure)
         box = figure.texts[0].get_window_extent()
@@ -98,7 +99,7 @@ def test_width_and_captions_beside_the_figure_or_in_it(plain, folder):
     assert figure.texts[0].get_text().split() == figure.caption.split() == words.split()
 
 
-def test_from_any_folder_by_its_path(plain, folder):
+def test_runs_from_any_folder_by_its_path(plain, folder):
     done = subprocess.run([sys.executable, ROOT / "plots", plain.parent, "--out", "figures", "--only", "variance"],
                           capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
@@ -120,24 +121,24 @@ def test_list_names_every_figure():
     (["--together", "--label", "a", "--label", "a"], "--label"),
     (["--together", "--label", "a", "--label", "b"], "--label"),
     (["--only", "ladder,signals"], "'ladder'")], ids=str)
-def test_what_is_refused(flags, name, plain, folder):
+def test_invalid_flags(flags, name, plain, folder):
     done = draw(plain, "--out", folder / "never", *flags)
     assert (done.returncode, done.stdout, name in done.stderr) == (2, "", True), done.stderr
     assert not (folder / "never").exists()
 
 
-# -- bad files -------------------------------------------------------------------------------------
+# -- invalid files ---------------------------------------------------------------------------------
 
 
 def damaged(stack, path, change):
-    """A copy of a whole result file, with `change` made to it."""
+    """Writes a copy of a valid result file with `change` applied."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(stack.read_bytes())
     with netCDF4.Dataset(path, "a") as data:
         change(data)
 
 
-def test_broken_files_are_named_and_all_others_drawn(stack, results, folder):
+def test_invalid_files_are_named_and_valid_ones_drawn(stack, results, folder):
     broken, whole = folder / "broken", (results / "stack" / "theory.nc").read_bytes()
     damaged(stack, broken / "no_commit.nc", lambda data: data.delncattr("commit"))
     damaged(stack, broken / "no_config.nc", lambda data: data.setncattr("config", "no JSON"))
@@ -155,7 +156,7 @@ def test_broken_files_are_named_and_all_others_drawn(stack, results, folder):
     assert done.returncode == 1, done.stderr
     names = sorted(path.name for path in broken.iterdir() if path.name != "whole.nc")
     assert [line.split(": ")[0] for line in done.stderr.splitlines()] == [str(broken / name) for name in names]
-    assert "whole-variance.svg" in done.stdout, "the good file is drawn"
+    assert "whole-variance.svg" in done.stdout, "the valid file is drawn"
     for path in ("nowhere", "empty"):
         (folder / "empty").mkdir(exist_ok=True)
         done = draw(folder / path, "--out", folder / "of_nowhere")
@@ -164,7 +165,7 @@ def test_broken_files_are_named_and_all_others_drawn(stack, results, folder):
     assert (done.returncode, done.stdout, "'signals'" in done.stderr) == (1, "", True)
 
 
-def test_a_figure_that_fails_is_named_and_all_others_drawn(stack, folder):
+def test_a_failed_figure_is_named_and_the_others_drawn(stack, folder):
     half, angles = folder / "half", "angular_distance_measured"
     damaged(stack, half / "a.nc", lambda data: data.variables[angles].__setitem__(Ellipsis, np.nan))
     damaged(stack, half / "b.nc", lambda data: [data.renameVariable(*pair) for pair in ((angles, "other"),
@@ -179,12 +180,12 @@ def test_a_figure_that_fails_is_named_and_all_others_drawn(stack, folder):
     assert expected <= {path.name for path in (folder / "drawn").iterdir()}
 
 
-def test_a_crash_of_the_library_ends_one_file_alone(results, folder):
+def test_a_crash_or_hang_affects_one_file_only(results, folder):
     def crash(_path):
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def hang(_path):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a library that never comes back to Python
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # like a library call that never returns
         while True:
             signal.pause()
 
@@ -194,7 +195,7 @@ def test_a_crash_of_the_library_ends_one_file_alone(results, folder):
         assert isinstance(report, drawing.Failed) and "theory.nc: " in report.message and words in report.message
 
 
-def test_figures_replace_figures_only_whole_and_nothing_else(folder):
+def test_figures_are_written_atomically_and_replace_regular_files_only(folder):
     (folder / "a.png").write_bytes(b"before")
     os.mkfifo("a.svg")
     before, figure = set(os.listdir()), mock.Mock()
@@ -202,7 +203,7 @@ def test_figures_replace_figures_only_whole_and_nothing_else(folder):
     with pytest.raises(ZeroDivisionError):
         list(drawing.save(figure, folder / "a"))
     assert (folder / "a.png").read_bytes() == b"before"
-    assert set(os.listdir()) == before, "nothing half-written is left"
+    assert set(os.listdir()) == before, "no temporary file is left"
     figure.savefig.side_effect = lambda stream, **_: stream.write(b"whole")
     with pytest.raises(OSError, match="a.svg"):
         list(drawing.save(figure, folder / "a"))
@@ -214,7 +215,7 @@ def test_figures_replace_figures_only_whole_and_nothing_else(folder):
 
 @pytest.fixture
 def ds(stack):
-    """A result as one that never was in a file."""
+    """A result without a file."""
     read = reader.read(stack)
     return xr.Dataset(read.data_vars, read.coords, read.attrs)
 
@@ -225,7 +226,7 @@ def train(results):
 
 
 def pixels(png):
-    """Those of a figure, or of a file's bytes."""
+    """Returns the pixels of a figure, or of a file's bytes."""
     if isinstance(png, Figure):
         stream = io.BytesIO()
         png.savefig(stream, format="png")
@@ -234,14 +235,14 @@ def pixels(png):
         return np.asarray(opened.convert("RGB")).astype(int)
 
 
-def test_a_figure_and_its_caption_are_those_of_the_command_line(ds, stack, folder):
+def test_python_and_command_line_draw_the_same(ds, stack, folder):
     names = ("overview", "variance", "angular-tokens")
     assert draw(stack, "--out", folder, "--only", "overview,variance,angular", "--format", "png").returncode == 0
     for name in names:
         figure = plots.plot(ds, name)
         np.testing.assert_array_equal(pixels(figure), pixels((folder / f"propagate-{name}.png").read_bytes()))
         assert plots.caption_of(ds, name).split() == (folder / f"propagate-{name}.txt").read_text().split()
-    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n", "notebooks show a figure that pyplot does not know"
+    assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n", "notebooks show it without pyplot"
 
 
 def test_names_of_figures(ds, results):
@@ -249,7 +250,7 @@ def test_names_of_figures(ds, results):
     assert plots.caption_of(ds) == plots.caption_of(ds, "overview")
     assert plots.figures(ds)[0] == "overview"
     assert plots.figures(reader.read(results / "stack" / "theory.nc"))[0] == "variance"
-    one = ds.isel(input=[1])  # a figure that is drawn once per input has its short name where there is one input
+    one = ds.isel(input=[1])  # figures of a single input have their short name too
     np.testing.assert_array_equal(pixels(plots.plot(one, "agreement")), pixels(plots.plot(one, "agreement-tokens")))
     for name, words in (("agreement", "agreement-gaussian, agreement-tokens"), ("varaince", "'variance'"),
                         ("training", "overview"), ("x", "'x'")):
@@ -282,7 +283,7 @@ def test_stacks_and_inputs_can_be_selected(ds, train):
     assert len(plots.plot(train.sel(placement=["peri"])).axes) == 4
 
 
-def test_what_a_selection_has_taken_away_is_named(ds, train):
+def test_figures_name_missing_parts_of_a_selection(ds, train):
     for chosen, name in ((ds.isel(input=0), "'variance_predicted'"), (ds.sel(placement="peri"), "isel.placement=.0"),
                          (ds.mean("placement"), "input, depth"), (ds.transpose(), "input, placement, depth"),
                          (ds.isel(placement=[]), "'placement'"), (ds.isel(depth=slice(0, 3)), "'depth'"),
@@ -299,7 +300,7 @@ def test_what_a_selection_has_taken_away_is_named(ds, train):
             plots.plot(chosen, "dilution")
 
 
-def test_the_callers_settings_stay_and_do_not_change_figures(ds):
+def test_rcparams_of_the_caller_are_neither_used_nor_changed(ds):
     expected = pixels(plots.plot(ds, "variance"))
     own = {"axes.grid": False, "grid.color": "red", "xtick.labelsize": 30, "axes.titlesize": 40, "font.size": 20}
     with matplotlib.rc_context(own):
@@ -312,14 +313,14 @@ def test_the_callers_settings_stay_and_do_not_change_figures(ds):
 
 
 def python(code, *words):
-    """What a fresh interpreter prints."""
+    """Returns the words that a new interpreter prints."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", code, *map(str, words)], capture_output=True, text=True,
                           cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
-def test_importing_is_light_and_changes_nothing(stack, folder):
+def test_imports_are_lazy_and_change_no_settings(stack, folder):
     heavy = "'matplotlib', 'xarray', 'netCDF4'"
     assert python(f"import sys, plots; print(*(name for name in ({heavy}) if name in sys.modules))") == []
     assert python("""if True:
@@ -331,7 +332,7 @@ def test_importing_is_light_and_changes_nothing(stack, folder):
         from plots import plot, reader
         figure = plot(reader.read(pathlib.Path(sys.argv[1])))
         figure.savefig(sys.argv[2])
-        get = dict.__getitem__  # asking for the backend would choose one
+        get = dict.__getitem__  # reading the backend would choose one
         print(*(key for key in before if get(before, key) != get(matplotlib.rcParams, key)))
         print(*(name for name in ("matplotlib.pyplot", "plots.drawing") if name in sys.modules))
         """, stack, folder / "one.png") == ["plots.drawing"]

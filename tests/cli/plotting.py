@@ -1,4 +1,4 @@
-"""What the tests of figures need: the packages of plots/requirements.txt, and figures by name."""
+"""Helpers for tests of figures: the packages of plots/requirements.txt, and figures by name."""
 
 import subprocess
 import sys
@@ -16,19 +16,19 @@ def draw(*words, cwd=ROOT):
 
 
 def figures_of(kind, ds):
-    """All figures of a kind, by name."""
+    """Returns all figures of a kind, by name."""
     from plots.makers import drawn
 
     return {name: drawn(make) for name, make in kind.draw(ds).items()}
 
 
 def figure_of(name, ds):
-    """The figure of that name, of a kind that the result has."""
+    """Returns the figure of this name."""
     from plots import kinds
 
     return next(figures_of(kind, ds)[name] for kind in kinds.of(ds) if kind.name == kinds.family(name))
 
 
 def with_columns(ds, columns):
-    """The result with other values in some of its columns."""
+    """Returns the result with other values in some of its columns."""
     return ds.assign({name: (ds[name].dims, values) for name, values in columns.items()})

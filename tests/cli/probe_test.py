@@ -1,4 +1,4 @@
-"""`periscope probe` and `generate`: a checkpoint on tokens."""
+"""`probe` and `generate`."""
 
 import json
 import math
@@ -17,7 +17,7 @@ TOKENS = ("--tokens", "5,9,2,250,9,17")
 
 @pytest.fixture
 def tensors(folder):
-    """Those of the checkpoint in the folder "tiny"."""
+    """The tensors of the checkpoint in the folder "tiny"."""
     return write_checkpoint(folder / "tiny")
 
 
@@ -25,13 +25,13 @@ def probe(*words, **options):
     return result("probe", "tiny", "--no-theory", *words, **options)
 
 
-def test_identities(tensors):
+def test_identities_between_columns(tensors):
     ds = result("probe", "tiny", TOKENS, "--backward")
     assert list(ds.label) == [9, 2, 250, 9, 17, -1], "the next token; none after the last"
     assert ds.loss == pytest.approx(ds.token_loss[:-1].mean().item(), abs=1e-13)
     measured, at_init, at_scales, at_profiles = (ds[f"second_moment_{v}"].values for v in (
         "measured", "at_init", "at_scales", "at_profiles"))
-    assert at_scales[0] == pytest.approx(measured[0], abs=1e-12), "the rows that the tokens use"
+    assert at_scales[0] == pytest.approx(measured[0], abs=1e-12), "embedding rows of the tokens"
     parts = {part: ds[f"log_growth_from_{part}"].values for part in ("scales", "sizes_inside", "alignment")}
     np.testing.assert_allclose(parts["scales"], np.log(at_scales / at_init), atol=1e-12)
     np.testing.assert_allclose(parts["sizes_inside"], np.log(at_profiles / at_scales), atol=1e-12)
@@ -43,7 +43,7 @@ def test_identities(tensors):
         np.testing.assert_array_equal(margins, limit / ds.maximum_measured.values[1:])
 
 
-def test_tokens_in_every_form(tensors, folder):
+def test_forms_of_tokens(tensors, folder):
     expected = probe(TOKENS)
     for text in ("5 9 2\n250, 9\t17\n", "[5, 9, 2, 250, 9, 17]"):
         (folder / "ids").write_text(text)
@@ -63,7 +63,7 @@ def test_labels(tensors):
     assert some.loss == pytest.approx(some.token_loss.mean().item(), abs=1e-14)
 
 
-def test_the_tokenizer_of_llama2c_is_found(folder):
+def test_a_llama2c_tokenizer_is_found(folder):
     pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n"] + [b"<0x%02X>" % b for b in range(256)] + [b" ", b"a", b" a"]
     entries = b"".join(struct.pack("<fi", -i, len(p)) + p for i, p in enumerate(pieces))
     write_checkpoint(folder / "tiny", vocab=len(pieces))
@@ -75,7 +75,7 @@ def test_the_tokenizer_of_llama2c_is_found(folder):
     assert list(ds.token_text) == ["\\x0a<s>\\x0a", " a", "a", "b"]
 
 
-def test_a_dump_has_the_pass_and_its_gradients(tensors, folder):
+def test_a_dump_has_signals_and_gradients(tensors, folder):
     ds = probe(TOKENS, "--backward", "--dump", "dump")
     assert [p.name for p in (folder / "dump").iterdir()] == ["activations.safetensors"]
     dumped = read_tensors(folder / "dump" / "activations.safetensors")
@@ -106,18 +106,18 @@ def test_dtypes_devices_and_threads(tensors):
 
 
 def test_ops_of_a_small_pass_stay_on_one_thread():
-    """OpenMP prints a line for every thread of a team."""
+    """OMP_DISPLAY_AFFINITY prints a line for every thread of a team."""
     def threads(*words):
         return run(*words, "--threads", 2, "--quiet", env={"OMP_DISPLAY_AFFINITY": "true"}).err.count("affinity")
 
     if threads("propagate", CONFIG, "model.mlp_width=4096") == 0:
-        pytest.skip("this OpenMP does not show its threads")
+        pytest.skip("this OpenMP does not print its threads")
     run("write-checkpoint", "--family", "llama", "model.width=96", "model.heads=4", "model.layers=2", "model.vocab=256",
         "--out", "small")
     assert threads("probe", "small", "--tokens", ",".join(map(str, range(64))), "--no-theory") == 0
 
 
-def test_a_stream_that_overflows(folder):
+def test_an_overflowing_stream(folder):
     write_checkpoint(folder / "tiny", changes={"layers.0.mlp.down_proj": (slice(0, WIDTH), 1e38)})
     assert "diverged_at" not in probe(TOKENS)
     ds = probe(TOKENS, "--dtype", "f32")
@@ -129,7 +129,7 @@ def test_a_stream_that_overflows(folder):
     ("model.norm.weight", 0, math.nan, "output"), ("model.norm.weight", WIDTH - 1, math.inf, "output"),
     ("model.layers.1.mlp.down_proj.weight", 3, math.nan, "f_out of sublayer 3"),
 ])
-def test_weights_that_are_not_finite_are_named(name, place, value, where, folder):
+def test_non_finite_weights_are_named(name, place, value, where, folder):
     write_checkpoint(folder / "tiny", changes={name: (place, value)})
     ds = probe(TOKENS)
     assert (ds.not_finite, np.isnan(ds.loss)) == (where, True)
@@ -138,8 +138,7 @@ def test_weights_that_are_not_finite_are_named(name, place, value, where, folder
     assert f"{name}: entry {place} is {value}\n" in table and where in table
 
 
-def test_rows_that_no_token_reads_make_nothing_nan(folder):
-    """Of an embedding table that is not also the head."""
+def test_nan_in_an_unused_embedding_row_has_no_effect(folder):
     unread = 7 * WIDTH + 1
     tensors = write_checkpoint(folder / "tiny", tie_word_embeddings=False)
     head = tensors["model.embed_tokens.weight"].copy()
@@ -151,7 +150,7 @@ def test_rows_that_no_token_reads_make_nothing_nan(folder):
     assert probe("--tokens", "5,7").not_finite == "embedding"
 
 
-def test_generation_is_greedy_and_goes_into_a_file(tensors, folder):
+def test_generation_is_greedy_and_written_to_a_file(tensors, folder):
     found = run("generate", "tiny", "--tokens", "5,9", "--count", 4, "--json", "--quiet").json
     ids = found["ids"]
     assert (len(ids), ids[:2], found["prompt_tokens"]) == (6, [5, 9], 2)
@@ -162,7 +161,7 @@ def test_generation_is_greedy_and_goes_into_a_file(tensors, folder):
     assert again == found == json.loads((folder / "generate.json").read_text())
 
 
-def test_what_bert_lacks_is_not_predicted():
+def test_bert_without_labels_has_no_loss():
     bert, headless, words = FIXTURES / "bert-old", FIXTURES / "bert-headless", ("--tokens", "1,2,3")
     for model in (bert, headless):
         ds = result("probe", model, words)
@@ -174,13 +173,13 @@ def test_what_bert_lacks_is_not_predicted():
     assert (ds.grad_sq_measured > 0).all()
 
 
-def test_a_model_has_as_many_positions_as_its_table():
+def test_texts_beyond_the_position_table_are_rejected():
     gpt2 = FIXTURES / "gpt2-bare"
     rejected("probe", gpt2, "--tokens", ",".join(["1"] * 2000), "--quiet", names="positions")
     rejected("generate", gpt2, "--tokens", "1", "--count", 2000, "--quiet", names="positions")
 
 
-def test_branches_of_peri_from_gains_alone():
+def test_branch_sizes_of_peri_from_gains():
     ds = result("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5")
     assert fact(ds)["stacks"][0]["model"]["placement"] == "peri"
     tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
@@ -188,14 +187,14 @@ def test_branches_of_peri_from_gains_alone():
         where = "post_feedforward_layernorm" if s % 2 else "post_attention_layernorm"
         squares = (1.0 + tensors[f"model.layers.{s // 2}.{where}.weight"].astype(float)) ** 2
         assert size == pytest.approx(squares.mean(), abs=1e-12)
-        # what the branch can be at most and at least, whatever it leans to
+        # bounds for any direction of the branch
         assert 0.5 * squares.min() < ds.growth_branch[s] <= squares.max()
 
 
 @pytest.fixture
 def golden():
     if not STORIES.exists():
-        unavailable(f"{STORIES} is not there")
+        unavailable(f"{STORIES} does not exist")
     return json.loads((STORIES / "golden.json").read_text())
 
 

@@ -1,4 +1,4 @@
-"""The program under test: where it is, how tests run it, and its results as datasets."""
+"""Runs the program under test, and reads its results as datasets."""
 
 import dataclasses
 import hashlib
@@ -34,7 +34,7 @@ tokens = 6
 seeds = 4
 """
 THREE = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]')
-# What studies sweep, small.
+# Small sweeps.
 SWEEPS = """
 [gradients]
 layers = [1, 2, 4]
@@ -44,7 +44,7 @@ down_factors = [0.05, 0.5, 5.0]
 widths = [32, 64, 96, 128]
 seeds = 8
 """
-# A list of wrong theories about `SMALL`, in small.toml.
+# A list with one wrong theory about small.toml.
 LIST = """
 [[config]]
 name = "small"
@@ -61,8 +61,8 @@ SETTING = re.compile(rf"({SECTIONS})\.[^=]*=")
 
 
 def words_of(*words):
-    """Returns a command line of these words and tuples of words, with `--set` before every setting such as
-    `model.width=8` that has no flag of its own."""
+    """Returns a command line of words and nested tuples of words, with `--set` before every setting such as
+    `model.width=8` without a flag."""
     found = []
     for word in words:
         if isinstance(word, (tuple, list)):
@@ -75,13 +75,9 @@ def words_of(*words):
     return found
 
 
-def sets(*settings):
-    """Returns the flags that set these keys."""
-    return words_of(*settings)
-
-
+sets = words_of  # of settings: the flags that set these keys
 TRAIN = words_of("--corpus", "synthetic", "train.steps=3", "train.batch=2", "model.vocab=64", "input.kind=tokens")
-# A quick run of every study, in a folder with `SMALL` and `SWEEPS` in small.toml and `LIST` in list.toml.
+# A quick run of every study, with `SMALL` and `SWEEPS` in small.toml and `LIST` in list.toml.
 STUDIES = {
     **{name: [*name.split(), *CONFIG]
        for name in ("propagate", "theory", "ladder", "gradients attenuation", "gradients identity-path",
@@ -118,12 +114,12 @@ class Done:
 
 
 def memory_limit(size):
-    """Returns what limits a process to this many bytes of addresses, for `before` of `run`."""
+    """Returns a function for `before` of `run` that limits the address space of the process to `size` bytes."""
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def run(*words, code=0, program=PROGRAM, env=None, before=None, timeout=300, **options):
-    """Runs the program and expects one of these exit codes; None: any. `env` is added to the environment."""
+    """Runs the program and expects one of the exit codes `code`, None for any. Adds `env` to the environment."""
     command = [str(program), *words_of(*words)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
     done = subprocess.run(command, text=True, errors="surrogateescape", preexec_fn=before, timeout=timeout, check=False,
@@ -135,12 +131,12 @@ def run(*words, code=0, program=PROGRAM, env=None, before=None, timeout=300, **o
 
 
 def result(*words, **options):
-    """Returns the dataset that a study prints; the exit code is expected as by `run`."""
+    """Returns the dataset that a study prints; `options` as for `run`."""
     return run(*words, "--json", "--quiet", **options).ds
 
 
 def rejected(*words, code=2, names=(), **options):
-    """Expects this exit code, nothing on standard output, and a message of one line that has all of `names`."""
+    """Expects an exit code, no standard output, and a message of one line that contains all of `names`."""
     done = run(*words, code=code, **options)
     assert (done.out or "", done.err.count("\n")) == ("", 1), done
     for name in (names,) if isinstance(names, (str, pathlib.Path)) else names:
@@ -149,8 +145,8 @@ def rejected(*words, code=2, names=(), **options):
 
 
 def start(*words, ignoring=(), program=PROGRAM, **options):
-    """Starts the program, with the default action of signals that stop it, but for those that it is to ignore: a test
-    that nohup started has SIGHUP ignored, one in the background of a shell script SIGINT, and children inherit that."""
+    """Starts the program with default actions of stopping signals, except those of `ignoring`. Children of nohup would
+    inherit an ignored SIGHUP, and children of background jobs of a shell an ignored SIGINT."""
     def set_signals():
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
@@ -159,12 +155,12 @@ def start(*words, ignoring=(), program=PROGRAM, **options):
 
 
 def library(name):
-    """Returns the variable that loads a library of the tests before all others."""
+    """Returns the variable that preloads a library of the tests."""
     return {"LD_PRELOAD": str(BUILD / "tests" / f"lib{name}.so")}
 
 
 def dataset(answer):
-    """Returns the result that `--json` prints; a number that is missing is NaN."""
+    """Returns the result that `--json` prints; missing numbers are NaN."""
     import numpy as np
     import xarray as xr
 
@@ -179,7 +175,7 @@ def dataset(answer):
 
 
 def fact(ds, name="config"):
-    """Returns an attribute that is JSON."""
+    """Returns an attribute that holds JSON."""
     return json.loads(ds.attrs[name])
 
 
@@ -189,25 +185,25 @@ def stack_of(ds):
 
 
 def differing(one, other):
-    """Returns the names of columns whose bits differ, or that only one result has. Coordinates do not count."""
+    """Returns the names of columns that differ in any bit, or that only one result has, except coordinates."""
     return {str(name) for name in one.data_vars.keys() | other.data_vars.keys()
             if name not in one or name not in other or not one.variables[name].equals(other.variables[name])}
 
 
 def contents(folder):
-    """Returns the names of a folder's files and hashes of what is in them, short enough to be printed."""
+    """Returns the hashes of all files below a folder, by relative path."""
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in folder.rglob("*") if path.is_file()}
 
 
 def cached(out, finished=False):
-    """Returns the cached tasks of a folder for results; the records of finished runs if `finished`."""
+    """Returns the cached tasks in an output folder, or the records of finished runs if `finished`."""
     tasks = [path for path in pathlib.Path(out).glob("cache/*/*") if path.suffix != ".tmp"]
     return sorted(path for path in tasks if path.name.startswith("finished-") == finished)
 
 
 def unavailable(reason):
-    """Skips a test, or a file of tests, that cannot run here; with PERISCOPE_FULL=1 it fails."""
+    """Skips a test or a file of tests; fails if PERISCOPE_FULL=1."""
     import pytest
 
     if os.environ.get("PERISCOPE_FULL") == "1":
@@ -216,7 +212,7 @@ def unavailable(reason):
 
 
 def imported(name, requirements):
-    """Returns a module, or makes the tests `unavailable` without it."""
+    """Imports a module; without it the tests are `unavailable`."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,11 +1,11 @@
-"""Result files as datasets: the types of columns, coordinates, attributes, and what is refused."""
+"""Result files as datasets: types of columns, coordinates, attributes, and invalid files."""
 
 import json
 import os
 
 import pytest
 
-from plotting import ROOT  # noqa: F401  first of what needs packages
+from plotting import ROOT  # noqa: F401  skips without the packages
 from program import SMALL, run
 
 # isort: split
@@ -16,7 +16,7 @@ import xarray as xr
 from plots import reader
 from plots.dataset import config, scalar, scalar_or_none
 
-SAID = {"program": "periscope", "version": "1", "commit": "1", "config": "{}"}
+ATTRIBUTES = {"program": "periscope", "version": "1", "commit": "1", "config": "{}"}
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def files(tmp_path_factory):
 
 
 def plain(values):
-    """Values of a file: numbers and flags as floats, NaN where there is none, and text."""
+    """Returns values of a file: numbers and flags as floats, NaN if missing, and text."""
     values = np.ma.asarray(values)
     return np.ma.filled(values.astype(float), np.nan) if values.dtype.kind in "fiub" else np.asarray(values)
 
 
-def test_a_dataset_holds_what_the_file_holds(files):
+def test_a_dataset_equals_its_file(files):
     for path in files:
         ds = reader.read(path)
         with netCDF4.Dataset(path) as data:
@@ -47,14 +47,14 @@ def test_a_dataset_holds_what_the_file_holds(files):
                 assert found.dtype.kind in ("O" if variable.dtype is str else kinds[variable.dtype.str[1:]]), name
                 values = found.values if found.dtype.kind == "O" else found.values.astype(float)
                 np.testing.assert_array_equal(values, plain(variable[...]))
-                said = {"units": variable.units, "long_name": variable.long_name}
-                assert (found.attrs, found.encoding) == ({k: v for k, v in said.items() if v}, {}), name
+                attributes = {"units": variable.units, "long_name": variable.long_name}
+                assert (found.attrs, found.encoding) == ({k: v for k, v in attributes.items() if v}, {}), name
             labels = {"sublayer_layer", "sublayer_kind", "sublayer_branch"}
             assert set(ds.coords) == {name for name, v in data.variables.items() if v.dimensions == (name,)} | labels
             assert ds.attrs == {name: data.getncattr(name) for name in data.ncattrs()}
         assert config(ds) == json.loads(ds.attrs["config"])
         assert ds.encoding == {"source": str(path)}
-    assert (ds.diverged_at.dtype, ds.step.dtype) == (np.float64, np.int64), "an integer that is missing"
+    assert (ds.diverged_at.dtype, ds.step.dtype) == (np.float64, np.int64), "missing integers"
     assert (ds.loss_floor.dims, scalar(ds, "loss_floor")) == ((), float(ds.loss_floor))
     assert (scalar(ds, "study"), scalar_or_none(ds, "quick")) == ("train", None)
     with pytest.raises(KeyError):
@@ -70,6 +70,16 @@ def test_the_file_is_closed_and_whole_in_memory(files, folder):
     assert np.isfinite(ds.variance_measured.values).all()
 
 
+def test_attributes_may_be_longer_than_64_kib(folder):
+    """HDF5 stores them in another way."""
+    run("theory", "--config", "small.toml", "theory.finite_width=false", "init.qk_factor=0.0", "model.layers=1",
+        "input.tokens=2", "--out", ".", "--quiet",
+        "--vary", f"init.o_factor={[1 + k / 8 for k in range(9)]}",
+        "--vary", f"init.down_factor={[1 + k / 8 for k in range(9)]}")
+    assert len(config(reader.read(folder / "theory.nc"))["stacks"]) == 162
+    assert len(reader.read(folder / "theory.nc").attrs["config"]) > 1 << 16
+
+
 def test_a_dataset_is_written_by_xarray_and_read_again(files, folder):
     for path in files:
         ds = reader.read(path)
@@ -80,13 +90,13 @@ def test_a_dataset_is_written_by_xarray_and_read_again(files, folder):
 
 
 def planted(path, **attributes):
-    """A file to be filled."""
+    """Creates a file with the attributes of a result."""
     data = netCDF4.Dataset(path, "w")
-    data.setncatts({**SAID, **attributes})
+    data.setncatts({**ATTRIBUTES, **attributes})
     return data
 
 
-def test_nothing_is_decoded_but_what_is_missing(folder):
+def test_only_missing_values_are_decoded(folder):
     with planted(folder / "planted.nc") as data:
         data.createDimension("x", 2)
         time = data.createVariable("time", "f8", ("x",))
@@ -103,8 +113,8 @@ def test_nothing_is_decoded_but_what_is_missing(folder):
 @pytest.mark.parametrize(("attributes", "name"), [
     ({"version": 1}, "'version'"), ({"config": "[]"}, "'config'"), ({"config": "{"}, "cannot be read"),
     ({"program": "other"}, "'program'"), ({}, "'x'")], ids=str)
-def test_what_is_no_result_is_refused_by_name(attributes, name, folder):
-    """Before a dimension that says that it is huge, also as a coordinate of itself, fills the memory."""
+def test_invalid_files_are_rejected_by_name(attributes, name, folder):
+    """Also a huge dimension, before memory is allocated."""
     with planted(folder / "planted.nc", **attributes) as data:
         if not attributes:
             data.createDimension("x", 1 << 40)
@@ -114,7 +124,7 @@ def test_what_is_no_result_is_refused_by_name(attributes, name, folder):
     assert str(caught.value).startswith(f"{folder / 'planted.nc'}: ")
 
 
-def test_json_has_words_for_floats_and_null_for_what_is_missing(folder):
+def test_json_has_strings_for_nan_and_infinity_and_null_for_missing_values(folder):
     path = folder / "planted.json"
 
     def column(dtype, data, dims=("x",)):
@@ -124,7 +134,7 @@ def test_json_has_words_for_floats_and_null_for_what_is_missing(folder):
              "one": column("float64", "Infinity", ()), "whole": column("int64", [2**60, -1]),
              "gap": column("int64", [None, 5]), "flag": column("bool", [True, False]),
              "maybe": column("bool", [None, True]), "text": column("str", ["NaN", ""])}
-    parts = {"attrs": SAID, "dims": {"x": 2}, "coords": {"x": found.pop("x")}, "data_vars": found}
+    parts = {"attrs": ATTRIBUTES, "dims": {"x": 2}, "coords": {"x": found.pop("x")}, "data_vars": found}
     path.write_text(json.dumps(parts))
     expected = {"real": [np.nan, -np.inf], "one": np.inf, "whole": np.array([2**60, -1]), "gap": [np.nan, 5.0],
                 "flag": [True, False], "maybe": [np.nan, 1.0], "text": np.array(["NaN", ""], object)}
@@ -132,8 +142,8 @@ def test_json_has_words_for_floats_and_null_for_what_is_missing(folder):
     for name, values in expected.items():
         np.testing.assert_array_equal(ds[name].values, values, err_msg=name)
         assert ds[name].dtype == np.asarray(values).dtype, name
-    assert (list(ds.coords), list(ds.x.values), ds.attrs) == (["x"], [3, 7], SAID)
-    plain_xarray = xr.Dataset.from_dict(parts)  # the words stay, the shapes are the same
+    assert (list(ds.coords), list(ds.x.values), ds.attrs) == (["x"], [3, 7], ATTRIBUTES)
+    plain_xarray = xr.Dataset.from_dict(parts)  # with strings, and the same shapes
     assert (plain_xarray.sizes, set(plain_xarray.variables)) == (ds.sizes, set(ds.variables))
     for text in ("{", "{}", '{"attrs": {}}'):
         path.write_text(text)

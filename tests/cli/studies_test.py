@@ -1,5 +1,5 @@
-"""Every study once, small, in a folder whose name is no UTF-8: streams, threads, flags, files, and the columns that
-schemas declare and figures ask for."""
+"""Every study once, small, in a folder whose name is not UTF-8: streams, threads, flags, files, declared columns, and
+columns that figures use."""
 
 import functools
 import re
@@ -17,7 +17,7 @@ import xarray as xr
 
 from plots import claims, kinds, reader
 
-NAME, SHOWN = "caf\udce9", "caf\ufffd"  # Latin 1, and as JSON has it
+NAME, SHOWN = "caf\udce9", "caf\ufffd"  # Latin 1, and its form in JSON
 GEMMA = [str(FIXTURES / "gemma2"), "--tokens", "1,2,3,4"]
 COMMANDS = STUDIES | {
     "propagate": [*STUDIES["propagate"], "--backward"],
@@ -25,23 +25,23 @@ COMMANDS = STUDIES | {
     "gradients depth": [*STUDIES["gradients depth"], "gradients.layers=[1,2,3]", "input.tokens=4"],
     "probe": ["probe", *GEMMA, "--backward"], "certify": ["certify", *GEMMA, "--headroom", "fp16"],
 }
-# Of the flags that change numbers, which do nothing in a study.
+# Flags without effect in a study.
 FIXED = {"ladder": ["--seeds"], "theory": ["--seeds", "--dtype"], "formats": ["--dtype"], "verify": ["--dtype"],
          "certify": ["--seeds"], "probe": ["--seeds"]}
 LABELS = {"sublayer_layer", "sublayer_kind", "sublayer_branch"}
 
 
 class Ran:
-    """A study's run with a table and a file, and the same with --json on more threads."""
+    """A run of a study with a table and a file, and the same run with --json on more threads."""
 
     def __init__(self, name, home):
         self.words = [str(home / NAME / word) if word.endswith(".toml") else word for word in COMMANDS[name]]
         out = home / NAME / name
-        codes = (0, 4)  # so small a run may be rejected
-        self.told = run(self.words, "--threads", 1, "--out", out, code=codes, cwd=home)
+        codes = (0, 4)  # small runs may be rejected
+        self.shown = run(self.words, "--threads", 1, "--out", out, code=codes, cwd=home)
         self.again = run(self.words, "--threads", 1, "--out", out, "--skip-finished", code=codes, cwd=home) \
             if name not in ("theory", "certify", "probe") else None
-        self.quiet = run(self.words, "--threads", 3, "--json", "--quiet", code=self.told.code, cwd=home)
+        self.quiet = run(self.words, "--threads", 3, "--json", "--quiet", code=self.shown.code, cwd=home)
         shutil.move(out, home / name)
         (self.file,) = (home / name).glob("*.nc")
         self.printed, self.ds = self.quiet.ds, reader.read(self.file)
@@ -64,7 +64,7 @@ def listed():
 every_study = pytest.mark.parametrize("name", STUDIES)
 
 
-def test_every_study_is_here_and_documented(ran, listed):
+def test_every_study_is_tested_and_documented(ran, listed):
     studies = {e["name"] for e in run("list", "--json").json["experiments"]} - {"toy", "info", "generate"}
     assert set(STUDIES) == studies
     assert {ran(name).ds.attrs["result"] for name in STUDIES} == set(listed)
@@ -78,21 +78,23 @@ def test_every_study_is_here_and_documented(ran, listed):
 @every_study
 def test_streams_and_files(name, ran):
     study = ran(name)
-    assert study.told.out == study.quiet.err == ""
-    assert [line for line in study.told.err.splitlines() if len(line) > 100 and NAME not in line] == []
-    assert "\x1b" not in study.told.err, "no colours away from a terminal"
-    assert re.search(r"(?m)^[a-z-]+: (\d+)/\1\b|\n.*\n.*\n", study.told.err), "progress or a table"
+    assert study.shown.out == study.quiet.err == ""
+    assert [line for line in study.shown.err.splitlines() if len(line) > 100 and NAME not in line] == []
+    assert "\x1b" not in study.shown.err, "no colours away from a terminal"
+    assert re.search(r"(?m)^[a-z-]+: (\d+)/\1\b|\n.*\n.*\n", study.shown.err), "progress or a table"
     assert "--config" not in study.words or SHOWN in study.ds.attrs["circumstances"]
 
 
 @every_study
-def test_threads_change_no_bit_and_json_is_the_file(name, ran):
+def test_threads_change_no_bit_and_json_equals_the_file(name, ran):
     printed, stored = ran(name).printed, ran(name).ds
     assert differing(printed, stored) == set()
     assert {key for key in printed.attrs.keys() | stored.attrs.keys()
             if printed.attrs.get(key) != stored.attrs.get(key)} <= {"circumstances"}
     xr.testing.assert_identical(printed.drop_attrs(deep=False), stored.drop_attrs(deep=False))
     assert {n: v.dtype for n, v in printed.variables.items()} == {n: v.dtype for n, v in stored.variables.items()}
+    with netCDF4.Dataset(ran(name).file) as data:  # in the same order
+        assert [n for n in data.variables if n in printed.data_vars] == list(printed.data_vars)
 
 
 @every_study
@@ -109,14 +111,14 @@ def test_the_python_module_gives_the_same(name, ran, folder):
 
 @every_study
 def test_a_finished_run_is_skipped(name, ran):
-    told, again = ran(name).told, ran(name).again
+    shown, again = ran(name).shown, ran(name).again
     if again:
-        assert (again.code, again.err.startswith("skipped: ")) == (told.code, True)
-        assert told.err.endswith(again.err.partition("\n")[2]), "the same table"
+        assert (again.code, again.err.startswith("skipped: ")) == (shown.code, True)
+        assert shown.err.endswith(again.err.partition("\n")[2]), "the same table"
 
 
 @pytest.mark.parametrize("name", sorted(set(STUDIES) - {"verify", "reproduce"}))  # slow
-def test_a_flag_that_is_taken_acts(name, ran, folder):
+def test_every_accepted_flag_has_an_effect(name, ran, folder):
     flags = {"--seed": "7", "--seeds": "5", "--dtype": "f32" if name in ("probe", "certify") else "f64"}
     words, plain = ran(name).words, ran(name).printed
     if name == "certify":  # a checkpoint needs no seed
@@ -127,18 +129,17 @@ def test_a_flag_that_is_taken_acts(name, ran, folder):
 
 
 @every_study
-def test_files_hold_what_is_declared(name, ran, listed):
-    """Every dimension is used and has integers or labels; what positions on `sublayer` are stands beside whatever is on
-    it; UDUNITS knows every unit."""
+def test_files_agree_with_the_schema(name, ran, listed):
+    """Every dimension is used and has integers or labels; UDUNITS knows every unit."""
     with netCDF4.Dataset(ran(name).file) as data:
         schema = listed[data.getncattr("result")]
         declared = {c["name"]: c for c in schema["columns"]}
         assert data.getncattr("result_version") == schema["version"]
         types = {"float64": "f8", "int64": "i8", "bool": "u1", "str": str}
         for column, v in data.variables.items():
-            told = declared[column]
+            spec = declared[column]
             assert [list(v.dimensions), v.units, v.long_name, v.dtype] == [
-                told["dimensions"], told["units"], told["meaning"], types[told["type"]]], column
+                spec["dimensions"], spec["units"], spec["meaning"], types[spec["type"]]], column
             assert v.units in ("", "1", "s"), column
             if "sublayer" in v.dimensions and column not in LABELS | {"sublayer"}:
                 assert set(v.coordinates.split()) == LABELS, column
@@ -154,8 +155,8 @@ def test_files_hold_what_is_declared(name, ran, listed):
             assert list(data["sublayer_kind"][...]) == ["attention", "mlp"] * (count // 2)
 
 
-class Asked(xr.Dataset):
-    """A result that remembers which variables it was asked for, and which were sought in it."""
+class Recording(xr.Dataset):
+    """A result that records which variables were read, and which were tested for presence."""
 
     __slots__ = ("names", "sought")
 
@@ -172,20 +173,20 @@ class Asked(xr.Dataset):
         return super().__contains__(name)
 
 
-def test_figures_ask_for_declared_columns(ran, listed):
+def test_figures_use_declared_columns(ran, listed):
     drawn, everywhere = set(), {c["name"] for schema in listed.values() for c in schema["columns"]}
     assert {column for kind in kinds.KINDS for column in kind.required} <= everywhere
     for name in STUDIES:
-        asked = Asked(ran(name).ds)
+        reading = Recording(ran(name).ds)
         for kind in kinds.of(ran(name).ds):
             drawn.add(kind)
-            figures_of(kind, asked)
-        assert asked.names <= {c["name"] for c in listed[asked.attrs["result"]]["columns"]}, name
-        assert asked.sought <= everywhere, "a caption may ask which kind of result it is in"
+            figures_of(kind, reading)
+        assert reading.names <= {c["name"] for c in listed[reading.attrs["result"]]["columns"]}, name
+        assert reading.sought <= everywhere, "a caption may test for columns of other results"
     assert drawn == set(kinds.KINDS) - {claims.claims_together}, "every figure of one result was drawn"
 
 
-def test_text_and_checkpoint_whose_names_are_no_utf8(folder):
+def test_names_of_texts_and_checkpoints_that_are_not_utf8(folder):
     path = folder / NAME
     path.mkdir()
     (path / "a.txt").write_text("More than six bytes.")

@@ -52,7 +52,7 @@ def train(*words, **options):
 LARGE = ("input.tokens=64", "train.batch=16", "train.steps=4")  # 16 sequences of 64 tokens are processed in parts
 
 
-@pytest.mark.parametrize("settings", [(), LARGE, (*LARGE, "train.accumulate=2")], ids=str)
+@pytest.mark.parametrize("settings", [LARGE, (*LARGE, "train.accumulate=2")], ids=str)
 def test_threads_change_nothing(settings):
     one = train("--threads", 1, settings)
     for threads in (2, 3):
@@ -330,14 +330,6 @@ def test_info_reports_that_layers_differ_and_names_the_tensors(inside, name, fol
     for model in (folder / "models").iterdir():
         text = run("info", model).out
         assert "differ" in text and name in text
-
-
-def test_an_existing_model_is_rejected_before_training(folder):
-    words = (TRAIN, "--quiet", "--export", "models", "--out", "out")
-    run(words)
-    before = contents(folder / "models")
-    rejected(words, names=["pre-seed0", "--force"])
-    assert contents(folder / "models") == before
 
 
 # -- reproduce -------------------------------------------------------------------------------------

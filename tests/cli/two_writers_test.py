@@ -1,5 +1,5 @@
-"""Two writers of one model, and signals at random times: there is never a torn or mixed model, nothing is left behind,
-and exit code 0 means a whole model. PERISCOPE_ROUNDS and PERISCOPE_SEED: more rounds, other times."""
+"""Two writers of one model, with signals at random times, never leave an incomplete or mixed model or temporary files.
+PERISCOPE_ROUNDS and PERISCOPE_SEED set the number of rounds and the times."""
 
 import os
 import random
@@ -15,7 +15,7 @@ ROUNDS, SEED = (int(os.environ.get(f"PERISCOPE_{name}", usual)) for name, usual 
 STACK = sets("model.width=128", "model.heads=4", "model.layers=8", "input.tokens=16", "model.placement=pre")
 COMMANDS = {"write-checkpoint": ["write-checkpoint", "--family", "llama", *STACK, "--quiet", "--threads", "1", "--out"],
             "propagate --dump": ["propagate", *STACK, "--quiet", "--threads", "1", "--seeds", "1", "--dump"]}
-# Negative: it came before the process had asked for signals.
+# Negative: the signal came before the process had installed its handlers.
 CODES = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130, -2)}
 
 
@@ -24,15 +24,15 @@ def writer(command, out, seed):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_there_is_never_a_torn_or_mixed_model(name, folder):
+def test_no_incomplete_or_mixed_model(name, folder):
     draw, command, out = random.Random(f"{SEED} {name}"), COMMANDS[name], folder / "out"
     for seed in (1, 2):
         began = time.monotonic()
         run(command, f"seed{seed}", "--seed", seed)
         seconds = time.monotonic() - began
-    models = [contents(folder / "seed1"), contents(folder / "seed2")]  # as written undisturbed
+    models = [contents(folder / "seed1"), contents(folder / "seed2")]  # written without another writer
     assert models[0] != models[1] and "config.json" in models[0]
-    counts = {"whole": 0, "refused": 0, "ended": 0}
+    counts = {"whole": 0, "rejected": 0, "ended": 0}
     for i in range(ROUNDS):
         before = contents(out)
         writers = [writer(command, out, seed) for seed in (1, 2)]
@@ -48,33 +48,32 @@ def test_there_is_never_a_torn_or_mixed_model(name, folder):
         left = {name for name in found if name.endswith(".tmp")}
         assert left <= set(before) or signal.SIGKILL in kill, f"{where}: left {left}"
         whole = {name: data for name, data in found.items() if name not in left}
-        # The marker config.json comes last: without it there is no model, with it there is a whole one.
+        # The marker config.json is written last: with it the model is complete.
         if "config.json" in whole:
-            assert whole in models, f"{where}: torn or mixed"
+            assert whole in models, f"{where}: incomplete or mixed"
         else:
-            assert "config.json" not in before or any(kill), f"{where}: the old model is gone"
+            assert "config.json" not in before or any(kill), f"{where}: the old model is lost"
         finished = [models[seed] for seed, code in enumerate(codes) if code == 0]
         if finished and set(codes) <= {0, 2}:
-            assert whole in finished, f"{where}: another model than was finished"
+            assert whole in finished, f"{where}: not the model of the finished writer"
         for code, error, k in zip(codes, errors, kill, strict=True):
             assert code == 0 or ("another process" in error if code == 2 else code in CODES.get(k, ())), where
-            counts["whole" if code == 0 else "refused" if code == 2 else "ended"] += 1
-    # What a killed process left goes with the next writer.
+            counts["whole" if code == 0 else "rejected" if code == 2 else "ended"] += 1
+    # The next writer removes temporary files of killed ones.
     writer(command, out, 1).communicate()
     assert contents(out) == models[0]
-    assert all(counts.values()), f"{counts}: every ending was seen"
+    assert all(counts.values()), f"{counts}: every outcome occurs"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_what_is_ended_at_once_leaves_nothing(number, code, folder):
-    """Two signals end the process where it is; the handler removes its files."""
+def test_a_second_signal_removes_temporary_files(number, code, folder):
     process = writer(["write-checkpoint", "--family", "llama", "model.width=512", "model.layers=8",
                       "model.placement=pre", "--threads", "1", "--quiet", "--out"], "out", 1)
     while not (folder / "out").exists() or not os.listdir("out"):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(number)
-    time.sleep(0.12)  # less than a tenth of a second apart they count as one
+    time.sleep(0.12)  # signals within a tenth of a second count as one
     process.send_signal(number)
     error = process.communicate(timeout=60)[1]
     assert (process.returncode, os.path.exists("out") and os.listdir("out")) in ((code, []), (code, False)), error

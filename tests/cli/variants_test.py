@@ -1,4 +1,4 @@
-"""Lists for every key, --vary, names of stacks, recipes, and what results say of them."""
+"""Sweeps (lists of values and --vary), names of stacks, recipes, and their provenance in results."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ def labels(*words):
     return list(result("theory", CONFIG, words).placement.values)
 
 
-def test_the_cross_product_in_the_order_given(folder):
+def test_sweeps_form_the_cross_product_in_the_given_order(folder):
     assert labels(QK, "--vary", 'model.placement=["pre","peri"]') == [
         "pre, qk_norm none", "peri, qk_norm none", "pre, qk_norm full", "peri, qk_norm full"]
     (folder / "small.toml").write_text(SMALL.replace("[init]", 'norm = ["rms", "layer"]\n[init]'))
@@ -34,7 +34,7 @@ def test_the_cross_product_in_the_order_given(folder):
     assert labels('model.norm=["rms"]', "model.placement=post") == ["post"]
 
 
-def test_a_variant_is_the_stack_that_one_value_of_each_key_makes():
+def test_a_variant_equals_the_run_with_its_values():
     varied = propagate(QK, "--vary", 'input.kind=["gaussian","tokens"]')
     for (i, kind), (k, qk_norm) in itertools.product(enumerate(("gaussian", "tokens")), enumerate(("none", "full"))):
         one = propagate(f"model.qk_norm={qk_norm}", f"input.kind={kind}")
@@ -47,13 +47,12 @@ def test_a_variant_is_the_stack_that_one_value_of_each_key_makes():
 
 @pytest.mark.parametrize("study", ["ladder", "formats", "gradients depth", "gradients identity-path",
                                    "gradients score-path", "gradients attenuation", "train", "first-steps"])
-def test_every_study_of_stacks_takes_them(study):
+def test_every_study_of_stacks_accepts_sweeps(study):
     ds = result(STUDIES[study], QK, code=(0, 4))
     assert {"pre, qk_norm none", "pre, qk_norm full"} <= set(ds.get("placement", ds.get("stack_placement")).values)
 
 
-def test_twins_have_the_same_weights():
-    """A key that leaves shapes alike leaves the random numbers alike: the first loss differs by the norm alone."""
+def test_variants_of_the_same_shape_have_the_same_weights():
     varied = result(STUDIES["train"], "--vary", "model.norm_eps=[1e-6,1e-2]")
     for place, eps in enumerate(("1e-6", "1e-2")):
         alone = result(STUDIES["train"], f"model.norm_eps={eps}")
@@ -69,17 +68,17 @@ def test_names_of_free_placements():
 
 
 def test_theory_overrides_of_variants():
-    told, truth = propagate(QK, "--theory-set", "model.qk_norm=none"), propagate(QK)
+    wrong, right = propagate(QK, "--theory-set", "model.qk_norm=none"), propagate(QK)
     alone = propagate("model.qk_norm=full", "--theory-set", "model.qk_norm=none")
     swapped = propagate(QK, "--theory-set", 'model.qk_norm=["full","none"]')
-    predicted = [ds.variance_predicted.values[0] for ds in (told, truth, alone)]
+    predicted = [ds.variance_predicted.values[0] for ds in (wrong, right, alone)]
     np.testing.assert_array_equal(predicted[0][0], predicted[1][0])
     np.testing.assert_array_equal(predicted[0][1], predicted[2][0])
-    for other in (told, swapped):
-        np.testing.assert_array_equal(other.variance_measured, truth.variance_measured)
+    for other in (wrong, swapped):
+        np.testing.assert_array_equal(other.variance_measured, right.variance_measured)
 
 
-def test_results_say_how_stacks_differ_and_what_is_unusual():
+def test_results_record_differences_of_stacks_and_from_defaults():
     ds = propagate(QK, "--vary", 'model.placement=["pre","b-only"]', "model.vocab=64")
     assert [json.loads(s) for s in ds.placement_settings.values] == [
         {"model.placement": p, "model.qk_norm": q} for q in ("none", "full") for p in ("pre", "b-only")]
@@ -101,7 +100,7 @@ def stack(*settings):
     return stack_of(result("theory", CONFIG, settings))
 
 
-def test_explicit_keys_win_in_any_order(bare):
+def test_explicit_keys_override_recipes_in_any_order(bare):
     for settings in (("model.recipe=olmo2", "model.qk_norm=none"), ("model.qk_norm=none", "model.recipe=olmo2")):
         assert stack(*settings)["model"]["qk_norm"] == "none"
     found = stack("model.recipe=bert", "model.placement=pre", "input.second_moment=2", "init.scheme=he")
@@ -114,7 +113,7 @@ def test_explicit_keys_win_in_any_order(bare):
     ("gemma2", (), 32 * 0.02**2), ("gemma2", ("init.std=0.005",), 32 * 0.005**2),
     ("gemma2", ("init.std=0", "input.second_moment=2"), 2.0),
     ("gpt2", ("init.position_std=0.01",), 0.02**2 + 0.01**2),
-    ("gpt2", ("init.embedding_std=0.04",), 2 * 0.04**2),  # positions follow
+    ("gpt2", ("init.embedding_std=0.04",), 2 * 0.04**2),  # positions have the same std
     ("gpt2", ("init.embedding_std=0.04", "init.position_std=0.01"), 0.04**2 + 0.01**2),
     ("gpt2", ("init.position_std=0.01", "init.std=0.03"), 0.03**2 + 0.01**2),
     ("gemma2", ("init.embedding_std=0.01",), 32 * 0.01**2),
@@ -126,11 +125,10 @@ def test_embeddings_and_positions_have_the_second_moment_of_their_std(recipe, se
     found = stack(f"model.recipe={recipe}", *settings)
     assert found["input"]["second_moment"] == pytest.approx(moment, rel=1e-6)
     again = stack(f"model.recipe={recipe}", *settings, f"input.second_moment={found['input']['second_moment']!r}")
-    assert again == found, "the resolved configuration can be run again"
+    assert again == found, "the resolved value gives the same stack"
 
 
-def test_a_recipe_is_what_its_keys_make(bare):
-    """By the numbers and the hash: which way a stack was asked for does not count."""
+def test_a_recipe_equals_its_keys(bare):
     keys = ("model.placement=b-only", "model.qk_norm=full", "model.norm_eps=1e-5", "input.second_moment=4e-4")
     recipe, keyed = result("theory", CONFIG, "model.recipe=olmo2"), result("theory", CONFIG, keys)
     assert (differing(recipe, keyed), recipe.attrs["config_sha256"]) == (set(), keyed.attrs["config_sha256"])
@@ -138,21 +136,21 @@ def test_a_recipe_is_what_its_keys_make(bare):
 
 def test_recipes_vary_and_override_theory(bare):
     assert labels("--vary", 'model.recipe=["olmo2","gemma2"]') == ["olmo2", "gemma2"]
-    told = propagate("model.recipe=olmo2", "--theory-set", "model.recipe=llama")
-    (differences,) = fact(told, "theory_override")["differences"]
+    ds = propagate("model.recipe=olmo2", "--theory-set", "model.recipe=llama")
+    (differences,) = fact(ds, "theory_override")["differences"]
     assert differences["model.recipe"] == {"measured": "olmo2", "assumed": "llama"}
 
 
 def test_an_override_of_std_keeps_the_input(bare):
     words = ("model.recipe=gemma2", "--theory-set", "init.std=0.04")
-    told, both = propagate(words), propagate(words, "--theory-set", "input.second_moment=2")
-    assert list(fact(told, "theory_override")["differences"][0]) == ["init.std"]
-    at_input = told.isel(depth=0)
+    ds, both = propagate(words), propagate(words, "--theory-set", "input.second_moment=2")
+    assert list(fact(ds, "theory_override")["differences"][0]) == ["init.std"]
+    at_input = ds.isel(depth=0)
     assert at_input.second_moment_predicted.item() == pytest.approx(at_input.second_moment_measured.item(), rel=0.3)
     assert sorted(fact(both, "theory_override")["differences"][0]) == ["init.std", "input.second_moment"]
 
 
-def test_they_are_listed():
+def test_recipes_are_listed():
     listed = run("list", "--recipes").out
     assert listed in run("list").out
     for recipe in run("list", "--json").json["recipes"]:

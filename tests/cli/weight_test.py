@@ -1,8 +1,7 @@
-"""Counts the lines of every room and fails above a limit
+"""Counts the lines of every room of the source tree, and fails above a limit.
 
-Counted are the .h, .cpp, .cu, .cuh and .py files under git; the build writes generated ones. A limit is the count at
-the last change that lowered it, rounded up to the next hundred: a change that shrinks a room lowers its limit. "wanted"
-is the size that the rooms are to shrink to.
+Counted are the .h, .cpp, .cu, .cuh and .py files under git. A limit is the count at the last change that lowered it,
+rounded up to the next hundred: a change that shrinks a room lowers its limit. "wanted" is the goal.
 """
 
 import subprocess
@@ -50,7 +49,7 @@ def weights(lines):
 
 def test_no_room_is_above_its_limit():
     if not (ROOT / ".git").exists():
-        pytest.skip("a source archive: nothing says which files are the project's")
+        pytest.skip("a source archive, without git")
     found = weights(lines_of(ROOT))
     print(f"{'':20}{'now':>8}{'limit':>8}{'wanted':>8}")
     for room, (_, limit, wanted) in ROOMS.items():

@@ -3,6 +3,7 @@
 #include <set>
 #include <vector>
 
+#include "sim/measure/running_moments.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "theory/first_steps/trained_stack.h"
@@ -26,12 +27,9 @@ Mean mean_over_replicates(const std::function<double(const ReplicateDraws&)>& nu
   for (std::size_t c = 0; c < replicates; ++c) {
     all[c] = number({.neurons = 128, .seed = 7, .replicate = c});
   }
-  Mean mean;
-  for (const double x : all) mean.value += x / replicates;
-  double square = 0.0;
-  for (const double x : all) square += (x - mean.value) * (x - mean.value);
-  mean.error = std::sqrt(square / (replicates * (replicates - 1.0)));
-  return mean;
+  RunningMoments moments;
+  for (const double x : all) moments.add(x);
+  return {moments.mean(), moments.standard_error()};
 }
 
 /// ‖∇L‖² of the first batch.

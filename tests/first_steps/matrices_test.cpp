@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/measure/running_moments.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "theory/first_steps/trained_ends.h"
@@ -137,7 +138,6 @@ TEST_CASE("input matrix: SGD subtracts the gradients of each batch, for its toke
   }
 }
 
-/// Mean square of ΔW x for a held-out token after one sign step, from sampled gradients of 64 rows.
 TEST_CASE(
     "input matrix: the predicted effect of a sign step on a held-out token against sampling, with the Gram matrix") {
   // Tokens with independent channels: fluctuations of their Gram matrix dominate the effect on other tokens.
@@ -148,8 +148,7 @@ TEST_CASE(
   constexpr Index rows = 64;
   const UpdateLaw law(adam({rate}), {1.0}, 1.0);
   NormalStream numbers({.seed = 11, .replicate = 0, .place = 0});
-  std::vector<double> differences;
-  double mean = 0.0;
+  RunningMoments difference;
   double exact_mean = 0.0;
   for (int r = 0; r < repetitions; ++r) {
     const ReplicateDraws draws{.seed = 1, .replicate = static_cast<std::uint64_t>(r)};
@@ -168,17 +167,14 @@ TEST_CASE(
     const Sampled entries = x.topRows(batch).transpose() * gradient;
     const Sampled update = static_cast<float>(rate) * entries.cwiseSign();
     const double exact = (x.bottomRows(held_out) * update).squaredNorm();
-    differences.push_back(predicted - exact);
-    mean += (predicted - exact) / repetitions;
+    difference.add(predicted - exact);
     exact_mean += exact / repetitions;
   }
-  double spread = 0.0;
-  for (const double d : differences) spread += (d - mean) * (d - mean);
-  const double error = std::sqrt(spread / (repetitions * (repetitions - 1.0)));
-  INFO("relative difference ", mean / exact_mean, " +- ", error / exact_mean);
+  const double error = difference.standard_error();
+  INFO("relative difference ", difference.mean() / exact_mean, " +- ", error / exact_mean);
   CHECK(error < 0.01 * exact_mean);
   // The theory treats the remainder of U as independent of gradient sizes, with an error of order 1/D.
-  CHECK(std::abs(mean) < 4.0 * error + exact_mean / spec.model.width);
+  CHECK(std::abs(difference.mean()) < 4.0 * error + exact_mean / spec.model.width);
 }
 
 /// Context of an OutputMatrix of a stack of 64 channels.
@@ -209,8 +205,7 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise of the si
   optimizer.weight_decay = 50.0;
   const OutputCase one(tokens, optimizer);
   NormalStream numbers({.seed = 8, .replicate = 0, .place = 0});
-  std::vector<double> squares;
-  double mean = 0.0;
+  RunningMoments squares;
   double update = 0.0;
   for (int r = 0; r < repetitions; ++r) {
     OutputMatrix last(one.context, one.branch, 1, Weight::down, fan_in, drawn);
@@ -219,13 +214,10 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise of the si
     last.append(hidden.topRows(1), numbers.normals_float(1, one.spec.model.width), {tokens, 0}, square);
     const Sampled now = hidden.bottomRows(1);
     const ModuleOutput module = last.output(now, now, now, Sampled::Zero(1, 1), {tokens, 1});
-    squares.push_back(module.output.x.coherent.cwiseAbs2().mean() + module.output.correction(0, 0));
-    mean += squares.back() / repetitions;
+    squares.add(module.output.x.coherent.cwiseAbs2().mean() + module.output.correction(0, 0));
     update += module.update_square.at(Weight::down) / repetitions;
   }
-  double spread = 0.0;
-  for (const double square : squares) spread += (square - mean) * (square - mean);
-  const double error = std::sqrt(spread / (repetitions * (repetitions - 1.0)));
+  const double mean = squares.mean(), error = squares.standard_error();
   const double expected = rate * rate * fan_in;
   CAPTURE(mean);
   CAPTURE(error);

@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: they are refused with InputError, or they are a file whose tensors cover its data
-// exactly, each byte once, and can be read. Anything else is a crash that libFuzzer reports.
+// Fuzz target: bytes of a safetensors file are rejected with InputError, or their tensors cover the data exactly, each
+// byte once, and can be read.
 #include <cstdlib>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Writes the files that the tests make by hand into two folders, for the fuzzers to begin with.
+// Writes the hand-made files of tests/checkpoint as seed corpora of the fuzz targets.
 // usage: fuzz_seeds FOLDER
 #include <filesystem>
 #include <fstream>
@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-constexpr std::size_t longest = 4096;  // the long ones only slow the fuzzer down
+constexpr std::size_t longest = 4096;  // longer files only slow the fuzzer down
 
 void write(const std::filesystem::path& folder, const std::string& prefix, const std::vector<MadeFile>& files) {
   std::filesystem::create_directories(folder);

@@ -14,9 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
       for (const char c : file) {
         if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') std::abort();
       }
-      if (file.size() <= 12) {  // ".safetensors" itself is a plain name
-        if (file != ".safetensors") std::abort();
-      }
+      if (file.size() <= 12 && file != ".safetensors") std::abort();
     }
   } catch (const periscope::InputError&) {
   }

@@ -1,11 +1,11 @@
-"""Golden figures: what every figure draws of small results and of planted numbers, as committed text.
+"""Golden figures: the contents of every figure of small and of planted results, as committed text.
 
-  figures.py compare --program build/periscope   what changed, artist by artist; exit code 1 if anything did
-  figures.py refresh --program build/periscope   writes tests/golden/results/figures.txt anew
+  figures.py compare --program build/periscope   prints changes by artist; exit code 1 if there are any
+  figures.py refresh --program build/periscope   writes tests/golden/results/figures.txt
 
-Of every figure the file has its caption and legends; of every panel its words, and colour, marker, style and numbers
-of its lines, bars, bands, patches and images. Skipped (exit code 77) without the packages of plots/requirements.txt,
-and where the program's bits are not those of the goldens (golden.py)."""
+The file has caption and legends of every figure, and for every panel its words, and colour, marker, style and numbers
+of lines, bars, bands, patches and images. Skipped (exit code 77) for programs without the bits of the goldens
+(golden.py)."""
 
 import argparse
 import math
@@ -19,14 +19,14 @@ import golden
 ROOT = golden.HERE.parents[1]
 MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup", "ngpt",
         "layer-scale", "muse-spark", "span"]  # fmt: skip
-# Kinds of figures of results that have others like those of another one.
+# Results of which only some kinds of figures are drawn, because others are like those of another result.
 STREAM = ("overview", "variance", "token_cosine", "gradient")
 ONLY = {"many": ["blocks"], "inputs": STREAM, "overflow": STREAM, "diverged": ["figure-3-rates"], "theory": STREAM,
         "claims": ["claims"], "deep": [], "wrong": [], "together": STREAM, "named": STREAM}
 
 
 def commands(studies, sets):
-    """Returns the command lines whose results are drawn, by name."""
+    """Returns the command lines of the drawn results, by name."""
     gemma = ["--tokens", "1,2,3,4,5,6"]
     model = str(golden.HERE.parent / "checkpoint" / "fixtures" / "gemma2")
     names = ", ".join(f'"{name}"' for name in MANY)
@@ -49,7 +49,7 @@ def commands(studies, sets):
 
 
 def results(program):
-    """Yields the results that are drawn, with their names."""
+    """Yields names and drawn results."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "cli")]
     import numpy as np
 
@@ -69,7 +69,7 @@ def results(program):
             (file,) = (folder / name).glob("*.nc")
             ds = found[name] = reader.read(file).assign_attrs(version="0", commit="none")
             yield name, ds
-            if name == "power":  # what is exact is rejected with any margin
+            if name == "power":  # margins of exact and of missing tests
                 far = ds["power_excess"].values.copy()
                 far[0], far[1] = np.inf, np.nan
                 yield "margins", with_columns(ds, {"power_excess": far})
@@ -87,13 +87,13 @@ def results(program):
 
 
 def numbers(values):
-    """Returns the number of finite values, and the length of their vector, in which later ones weigh more."""
+    """Returns the number of finite values, and their norm with weights that grow with the index."""
     finite = [(1.0 + i / len(values)) * x for i, x in enumerate(values) if math.isfinite(x)]
     return f"{len(finite)} {math.hypot(*finite):.10g}"
 
 
 def entries_of(figure):
-    """Returns what a figure shows: {artist: lines}."""
+    """Returns the contents of a figure: {artist: lines}."""
     import numpy as np
     from matplotlib.colors import to_hex
 
@@ -134,8 +134,8 @@ def all_entries(program):
 
 
 def differences(golden_entries, found):
-    """Returns a line for every artist that changed."""
-    lines = [f"{case}: {'is no figure any more' if case not in found else 'has no golden'}"
+    """Returns a line for every changed artist."""
+    lines = [f"{case}: {'is not drawn' if case not in found else 'has no golden'}"
              for case in golden_entries.keys() ^ found.keys()]  # fmt: skip
     for case in golden_entries.keys() & found.keys():
         was, now = golden_entries[case], found[case]

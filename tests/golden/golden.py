@@ -4,18 +4,18 @@
   golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
   golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
 
-Names of commands after the flags restrict each action to these. cases/COMMAND.toml has a table per case: `run`, the
-words of the command line; `set`, keys; `vary`; `files`, texts for the working folder; `fixture`, a folder of
-tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
-command that runs first; `exact`, why the result is compared on the reference level only; `rows`, further words of
-`run`, of which each line makes a case. [base] holds for all cases of the file; its `exempt` lists what the command does
-not take, with the reason. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is
-four such values, " |3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name,
-"^" for a line that occurred before in the file.
+Names of commands after the flags restrict an action to these. cases/COMMAND.toml has a table per case: `run`, the words
+of the command line; `rows`, further words, one case per line; `set`, keys; `vary`, sweeps; `files`, text files in the
+working folder; `fixture`, a folder of tests/checkpoint/fixtures that is copied there as "model", with the keys of
+`edit` in its config.json; `before`, a command that runs first; `exact`, why the result is compared on the reference
+level only. [base] applies to all cases of the file; its `exempt` lists unsupported features with the reason.
+results/COMMAND.txt has the exit code, table, columns and written files of each case. "nan*4" is a value that occurs
+four times, " |3" ends a line that occurs three times in a row, "~" is the start of the previous name, "^" an earlier
+line of the file.
 
-A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
-chosen here; elsewhere numbers agree to 1e-9 of the largest of their column. Of a long column the file has three digits
-of the first values, a hash of all bits, and the weighted length of the vector."""
+A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, the
+default here; elsewhere numbers have to agree to 1e-9 of the largest of their column. For a long column the file has
+three digits of the first values, a hash of all bits, and the weighted norm of the vector."""
 
 import argparse
 import concurrent.futures
@@ -40,14 +40,14 @@ import tomllib
 HERE = pathlib.Path(__file__).parent
 FIXTURES = HERE.parent / "checkpoint" / "fixtures"
 REFERENCE = ("GNU", "x86-64-v3")
-FULL = 3  # values of a column that are written with all digits
-LONG = 90  # characters of a column's values; further lines enter only its hash and length
+FULL = 3  # columns of at most this length are written with all digits
+LONG = 90  # characters of a column; further lines only enter its hash and norm
 RELATIVE = 1e-9
-SHOWN = 12  # differences of a command that are printed
-BYTES = 4_000_000
-# Columns that are rounding, or divide by it, and hashes: compared on the reference level only.
+SHOWN = 12  # printed differences per command
+BYTES = 4_000_000  # limit of all cases and results
+# Hashes and columns dominated by rounding errors: compared on the reference level only.
 ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
-# Lines of progress, which depend on time.
+# Lines of progress depend on time.
 PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
 SECONDS = re.compile(r"\b\d+(\.\d+)?(?=( s| ms| min|/s)\b)")
@@ -63,7 +63,7 @@ class Program:
         names = [name for name in os.environ if name.startswith(("PERISCOPE_", "OMP_"))]
         self.environment = {k: v for k, v in os.environ.items() if k not in names} | {"OMP_WAIT_POLICY": "passive"}
         self.environment["PERISCOPE_INSTRUCTIONS"] = level or REFERENCE[1]
-        if level is None and self.run(["--version"], "/").returncode != 0:  # there is no such level in this build
+        if level is None and self.run(["--version"], "/").returncode != 0:  # a build without this level
             del self.environment["PERISCOPE_INSTRUCTIONS"]
 
     def run(self, words, cwd):
@@ -90,7 +90,7 @@ def read_cases(command):
 
 
 def settings_of(base, case):
-    """Returns the settings of [base] without those that the case drops, overridden by the case's own."""
+    """Returns the settings of [base] without those in the case's `drop`, overridden by those of the case."""
     own, shared = (dict(s.split("=", 1) for s in table.get("set", [])) for table in (case, base))
     return own if case.get("plain") else {k: v for k, v in shared.items() if k not in case.get("drop", [])} | own
 
@@ -129,7 +129,7 @@ def run_case(program, base, case):
             words = shlex.split(case["before"])
             done = program.run(words, folder)
             if done.returncode != case.get("before_code", 0):
-                return {"exit": [f"{done.returncode} of what comes before"], "table": done.stderr.splitlines()}
+                return {"exit": [f"{done.returncode} of the command before"], "table": done.stderr.splitlines()}
         there = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
         output = case.get("output", base.get("output", "--csv -"))
         words = words_of(base, case, program.threads) + shlex.split(output)
@@ -158,7 +158,7 @@ def without_machine(node):
 
 
 def json_lines(node, start=""):
-    """Returns JSON as lines of at most 160 characters where it can be broken."""
+    """Returns JSON as lines of at most 160 characters, unless a value is longer."""
     line = start + json.dumps(node, ensure_ascii=False)
     if len(line) <= 160 or not isinstance(node, (dict, list)):
         return [line]
@@ -180,25 +180,25 @@ def short(text):
 
 
 def counted_runs(items, sign):
-    """Returns equal neighbours as one text, with their number after `sign`."""
+    """Replaces runs of equal items by one, with their number after `sign`."""
     found = ((item, len(list(equal))) for item, equal in itertools.groupby(items))
     return [item if count == 1 else f"{item}{sign}{count}" for item, count in found]
 
 
 def is_nothing(lines):
-    """Returns whether a column has no value."""
+    """Returns whether a column has only missing values."""
     return set(spread(lines[1:] if is_summary(lines) else lines)) in ({"nan"}, {'""'}, {"nan", '""'})
 
 
 def summary(texts):
-    """Returns a hash of all bits, and the length of the vector of finite values, in which later ones weigh more."""
+    """Returns a hash of all bits, and the norm of the finite values with weights that grow with the index."""
     numbers = [float(text) for text in texts]
     finite = [(1.0 + i / len(numbers)) * x for i, x in enumerate(numbers) if math.isfinite(x)]
     return f"#{hashlib.sha256(' '.join(texts).encode()).hexdigest()[:5]} {math.hypot(*finite):.11g}"
 
 
 def column_lines(rows):
-    """Returns the values of a column, one line along its last dimension; lines of a long column are shortened."""
+    """Returns the values of a column, one line per index of the leading dimensions; long columns are shortened."""
     texts = ["nan" if text == "-nan" else text for _, text in rows]
     if any(number_of(text) is None for text in texts):
         return shortened([json.dumps(text, ensure_ascii=False) for text in texts], " ".join(texts))
@@ -213,7 +213,7 @@ def column_lines(rows):
 
 
 def shortened(lines, bits=""):
-    """Returns equal neighbouring lines as one with their number, and of many only the first."""
+    """Replaces runs of equal lines by one with their number, and omits lines beyond `LONG` characters."""
     found = counted_runs(lines, " |")
     few = [line for i, line in enumerate(found) if i == 0 or sum(map(len, found[:i])) < LONG]
     more = f" #{hashlib.sha256(bits.encode()).hexdigest()[:8]}" if bits else ""
@@ -221,7 +221,7 @@ def shortened(lines, bits=""):
 
 
 def counted(fields):
-    """Returns labels as text; consecutive whole numbers as the first and the last."""
+    """Returns labels as text; consecutive integers as the first and the last."""
     if len(fields) > 2 and fields[0].isdigit() and fields == [str(int(fields[0]) + i) for i in range(len(fields))]:
         return f"{fields[0]}..{fields[-1]}"
     return json.dumps(fields, ensure_ascii=False)
@@ -239,11 +239,11 @@ def columns_of(text):
         for dimension, field in place:
             labels.setdefault(dimension, {})[field] = None
         columns.setdefault(row[0], []).append((tuple(field for _, field in place), row[-1]))
-    said = {"labels": [f"{d} {counted(list(fields))}" for d, fields in labels.items()]}
+    entries = {"labels": [f"{d} {counted(list(fields))}" for d, fields in labels.items()]}
     found = {name: column_lines(rows) for name, rows in columns.items()}
     nothing = [name for name, lines in found.items() if is_nothing(lines)]
-    said |= {name: lines for name, lines in found.items() if name not in nothing}
-    return said | ({NOTHING: [" ".join(nothing)]} if nothing else {})
+    entries |= {name: lines for name, lines in found.items() if name not in nothing}
+    return entries | ({NOTHING: [" ".join(nothing)]} if nothing else {})
 
 
 FORMATS = {"F64": "d", "F32": "f", "F16": "e", "I64": "q", "I32": "i", "U8": "B"}
@@ -274,7 +274,7 @@ def file_entries(path, name):
 
 
 class Repeated:
-    """Replaces a line that occurred before in the file by its short hash."""
+    """Replaces repeated lines of a file by their short hash."""
 
     def __init__(self):
         self.lines = {}
@@ -294,7 +294,7 @@ class Repeated:
 
 
 def stem_of(name):
-    """Returns the beginning that related names share, as "variance_" of "variance_measured"."""
+    """Returns the start that related names share, such as "variance_" of "variance_measured"."""
     return name[:name.rfind("_") + 1]
 
 
@@ -332,7 +332,7 @@ def parsed(text):
 
 # -- comparison ------------------------------------------------------------------------------------
 def spread(lines):
-    """Returns the words of lines, counted ones repeated."""
+    """Returns the words of lines, with counted ones repeated."""
     words = []
     for line in lines:
         if line.startswith("... "):
@@ -373,12 +373,12 @@ def numbers_differ(was, now, exact):
              if (x != y if exact else not close(x, y, relative, scale))]
     if not found and long:
         if was[0] != now[0] if exact else not close(was[0].split()[1], now[0].split()[1], RELATIVE):
-            found = [("its bits and length", was[0], now[0])]
+            found = [("its hash and norm", was[0], now[0])]
     return found
 
 
 def words_differ(was, now, exact):
-    """The same for text, whose numbers have few digits and are compared on the reference level only."""
+    """Returns the lines that differ; numbers in text are compared on the reference level only."""
     def plain(line):
         line = re.sub(r"#[0-9a-f]{5,8}|[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line)
         return re.sub(r"[\s–]+", " ", line)
@@ -403,7 +403,7 @@ def differences(case, was, now, exact):
 
 
 def run_all(program, commands):
-    """Returns {command: {case: entries}}; cases run in parallel."""
+    """Runs all cases in parallel; returns {command: {case: entries}}."""
     cases = [(command, *read_cases(command)) for command in commands]
     jobs = [(command, base, case) for command, base, table in cases for case in table.values()]
     jobs.sort(key=lambda job: -job[2].get("cost", job[1].get("cost", 0)))
@@ -417,14 +417,14 @@ def result_path(command):
 
 
 def compare(program, commands):
-    """Returns 0 if all is as committed; else prints the differences and returns 1."""
+    """Prints differences from the committed results; returns 1 if there are any."""
     reference = program.is_reference()
     changed = 0
     for command, results in run_all(program, commands).items():
         golden = parsed(result_path(command).read_text())
         base, cases = read_cases(command)
         lines = [f"{name}: has no golden" for name in results if name not in golden]
-        lines += [f"{name}: has a golden, but is no case" for name in golden if name not in results]
+        lines += [f"{name}: has a golden, but no case" for name in golden if name not in results]
         for name, entries in results.items():
             if name in golden and (reference or not cases[name].get("exact", base.get("exact"))):
                 lines += differences(name, golden[name], entries, reference)
@@ -433,7 +433,7 @@ def compare(program, commands):
         for line in lines[:SHOWN] + more:
             print(f"{command}: {line[:300]}")
     if changed:
-        print(f"{changed} differences. If all are meant: python3 tests/golden/golden.py refresh --program PROGRAM")
+        print(f"{changed} differences. If all are intended: python3 tests/golden/golden.py refresh --program PROGRAM")
     return int(changed > 0)
 
 

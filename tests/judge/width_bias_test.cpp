@@ -92,33 +92,37 @@ TEST_CASE("the finite-width term grows with the sequence, and is largest for the
   for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(judge::is_of_attention(weight));
 }
 
-TEST_CASE("a matrix of layer i has the finite-width term of depth 2i") {
+TEST_CASE("the finite-width term of gradients and shares is that of their depth, 2i for a matrix of layer i") {
   StackSpec spec = small();
-  spec.model.layers = 3;
-  const std::vector<double> at_depth{0.0, 0.01, 0.03, 0.04, 0.08, 0.09, 0.2};
+  spec.model.layers = 2;
+  const std::vector<double> at_depth{0.0, 0.011, 0.013, 0.027, 0.05};
   theory::Prediction prediction;
   Profile measured;
-  const std::vector<double> zero(3, 0.0);
-  const std::vector<double> one(3, 1.0);
-  for (const Weight weight : {Weight::down, Weight::o}) {
-    for (Profile* profile : {&prediction.profile, &measured}) {
-      profile->curves[{Statistic::log_grad_sq, weight}] = {zero, zero};
-      profile->curves[{Statistic::grad_sq, weight}] = {one, zero};
-    }
+  for (Profile* profile : {&prediction.profile, &measured}) {
+    const auto add_gradient = [&](CurvePlace place, std::size_t size) {
+      profile->curves[{Statistic::grad_sq, place}] = {std::vector(size, 1.0), std::vector(size, 0.0)};
+      profile->curves[{Statistic::log_grad_sq, place}] = {std::vector(size, 0.0), std::vector(size, 0.0)};
+    };
+    add_gradient(Signal::x_out, 5);
+    add_gradient(Weight::down, 2);
+    add_gradient(Weight::o, 2);
+    profile->curves[{Statistic::score_share, Signal::A_out}] = {{0.25, NAN, 0.25, NAN}, std::vector(4, 0.0)};
   }
   prediction.finite_width = at_depth;
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
   const judge::StackVerdict a =
       judge::verdicts_of({{spec, {measured, 16}, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
-  REQUIRE(a.tests.size() == 6);
+  REQUIRE(a.tests.size() == 5 + 2 + 2 + 2);
   for (const judge::Test& test : a.tests) {
     CAPTURE(test.name());
-    const auto depth = static_cast<std::size_t>(2 * test.index);
-    // Half the variance, here 0, and rounding are added to the term.
-    CHECK(test.tolerated_bias ==
-          Approx(0.5 * judge::WidthBias(spec, at_depth, {}).of_log_gradient(depth, test.weight == Weight::o))
-              .epsilon(1e-6));
+    const bool share = test.statistic == Statistic::score_share;
+    const bool matrix = test.name().find("x_out") == std::string::npos && !share;
+    const auto depth = static_cast<std::size_t>(matrix ? 2 * test.index : test.index);
+    const double term =
+        0.5 *
+        judge::WidthBias(spec, at_depth, {}).of_log_gradient(depth, share || (matrix && test.weight == Weight::o));
+    CHECK(test.tolerated_bias == Approx(share ? 0.25 * 0.75 * term + judge::share_accuracy : term).epsilon(1e-6));
   }
 }
 

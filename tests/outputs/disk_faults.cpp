@@ -21,7 +21,6 @@ constexpr std::int64_t unlimited = -1;
 
 struct Disk {
   std::int64_t room = unlimited;
-  bool reserves = false;
   std::int64_t at_once = std::numeric_limits<std::int64_t>::max();
   bool is_logging = false;
   std::vector<std::string> log;
@@ -76,10 +75,7 @@ std::string name_of(int descriptor) {
 
 }  // namespace
 
-DiskWithRoom::DiskWithRoom(std::int64_t bytes, bool reserves) {
-  disk().room = bytes;
-  disk().reserves = reserves;
-}
+DiskWithRoom::DiskWithRoom(std::int64_t bytes) { disk().room = bytes; }
 
 DiskWithRoom::~DiskWithRoom() { disk().room = unlimited; }
 
@@ -121,12 +117,11 @@ ssize_t pwrite(int descriptor, const void* bytes, size_t size, off_t position) {
 }
 
 int fallocate(int descriptor, int mode, off_t position, off_t size) {
-  const auto& disk = periscope::testing::disk();
-  if (disk.room == periscope::testing::unlimited) {
+  if (periscope::testing::disk().room == periscope::testing::unlimited) {
     return static_cast<int>(::syscall(SYS_fallocate, descriptor, mode, position, size));
   }
-  errno = disk.reserves ? ENOSPC : EOPNOTSUPP;
-  return disk.reserves && position + size <= disk.room ? 0 : -1;
+  errno = EOPNOTSUPP;
+  return -1;
 }
 
 int fsync(int descriptor) {

@@ -11,10 +11,10 @@
 namespace periscope::testing {
 
 /// Limits the number of bytes that can be written during its lifetime. fallocate is unsupported, as on some file
-/// systems, unless `reserves`: then it fails if the bytes do not fit.
+/// systems.
 class DiskWithRoom {
  public:
-  explicit DiskWithRoom(std::int64_t bytes, bool reserves = false);
+  explicit DiskWithRoom(std::int64_t bytes);
   DiskWithRoom(const DiskWithRoom&) = delete;
   DiskWithRoom& operator=(const DiskWithRoom&) = delete;
   ~DiskWithRoom();

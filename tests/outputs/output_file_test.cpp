@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "sim/base/error.h"
-#include "sim/checkpoint/safetensors_writer.h"
 #include "sim/files/destination.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/support/doctest.h"
@@ -44,35 +42,6 @@ TEST_CASE("write_file: a disk full at any byte preserves the old file") {
     }
     REQUIRE(names_in(folder.path()) == Names{"result.json"});
   }
-}
-
-TEST_CASE("safetensors: a disk full at any byte preserves the old file") {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("a.safetensors", "the old file");
-  const auto write = [&] {
-    SafetensorsWriter writer(path, {{"x", SafetensorsType::f64, {3}}, {"ids", SafetensorsType::i64, {2}}});
-    writer.put("ids", std::vector<std::int64_t>{1, 2});
-    writer.put("x", std::vector<double>{1.0, 2.0, 3.0});
-    writer.close();
-  };
-  std::int64_t room = 0;
-  for (bool is_whole = false; !is_whole; ++room) {
-    CAPTURE(room);
-    REQUIRE(room < 1000);
-    const DiskWithRoom disk(room);
-    try {
-      write();
-      is_whole = true;
-    } catch (const Error& error) {
-      REQUIRE(std::string(error.what()).find(path) != std::string::npos);
-      REQUIRE(bytes_of_file(path) == "the old file");
-    }
-    REQUIRE(names_in(folder.path()) == Names{"a.safetensors"});
-  }
-  CHECK(static_cast<std::int64_t>(bytes_of_file(path).size()) == room - 1);
-  const DiskWithRoom disk(room - 2, true);
-  CHECK_THROWS_WITH_AS(SafetensorsWriter(path, {{"x", SafetensorsType::f64, {3}}, {"ids", SafetensorsType::i64, {2}}}),
-                       doctest::Contains("No space left on device"), Error);
 }
 
 TEST_CASE("short writes are completed") {
@@ -139,35 +108,6 @@ TEST_CASE("OutputFile: FIFOs, devices, folders and descriptors are rejected") {
   CHECK(names_in(folder.path()) == Names{"fifo", "file", "to null"});
 }
 
-TEST_CASE("write_file_or_stream: writes to FIFOs, descriptors and devices") {
-  const TemporaryFolder folder;
-  const std::string fifo = folder.path("fifo");
-  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
-  write_file_or_stream(fifo, "into the FIFO");
-  std::array<char, 64> read{};
-  CHECK(::read(reader, read.data(), read.size()) == 13);
-  CHECK(std::string(read.data()) == "into the FIFO");
-  ::close(reader);
-  CHECK(fs::is_fifo(fifo));
-
-  // At the current position of the descriptor.
-  const std::string log = folder.write("log", "");
-  const int descriptor = ::open(log.c_str(), O_WRONLY);
-  CHECK(write_all(descriptor, "before, ") == 0);
-  write_file_or_stream("/dev/fd/" + std::to_string(descriptor), "and after");
-  ::close(descriptor);
-  CHECK(bytes_of_file(log) == "before, and after");
-  CHECK_THROWS_WITH_AS(write_file_or_stream("/dev/fd/" + std::to_string(descriptor), ""),
-                       doctest::Contains("Bad file descriptor"), Error);
-
-  CHECK_NOTHROW(write_file_or_stream("/dev/null", "nothing"));
-  CHECK(fs::is_character_file("/dev/null"));
-  CHECK_THROWS_WITH_AS(write_file_or_stream("/dev/full", "something"),
-                       "cannot write /dev/full: No space left on device", Error);
-  CHECK_THROWS_AS(write_file_or_stream(folder.path(), ""), ConfigError);
-}
-
 TEST_CASE("OutputFile: removes temporary files of killed writers, not those of active ones") {
   const TemporaryFolder folder;
   const std::string path = folder.path("result.nc");
@@ -188,17 +128,6 @@ TEST_CASE("OutputFile: removes temporary files of killed writers, not those of a
   expected.push_back("result.nc");
   std::ranges::sort(expected);
   CHECK(names_in(folder.path()) == expected);
-}
-
-TEST_CASE("remove_temporary_files removes those of the process") {
-  const TemporaryFolder folder;
-  const OutputFile one(folder.path("one"));
-  const OutputFile two(folder.path("two"));
-  { const OutputFile gone(folder.path("gone")); }
-  write_file(folder.path("whole"), "");
-  CHECK(names_in(folder.path()).size() == 3);
-  remove_temporary_files();
-  CHECK(names_in(folder.path()) == Names{"whole"});
 }
 
 TEST_CASE("write_file: preserves the mode of a replaced file, a new one follows the umask") {

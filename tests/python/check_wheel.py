@@ -1,4 +1,4 @@
-"""A wheel away from its sources. Usage: check_wheel.py PERISCOPE WHEEL"""
+"""Checks a wheel without its sources. Usage: check_wheel.py PERISCOPE WHEEL"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Models in memory are what the same weights in files are; passes of other programs are measured as probe's own."""
+"""Models in memory equal models in files; replayed passes of other programs equal those of probe."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from checkpoint_files import read_tensors
-from module import ps, refused
+from module import ps, rejected
 from periscope import _periscope, dataset, model
 from program import FIXTURES
 
@@ -17,7 +17,7 @@ LLAMA, LAYERS, IDS = FIXTURES / "llama", 2, [1, 2, 3, 7, 5]
 
 
 def of_config(config, weights, *ignore_keys):
-    """The model of the text of a config.json, as ``from_torch`` makes it."""
+    """Returns a model of the text of a config.json, like ``from_torch``."""
     made = ps.Model.__new__(ps.Model)
     made._compiled = model.compiled("llama", config, weights, True, ignore_keys)
     return made
@@ -41,19 +41,19 @@ def same(a, b):
     xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
 
 
-def test_a_model_in_memory_is_that_of_its_files():
+def test_a_model_in_memory_equals_its_files():
     files, memory = (ps.probe(one, tokens=[1, 2, 3], backward=True, draws=2) for one in (LLAMA, in_memory()))
     same(memory, files)
     assert memory.attrs["checkpoint"] == "llama"
     files, memory = (ps.certify(one, format=["fp16"]) for one in (LLAMA, in_memory()))
-    assert list(files.weights) != list(memory.weights), "what was hashed"
+    assert list(files.weights) != list(memory.weights), "names of hashed weights"
     same(memory.drop_dims("weights"), files.drop_dims("weights"))
 
 
-def test_the_layout_and_type_of_arrays_do_not_matter():
+def test_arrays_of_any_layout_and_type_are_equivalent():
     plain, odd = random_weights(), {}
     for name, w in plain.items():
-        odd[name] = np.zeros(w.nbytes + 4, np.uint8)[4:].view(w.dtype).reshape(w.shape)  # at an odd address
+        odd[name] = np.zeros(w.nbytes + 4, np.uint8)[4:].view(w.dtype).reshape(w.shape)  # at an unaligned address
         odd[name][...] = w
     expected = probed(ps.Model(STACK, plain))
     for other in (ps.Model(STACK, {name: np.asfortranarray(w) for name, w in plain.items()}), ps.Model(STACK, odd),
@@ -64,22 +64,22 @@ def test_the_layout_and_type_of_arrays_do_not_matter():
     same(*(probed(ps.Model(STACK, {n: w.astype(dtype) for n, w in single.items()})) for dtype in ("f4", "f8")))
 
 
-def test_copies_belong_to_the_model():
+def test_weights_are_copied_unless_shared():
     weights = random_weights()
     before = {name: w.copy() for name, w in weights.items()}
     copied, shared = ps.Model(STACK, weights), ps.Model(STACK, weights, copy=False)
     expected = probed(copied)
     same(probed(shared), expected)
     for name, w in weights.items():
-        np.testing.assert_array_equal(w, before[name])  # no run has written into them
+        np.testing.assert_array_equal(w, before[name])  # not changed by runs
         w *= 2
     same(probed(copied), expected)
     assert not probed(shared).second_moment_measured.equals(expected.second_moment_measured)
     del weights, w
-    assert np.isfinite(probed(shared).second_moment_measured).all(), "and holds on to them"
+    assert np.isfinite(probed(shared).second_moment_measured).all(), "the model keeps the arrays alive"
 
 
-def test_the_hash_covers_weights_and_tokens_and_labels():
+def test_the_hash_covers_weights_tokens_and_labels():
     a, b, c = (ps.Model(STACK, random_weights(seed)) for seed in (0, 0, 1))
 
     def hash_of(model, *labels, tokens=(5, 9, 2)):
@@ -89,40 +89,40 @@ def test_the_hash_covers_weights_and_tokens_and_labels():
     assert len({hash_of(a), hash_of(c), hash_of(a, 9, 2, 1), hash_of(a, 9, -1, -1), hash_of(a, tokens=(5, 9, 1))}) == 5
 
 
-def test_what_is_no_model_is_refused():
+def test_invalid_models_are_rejected():
     weights = random_weights()
     name, values = next(iter(weights.items()))
     for wrong, named in (({k: w for k, w in weights.items() if k != name}, name),
                          ({**weights, name: values[:-1]}, name),
                          ({**weights, "layers.7.nothing": values}, "layers.7.nothing")):
-        with refused(named):
+        with rejected(named):
             probed(ps.Model(STACK, wrong))
     for odd in (values.astype(object), values.astype(">f8"), values.astype("c16"), np.ma.masked_less(values, 0.0)):
-        with refused(name):
+        with rejected(name):
             ps.Model(STACK, {**weights, name: odd})
     with pytest.raises(ps.ConfigError):
         ps.Model({"model": {"placement": ["pre", "peri"]}}, weights)
     with pytest.raises(ps.ConfigError):
         ps.probe(3, tokens=[1])
-    with refused("llama"):
+    with rejected("llama"):
         ps.probe(of_config('{"model_type": "llama", "model_type": "gpt2"}', weights), tokens=[1])
 
 
-def test_unknown_keys_are_ignored_on_demand():
+def test_unknown_keys_are_ignored_on_request():
     config = json.dumps({**json.loads((LLAMA / "config.json").read_text()), "strange": 1, "other": 2})
     words = {"tokens": [1, 2, 3], "no_theory": True}
     made = of_config(config, read_tensors(LLAMA / "model.safetensors"), "strange")
-    with refused('"other"'):
+    with rejected('"other"'):
         ps.probe(made, **words)
     ds = ps.probe(made, **words, ignore_key=["other"])
     assert ds.attrs["ignored_keys"] == "other, strange"
     same(ds.drop_vars("notes"), ps.probe(LLAMA, **words))
-    with refused("rms_norm_eps", ps.ConfigError):
+    with rejected("rms_norm_eps", ps.ConfigError):
         ps.certify(made, ignore_key=["other", "rms_norm_eps"])
 
 
 class Pass:
-    """A pass that probe made, as another program would hand it over."""
+    """A pass of probe in the form of a recorded pass of another program."""
 
     def __init__(self):
         self.expected = ps.probe(LLAMA, tokens=IDS, backward=True, no_theory=True, dump="dump", force=True)
@@ -153,7 +153,7 @@ def made(folder):
     return Pass()
 
 
-def test_a_replay_is_what_probe_measures(made):
+def test_a_replay_equals_probe(made):
     ds = made.replay()
     for name in ("second_moment_measured", "variance_measured", "token_cosine_measured", "kurtosis_measured",
                  "angular_distance_measured", "grad_sq_measured", "log_grad_sq_measured", "weight_grad_sq_measured",
@@ -165,7 +165,7 @@ def test_a_replay_is_what_probe_measures(made):
     assert (made.layout["layers"], [rule["norm_a"] for rule in made.layout["rules"]]) == (LAYERS, [True] * 4)
 
 
-def test_two_sequences_are_of_the_length_of_one(made):
+def test_tokens_of_two_sequences(made):
     twice = [(*where, np.concatenate([values, values])) for *where, values in made.signals()]
     ds = made.replay(sequences=2, ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
                      logits=np.concatenate([made.dumped["logits"]] * 2))
@@ -179,8 +179,7 @@ def test_without_logits_there_are_no_losses(made):
         assert np.isnan(ds.loss) and np.isfinite(ds.second_moment_measured).all()
 
 
-def test_sums_may_be_rounded_to_the_format_of_the_pass(made):
-    """bf16 and its like: the growth identity holds to the rounding of that format, and no better."""
+def test_the_growth_identity_holds_to_the_rounding_of_the_format(made):
     rng = np.random.default_rng(0)
     x, b = (np.ldexp(np.round(np.ldexp(rng.normal(size=(5, 8)), 6)), -6) for _ in range(2))
     for bits, unit_roundoff, is_violated in ((6, 2.0**-8, False), (6, 2.0**-24, True), (1, 2.0**-8, True)):
@@ -191,12 +190,12 @@ def test_sums_may_be_rounded_to_the_format_of_the_pass(made):
             assert bool(ds.growth_violated) == is_violated, ds.growth_residual.values
 
 
-def test_a_pass_that_does_not_fit_is_refused(made):
+def test_inconsistent_passes_are_rejected(made):
     x = made.dumped["stream.0"]
     for words, name in (({"signals": [(0, "x_in", False, x[:2])]}, "x_in of sublayer 0"),
                         ({"signals": [(0, "x_in", False, x[:, :3].copy())]}, "x_in of sublayer 0"),
                         ({"signals": [(9, "x_in", False, x)]}, "sublayer 9"), ({"sequences": 2}, "2 sequences"),
                         ({"signals": [(0, "x", False, x)]}, "signal x"), ({"labels": [1]}, "1 labels"),
                         ({"labels": [99] * 5}, "label 99"), ({"dtype": "f8"}, "f8")):
-        with refused(name, ps.Error):
+        with rejected(name, ps.Error):
             made.replay(**words)

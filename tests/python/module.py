@@ -1,4 +1,4 @@
-"""What tests of the Python module share."""
+"""Helpers for tests of the Python module."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 2, "model.vocab": 
 
 
 @contextlib.contextmanager
-def refused(name, kind=None, key=None):
-    """Expects an error (InputError, or ConfigError with this key) whose message names `name`."""
+def rejected(name, kind=None, key=None):
+    """Expects an InputError, or a ConfigError with this key, whose message contains `name`."""
     with pytest.raises(kind or (ps.InputError if key is None else ps.ConfigError)) as caught:
         yield
     assert name in str(caught.value) and key in (None, getattr(caught.value, "key", None)), caught.value
 
 
 def python(code, *words, timeout=120, **environment):
-    """Runs code, after `import periscope as ps`, in a new interpreter; it has to end with exit code 0."""
+    """Runs code after `import periscope as ps` in a new interpreter, and expects exit code 0."""
     done = subprocess.run([sys.executable, "-c", f"import periscope as ps\n{code}", *words], capture_output=True,
                           text=True, timeout=timeout, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def door(*words, code=0):
 
 
 def called(words, **more):
-    """Calls the module as this command line calls the program."""
+    """Calls the module with the arguments of a command line."""
     names, flags, sections, words = [], {}, {}, list(words)
     while words:
         word = words.pop(0)
@@ -70,5 +70,5 @@ def called(words, **more):
 
 
 def settled(ds):
-    """A result without what two runs differ in."""
+    """Returns a result without the attribute that differs between equal runs."""
     return ds.assign_attrs(circumstances="")

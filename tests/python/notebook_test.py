@@ -1,30 +1,26 @@
-"""A run in a Jupyter notebook: interrupting a cell, and the progress bar; text through tokenizers of Python."""
+"""Interrupts in a Jupyter notebook; text and tokenizers in Python."""
 
 import json
 import os
-import re
 import shutil
 import time
 
 import pytest
 import xarray as xr
 
-from module import door, ps, refused, settled
+from module import door, ps, rejected, settled
 from program import FIXTURES, imported
 
 kernels = imported("jupyter_client.manager", "notebooks/requirements.txt")
-nbclient = imported("nbclient", "notebooks/requirements.txt")
-v4 = imported("nbformat.v4", "notebooks/requirements.txt")
 tokenizers = imported("tokenizers", "python/requirements.txt")
 
 SMALL = {"model.layers": 2, "model.width": 32, "model.heads": 2, "input.tokens": 8, "run.seeds": 4}
-WIDGET = "application/vnd.jupyter.widget-view+json"
-# Some minutes of work.
+# Runs for minutes.
 LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 64,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}
 
 
-def test_an_interrupted_cell_is_a_keyboard_interrupt_and_the_kernel_goes_on():
+def test_interrupting_a_cell_raises_keyboard_interrupt_and_keeps_the_kernel():
     manager, client = kernels.start_new_kernel(env=dict(os.environ))
 
     def reply(message):
@@ -35,7 +31,7 @@ def test_an_interrupted_cell_is_a_keyboard_interrupt_and_the_kernel_goes_on():
     try:
         reply(client.execute("import periscope as ps\nps.propagate"))
         for after in (0.3, 2.0):
-            # The kernel would drop what is sent soon after an error, as the rest of "run all".
+            # By default a kernel drops cells that are queued when one fails.
             message = client.execute(f"print('begins', flush=True)\nds = ps.propagate({LONG!r})", stop_on_error=False)
             while "begins" not in client.get_iopub_msg(timeout=60)["content"].get("text", ""):
                 pass
@@ -52,23 +48,13 @@ def test_an_interrupted_cell_is_a_keyboard_interrupt_and_the_kernel_goes_on():
         manager.shutdown_kernel(now=True)
 
 
-def test_progress_shows_a_bar():
-    cell = v4.new_code_cell(f"import periscope as ps\nds = ps.propagate({SMALL!r}, progress=True)")
-    nbclient.NotebookClient(v4.new_notebook(cells=[cell]), timeout=60).execute()
-    shown = "".join(output.text for output in cell.outputs if output.output_type == "stream")
-    assert not [output for output in cell.outputs if output.output_type == "error"]
-    assert "Warning" not in shown
-    widgets = [output for output in cell.outputs if WIDGET in output.get("data", {})]
-    assert widgets or re.search(r"propagate .*█ +100%", shown), shown  # text without ipywidgets
-
-
 WORDS = {"[UNK]": 0, "peri": 1, "norm": 2, "stream": 3}
 IDS = [1, 2, 3, 2, 0]
 
 
 @pytest.fixture
 def model(folder):
-    """A folder with a checkpoint and its tokenizer; the text `IDS` is beside it."""
+    """A checkpoint with a tokenizer; the file "text" next to it has the token ids `IDS`."""
     shutil.copytree(FIXTURES / "llama", "model")
     (folder / "text").write_text("peri norm stream norm unknown")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(WORDS, unk_token="[UNK]"))
@@ -77,7 +63,7 @@ def model(folder):
     return folder / "model"
 
 
-def test_the_folders_tokenizer_or_another_reads_the_text(model, folder):
+def test_tokenizers_of_the_folder_and_of_python(model, folder):
     expected = settled(ps.probe(model, tokens=IDS, no_theory=True))
 
     def check(**words):
@@ -96,7 +82,7 @@ def test_the_folders_tokenizer_or_another_reads_the_text(model, folder):
         check(tokenizer=tokenizer)
 
 
-def test_what_is_no_text_is_refused(model, folder):
+def test_invalid_texts_and_tokenizers_are_rejected(model, folder):
     (folder / "text").write_bytes(b"peri \xff")
     for words, kind, name in (
         ({"text": "text"}, ps.InputError, "byte 5"), ({"text": "no/such/file"}, ps.InputError, "no/such/file"),
@@ -105,9 +91,9 @@ def test_what_is_no_text_is_refused(model, folder):
         ({"text": __file__, "tokenizer": len}, ps.ConfigError, "token ids"),
         ({"text": __file__, "tokenizer": str.split}, ps.ConfigError, "tokenizer"),
     ):
-        with refused(name, kind):
+        with rejected(name, kind):
             ps.probe(model, **words)
     (model / "tokenizer.json").write_text("{}")
     (folder / "text").write_text("peri")
-    with refused("tokenizer.json"):
+    with rejected("tokenizer.json"):
         ps.probe(model, text="text")

@@ -1,4 +1,4 @@
-"""The package: what it shows of the registry and of a dataset, its files, its command line, and processors."""
+"""The package: its functions, lists, files, command line, methods of datasets, and required processors."""
 
 import ast
 import inspect
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from module import SMALL, door, ps, refused, settled
+from module import SMALL, door, ps, rejected, settled
 from periscope import _keys, _periscope, verbs
 from periscope._processor import require_instructions
 from periscope._progress import bar
@@ -25,7 +25,7 @@ from program import FIXTURES, ROOT, dataset, run, words_of
 FLAGS = "flags : fpu avx avx2 bmi1 bmi2 f16c fma movbe abm xsave sse4_2\n"
 
 
-def test_the_package_shows_every_study_and_documents_every_argument():
+def test_every_study_is_exported_and_every_argument_documented():
     assert [name for name, home in ps._MODULES.items() if home == "verbs"] == verbs.__all__
     assert [name for name in ps.__all__ if getattr(ps, name) is None] == []
     assert sorted(ps.__all__) == dir(ps)
@@ -43,7 +43,7 @@ def test_every_key_has_a_type():
     assert {key["name"] for s in description()["sections"] for key in s["keys"]} <= typed
 
 
-def test_lists_are_those_of_the_program():
+def test_lists_equal_those_of_the_program():
     assert ps.keys().loc["model.width", "default"] == "1024"
     assert ps.columns("stack").loc["second_moment_measured", "dimensions"] == "input placement depth"
     with pytest.raises(ps.ConfigError):
@@ -57,7 +57,7 @@ def test_lists_are_those_of_the_program():
 
 
 def test_the_stub_of_the_compiled_module_is_complete():
-    """stubtest knows no functions of nanobind."""
+    """stubtest does not support functions of nanobind."""
     stub = ast.parse((ROOT / "python" / "periscope" / "_periscope.pyi").read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
@@ -73,11 +73,6 @@ def test_the_stub_of_the_compiled_module_is_complete():
         assert real <= members and members - {"__init__"} <= real, name
 
 
-def test_one_version():
-    (line,) = [line for line in (ROOT / "CMakeLists.txt").read_text().splitlines() if line.startswith("project(")]
-    assert f"VERSION {ps.__version__} " in line
-
-
 def header(file):
     with netCDF4.Dataset(file) as data:
         return {name: (v.dtype, v.dimensions, int(v._FillValue) if "_FillValue" in v.ncattrs() else None)
@@ -87,7 +82,7 @@ def header(file):
 @pytest.mark.parametrize(("study", "settings", "flags"), [
     ("propagate", {"run.backward": True}, {}), ("formats", {"formats.format": ["bf16"], "theory.replicates": 8}, {}),
     ("certify", {"input.kind": "tokens"}, {})])
-def test_out_writes_the_file_of_the_program(study, settings, flags, folder):
+def test_out_writes_the_same_file_as_the_program(study, settings, flags, folder):
     settings = {**SMALL, **({} if study == "certify" else {"run.seeds": 4}), **settings}
     run(study, [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.items()],
         "--out", "program", "--quiet", code=(0, 4))
@@ -95,19 +90,19 @@ def test_out_writes_the_file_of_the_program(study, settings, flags, folder):
     program, module = (folder / who / f"{study}.nc" for who in ("program", "module"))
     xr.testing.assert_identical(settled(ours), settled(ps.open(module)))
     xr.testing.assert_identical(settled(ours), settled(ps.open(program)))
-    assert header(module) == header(program), "another reader sees the same types"
+    assert header(module) == header(program), "types, dimensions and fill values"
     assert study == "propagate" or any(fill == 255 for _, _, fill in header(module).values())
     assert [path.name for path in (folder / "module").iterdir()] == [f"{study}.nc"]
     assert ps.cite(ps.open(program)) == run("cite", program).out
 
 
-def test_results_are_the_runs_own_memory():
+def test_results_are_not_copied():
     values = ps.propagate(SMALL, seeds=4).second_moment_measured.values
     assert not values.flags.owndata
-    values[...] = 1.0  # and the caller's to change
+    values[...] = 1.0  # writable
 
 
-def test_the_door_answers_as_the_program():
+def test_python_m_periscope_equals_the_program():
     assert re.match(rf"periscope {ps.__version__} \([0-9a-f]+", door("--version").stdout)
     words = words_of("propagate", "model.layers=2", "model.width=16", "model.heads=2", "--seeds", 4, "--json",
                      "--quiet")
@@ -121,15 +116,15 @@ def test_the_door_answers_as_the_program():
         assert (done.stdout, name in done.stderr) == ("", True), done.stderr
 
 
-def test_a_dataset_shows_itself():
+def test_methods_of_datasets():
     ds = ps.propagate(SMALL, model={"placement": ["pre", "peri"]}, seeds=4)
     assert "variance" in ps.figures(ds)
     assert len(ds.periscope.plot("variance").axes) == len(ps.plot(ds, "variance").axes)
     assert ds.periscope.config["stacks"][0]["model"]["width"] == 16
-    with refused("variance", ValueError):
+    with rejected("variance", ValueError):
         ps.plot(ds, "varianz")
     shown = ["verdict", "placement", "worst_test", "worst_z", "critical"]
-    assert list(ps.verdicts(ds)) == list(ds.periscope.verdicts()) == shown, "first what decides"
+    assert list(ps.verdicts(ds)) == list(ds.periscope.verdicts()) == shown, "columns of the deciding test"
     whole = ds.periscope.verdicts(all=True)
     assert list(whole) == ["verdict", "quantity", "input", "placement", *shown[2:], "detectable", "reason"]
     for name, column in (("detectable", ds.power_worst), ("reason", ds.verdict_reason)):
@@ -137,7 +132,7 @@ def test_a_dataset_shows_itself():
     assert list(ps.verdicts(ps.propagate(SMALL, seeds=4))) == ["verdict", *shown[2:], "detectable"]
 
 
-def test_results_of_unlike_depths_combine():
+def test_results_of_different_depths_combine():
     each = [ps.propagate(SMALL, model={"layers": n}, seeds=4).expand_dims(layers=[n]) for n in (2, 3)]
     both = xr.combine_by_coords(each, combine_attrs="drop_conflicts", data_vars="minimal", join="outer")
     assert both.sizes["contrast"] == max(ds.sizes["contrast"] for ds in each)
@@ -147,7 +142,7 @@ def test_results_of_unlike_depths_combine():
             np.testing.assert_array_equal(part[name].values, ds[name].values)
 
 
-def test_a_dataset_says_how_it_is_cited():
+def test_citations_of_datasets():
     ds = ps.theory(SMALL)
     assert all(part in ps.cite(ds) for part in (ds.attrs["commit"], "study theory", ds.attrs["config_sha256"]))
     assert ds.periscope.cite() == ps.cite(ds)
@@ -157,7 +152,7 @@ def test_a_dataset_says_how_it_is_cited():
             ps.cite(odd)
 
 
-def test_theory_beside_somebody_elses_model():
+def test_theory_of_a_checkpoint_without_probe():
     llama, ids = FIXTURES / "llama", [1, 2, 3]
     whole = ps.probe(llama, tokens=ids, draws=0)
     for where, theory in (("at_init", ps.at_init), ("at_scales", ps.at_scales)):
@@ -169,7 +164,7 @@ def test_theory_beside_somebody_elses_model():
     assert larger > plain
 
 
-def test_progress_into_a_file_is_a_line_in_ten_seconds():
+def test_progress_into_a_file_has_a_line_every_ten_seconds():
     def snapshot(share):
         return SimpleNamespace(phase="theory", label="pre", share=share, seconds_left=None, messages=[])
 
@@ -179,19 +174,19 @@ def test_progress_into_a_file_is_a_line_in_ten_seconds():
             for part in range(10):
                 show(snapshot((10 * second + part) / 250))
     assert re.findall(r"\d+ %", written.getvalue()) == ["0 %", "40 %", "80 %"]
-    no_terminal = SimpleNamespace(write=written.write, flush=written.flush)  # nor does it say so
+    no_terminal = SimpleNamespace(write=written.write, flush=written.flush)  # has no isatty
     with mock.patch("sys.stderr", no_terminal), bar() as show:
         show(snapshot(1.0))
     assert "100 %" in written.getvalue()
 
 
-def test_a_processor_without_avx2_is_refused(folder):
+def test_a_processor_without_avx2_is_rejected(folder):
     listed = folder / "cpuinfo"
-    for text in (FLAGS, "nothing is said here\n"):
+    for text in (FLAGS, "no flags\n"):
         listed.write_text("processor : 0\n" + text)
         require_instructions(listed, "x86_64")
     require_instructions(Path("/no/such/file"), "x86_64")
     listed.write_text("processor : 0\n" + FLAGS.replace(" avx2", "").replace(" fma", ""))
     require_instructions(listed, "aarch64")
-    with refused("avx2, fma", ImportError):
+    with rejected("avx2, fma", ImportError):
         require_instructions(listed, "x86_64")

@@ -1,4 +1,4 @@
-"""A run in a caller's process: signals, threads, processes, notebooks, training, and what must stay as it was."""
+"""Runs in the process of a caller: signals, threads, processes, training callbacks, and unchanged process state."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from module import SMALL, ps, python, refused, settled
+from module import SMALL, ps, python, rejected, settled
 from program import start
 
 LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 20,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}
-# Runs LONG until it is interrupted; says how soon after the signal it was back.
+# Runs LONG until it is interrupted, and prints the time of the interrupt.
 INTERRUPTED = f"""
 import periscope as ps, signal, sys, time
 print("begins", flush=True)
@@ -48,7 +48,7 @@ def interrupt(ready, *words):
     assert float(back) - sent < 2.0
 
 
-def test_ctrl_c_is_a_keyboard_interrupt():
+def test_ctrl_c_raises_keyboard_interrupt():
     start = time.monotonic()
     interrupt(lambda: time.monotonic() > start + 1.5)
 
@@ -65,7 +65,7 @@ def test_the_same_call_resumes_from_the_folder(folder):
     same(ds, ps.open(folder / "out" / "propagate.nc"))
 
 
-def test_exceptions_of_a_progress_function_come_through():
+def test_exceptions_of_a_progress_function_propagate():
     def bad(snapshot):
         raise LookupError(snapshot.phase)
 
@@ -73,12 +73,12 @@ def test_exceptions_of_a_progress_function_come_through():
         ps.propagate(LONG, progress=bad)
 
 
-def test_an_interrupt_while_files_are_written_comes_after_them(folder):
+def test_an_interrupt_while_files_are_written_is_delayed(folder):
     done = python(f"""
 import signal, sys
-# Python itself drops an interrupt that arrives in a weak reference's callback or a finalizer, and says so.
+# Python reports and drops interrupts in finalizers and callbacks of weak references.
 sys.unraisablehook = lambda what: what.exc_type is KeyboardInterrupt or sys.__unraisablehook__(what)
-ps.theory({SMALL!r}, out="out")  # what it imports is imported: an interrupted import is not our matter
+ps.theory({SMALL!r}, out="out")  # import everything before the interrupts
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for milliseconds in range(1, 160, 4):
     try:
@@ -103,7 +103,7 @@ def many():
         for _ in range(10000):
             ps.theory({SMALL!r}, out={out!r})
     except (ps.Error, RuntimeError):
-        pass  # no run and no thread begins at the end
+        pass  # no run or thread can start at exit
 threading.Thread(target=many, daemon=True).start()
 time.sleep(1)
 """)
@@ -114,7 +114,7 @@ time.sleep(1)
 
 
 def at_once(*functions):
-    """Runs functions in threads, and returns their exceptions."""
+    """Runs functions in concurrent threads, and returns their exceptions."""
     failures = []
 
     def caught(function):
@@ -131,7 +131,7 @@ def at_once(*functions):
     return failures
 
 
-def test_two_threads_at_once_give_what_each_gives_alone():
+def test_concurrent_runs_equal_single_runs():
     configs = [{**SMALL, "model.placement": ["pre", "peri"]}, {**SMALL, "model.layers": 5}]
     alone, found = [ps.propagate(config) for config in configs], {}
     assert at_once(*(lambda i=i: found.update({i: ps.propagate(configs[i])}) for i in (0, 1))) == []
@@ -139,8 +139,8 @@ def test_two_threads_at_once_give_what_each_gives_alone():
         same(found[i], alone[i])
 
 
-def test_parameters_while_another_thread_begins_runs(folder):
-    """A run that begins forgets the files that were read before, which parameters() may still be reading."""
+def test_parameters_while_another_thread_starts_runs(folder):
+    """A starting run clears the cache of files, which parameters() may be reading."""
     (folder / "text.txt").write_text("some text, " * 10)
     several = ps.Config({**SMALL, "model.vocab": 256, "model.placement": ["pre", "peri", "post"], "input.kind": "text",
                          "input.path": "text.txt"})
@@ -148,7 +148,7 @@ def test_parameters_while_another_thread_begins_runs(folder):
 
     def ask():
         while time.monotonic() < end:
-            with refused("3 stacks", Exception):
+            with rejected("3 stacks", Exception):
                 several.parameters()
 
     def begin():
@@ -158,8 +158,8 @@ def test_parameters_while_another_thread_begins_runs(folder):
     assert at_once(ask, ask, begin, begin) == []
 
 
-def test_threads_may_write_into_folders_of_their_own(folder):
-    """The library of result files is for one thread at a time."""
+def test_threads_may_write_results_concurrently(folder):
+    """netCDF4 is not thread-safe."""
     def write(number):
         for _ in range(3):
             ps.propagate(SMALL, seeds=4, out=f"out/{number}")
@@ -169,7 +169,7 @@ def test_threads_may_write_into_folders_of_their_own(folder):
     assert len(list((folder / "out").rglob("*"))) == 8
 
 
-def test_a_forked_child_can_run_too():
+def test_a_forked_child_can_run():
     ps.propagate(SMALL, seeds=4)
     child = os.fork()
     if child == 0:
@@ -198,10 +198,10 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 
-# -- what stays as it was --------------------------------------------------------------------------
+# -- process state ---------------------------------------------------------------------------------
 
 
-def test_nothing_of_the_caller_changes():
+def test_runs_change_no_process_state():
     done = python(f"""
 import ctypes, os, signal
 openmp = ctypes.CDLL("libgomp.so.1")
@@ -217,19 +217,10 @@ assert len(os.listdir("/proc/self/task")) == 1, os.listdir("/proc/self/task")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_threads_are_those_of_the_environment_unless_they_are_given():
-    done = python(f"""
-import json
-for threads in (None, 2):
-    print(json.loads(ps.theory({SMALL!r}, threads=threads).attrs["circumstances"])["threads"])
-""", OMP_NUM_THREADS="3")
-    assert done.stdout.split() == ["3", "2"]
-
-
-def test_a_lack_of_memory_is_a_memory_error():
+def test_missing_memory_is_a_memory_error():
     done = python(f"""
 import resource
-ps.theory({SMALL!r}, threads=1)  # has loaded all libraries
+ps.theory({SMALL!r}, threads=1)  # loads all libraries
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
@@ -243,12 +234,12 @@ print(ps.theory({SMALL!r}, threads=1).attrs["exit_code"])
     assert (done.stdout.startswith("not enough memory"), done.stdout[-3:], done.stderr) == (True, "\n0\n", "")
 
 
-def test_importing_is_quick_and_imports_nothing_large():
+def test_importing_is_lazy():
     large = {"numpy", "xarray", "matplotlib", "periscope._periscope"}
     assert python(f"import periscope, sys; print(sorted({large} & set(sys.modules)))").stdout == "[]\n"
 
 
-def test_a_file_that_changes_between_two_runs_is_read_anew(folder):
+def test_a_file_that_changes_between_runs_is_read_again(folder):
     config, found = {**SMALL, "input.kind": "text", "input.path": "text", "model.vocab": 256, "run.seeds": 4}, []
     for text in (bytes(range(65, 90)), bytes(range(90, 64, -1))):
         (folder / "text").write_bytes(text)
@@ -281,7 +272,7 @@ def whole():
     return train()
 
 
-def test_a_callback_sees_every_record_and_changes_nothing(whole):
+def test_a_callback_gets_every_record_and_changes_nothing(whole):
     seen = []
     ds = train(callback=seen.append)
     same(ds, whole)
@@ -295,7 +286,7 @@ def test_a_callback_sees_every_record_and_changes_nothing(whole):
         assert "validation_loss" in own[0].values
 
 
-def test_false_ends_a_stack_there(whole):
+def test_a_callback_that_returns_false_ends_its_stack(whole):
     ended = train(callback=lambda r: r.placement == "peri" or r.step < 6)
     assert ended.attrs["stopped_early"] == 1
     for placement, steps in (("pre", 6), ("peri", 12)):
@@ -304,8 +295,8 @@ def test_false_ends_a_stack_there(whole):
     assert np.isfinite(ended.validation_loss.sel(placement="peri")).all()
 
 
-def test_a_stack_that_ended_early_goes_on_from_its_state(whole):
-    """Its state is there, as the call did not come to its end: another stack failed."""
+def test_a_stack_that_ended_early_resumes_from_its_state(whole):
+    """Its state is cached because the call failed in another stack."""
     def ends_one_and_fails(record):
         if record.placement == "peri" and record.step == 9:
             raise LookupError(record.run)
@@ -326,7 +317,7 @@ def test_after_an_early_end_a_call_without_callback_trains_to_the_end(whole):
 
 
 @pytest.mark.parametrize("last", [0, 9])
-def test_exceptions_of_a_callback_come_through(last, whole):
+def test_exceptions_of_a_callback_propagate(last, whole):
     def bad(record):
         if record.step == last:
             raise LookupError(record.run)

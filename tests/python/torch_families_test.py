@@ -1,5 +1,5 @@
-"""Models of transformers of every family: random checkpoints through the program, records against probe of the same
-models as files. PERISCOPE_COUNT and PERISCOPE_SEED: more checkpoints, other ones."""
+"""Random transformers models of every family, compared with the program on saved files and with records.
+PERISCOPE_COUNT and PERISCOPE_SEED set the number of checkpoints and the first seed."""
 
 import os
 from contextlib import nullcontext
@@ -13,12 +13,12 @@ from program import run
 from torch_models import FAMILIES, all_in_double, model_of, safetensors, torch
 
 COUNT, SEED = (int(os.environ.get(f"PERISCOPE_{name}", usual)) for name, usual in (("COUNT", 3), ("SEED", 1)))
-TOLERANCE = 1e-9  # of the largest number of a tensor
+TOLERANCE = 1e-9  # relative to the largest entry
 every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def loss_of(model, ids):
-    """Logits, and gradients by name."""
+    """Returns logits, and gradients by name."""
     batch, is_bert = torch.tensor([ids]), model.config.model_type == "bert"
     logits = model(input_ids=batch).logits[0]
     labels = batch[0] if is_bert else batch[0, 1:]
@@ -40,7 +40,7 @@ def test_logits_and_gradients_of_random_checkpoints(family, seed, folder):
     found = {name.removeprefix("grad.weight."): x for name, x in dumped.items() if name.startswith("grad.weight.")}
     assert float((dumped["logits"] - logits).abs().max()) <= TOLERANCE * float(logits.abs().max())
     largest = max(float(g.abs().max()) for g in expected.values())
-    # A gradient that is exactly 0, as of a key's bias, is rounding noise of the others.
+    # Gradients that vanish exactly, such as those of key biases, are rounding noise in transformers.
     missing = {name for name, g in expected.items() if name not in found and float(g.abs().max()) > TOLERANCE * largest}
     assert (missing, set(found) - set(expected)) == (set(), set())
     for name, g in found.items():
@@ -49,8 +49,8 @@ def test_logits_and_gradients_of_random_checkpoints(family, seed, folder):
 
 
 def size_of(theirs, name):
-    """What a difference in a column is relative to: cosines and logarithms 1, means the root mean square, all else the
-    number itself."""
+    """Returns the scale of differences in a column: 1 for cosines and logarithms, the root mean square for means, else
+    the value itself."""
     if "cosine" in name or "log_" in name or "share" in name:
         return 1.0
     if name.endswith("mean_measured"):
@@ -60,7 +60,7 @@ def size_of(theirs, name):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-4)], ids=["f64", "f32"])
 @every_family
-def test_a_record_is_probe_of_the_saved_model(family, dtype, tolerance, folder):
+def test_a_record_equals_probe_of_the_saved_model(family, dtype, tolerance, folder):
     with all_in_double() if dtype == torch.float64 else nullcontext():
         model, ids = model_of(family, SEED, dtype, _remove_final_layer_norm=False)
         model.save_pretrained(folder / "model")
@@ -78,7 +78,7 @@ def test_a_record_is_probe_of_the_saved_model(family, dtype, tolerance, folder):
 
 
 @every_family
-def test_from_torch_is_the_saved_model(family, folder):
+def test_from_torch_equals_the_saved_model(family, folder):
     model, ids = model_of(family, SEED, torch.float32)
     model.save_pretrained(folder / "model")
     a, b = (ps.probe(one, tokens=ids, no_theory=True) for one in (ps.from_torch(model), "model"))

@@ -1,4 +1,4 @@
-"""Random small models of transformers of every family that Periscope reads."""
+"""Small random transformers models of every supported family."""
 
 import random
 from contextlib import ExitStack, contextmanager
@@ -9,7 +9,7 @@ import numpy as np
 from program import imported
 
 torch = imported("torch", "python/requirements-torch.txt")
-safetensors = imported("safetensors.torch", "python/requirements-torch.txt")  # before types are others
+safetensors = imported("safetensors.torch", "python/requirements-torch.txt")  # before torch.float32 is patched
 t = imported("transformers", "python/requirements-torch.txt")
 
 torch.set_num_threads(1)
@@ -19,7 +19,7 @@ t.logging.disable_progress_bar()
 
 @contextmanager
 def all_in_double():
-    """transformers computes norms, softmaxes and rotations of a model in f64 in f32; here they are in f64."""
+    """Makes transformers compute norms, softmaxes and rotations of f64 models in f64 instead of f32."""
     with ExitStack() as stack:
         for name in ("float32", "float"):
             stack.enter_context(mock.patch.object(torch, name, torch.float64))
@@ -31,7 +31,7 @@ def all_in_double():
 
 
 def ropes(draw):
-    """RoPE's parameters in the form of transformers 5."""
+    """Returns random RoPE parameters in the form of transformers 5."""
     rope = {"rope_type": draw.choice(["default", "linear", "llama3"]), "rope_theta": draw.choice([50.0, 10000.0, 1e6])}
     if rope["rope_type"] != "default":
         rope["factor"] = draw.choice([1.5, 4.0, 32.0])
@@ -43,7 +43,7 @@ def ropes(draw):
 
 
 COIN = [False, True]
-# Sizes of a stack with grouped heads, in whose place `heads` and `kv` stand; and with one key and value per head.
+# Choices for families with grouped key/value heads, and (PLAIN) with one key/value head per head.
 GROUPED = {"num_hidden_layers": range(1, 5), "intermediate_size": range(1, 30), "vocab_size": range(5, 62),
            "rms_norm_eps": [1e-6, 1e-5, 1e-2], "max_position_embeddings": [32, 4096], "tie_word_embeddings": COIN,
            "hidden_act": ["silu", "silu", "gelu", "gelu_pytorch_tanh"], "rope_parameters": [ropes]}
@@ -97,8 +97,8 @@ def config_of(family, draw, **given):
 
 
 def model_of(family, seed, dtype=None, **given):
-    """A model and token ids; `given` keys of a configuration are not drawn, if the family has them. Gains and biases
-    differ from their initial values; nothing is dropped."""
+    """Returns a model without dropout and token ids; `given` fixes keys of the configuration. Gains and biases differ
+    from their initial values."""
     draw = random.Random(f"{family} {seed}")
     config, kind = config_of(family, draw, **given), FAMILIES[family][1]
     config._attn_implementation = "eager"
@@ -110,7 +110,7 @@ def model_of(family, seed, dtype=None, **given):
             scale = 1.3 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.3
             parameter.copy_(scale * normal + (parameter if parameter.dim() == 1 else 0.0))
         for key, buffer in model.named_buffers():
-            if key.endswith("embed_scale"):  # transformers keeps it in f32
+            if key.endswith("embed_scale"):  # f32 in transformers
                 buffer.fill_(float(np.float32(buffer.item())))
-    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # whose row gets no gradient
+    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # no gradient
     return model.to(dtype or torch.float64), [draw.choice(words) for _ in range(draw.randint(2, 12))]

@@ -1,4 +1,4 @@
-"""Records of passes of a model of transformers: in training, of copies, threads and compiled models."""
+"""Records of passes of transformers models: training, copies, threads, compiled and unsupported models."""
 
 import copy
 import gc
@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from module import ps, python, refused
+from module import ps, python, rejected
 from torch_models import t, torch
 
 TOKENS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(3))
@@ -29,14 +29,14 @@ def llama():
 
 
 def passed(model, tokens=TOKENS):
-    """A step of training, without its update."""
+    """Runs a forward and a backward pass."""
     output = model(input_ids=tokens, labels=tokens)
     output.loss.backward()
     return output
 
 
 def recorded(model=None, call=passed, before=()):
-    """The record of a pass, in which these are done before it."""
+    """Returns the record of a pass after the calls in `before`."""
     model = model or llama()
     with ps.record(model) as recorder:
         for step in before:
@@ -81,7 +81,7 @@ def train(model, steps, recorder=None, micro=1, tokens=TOKENS):
     return model
 
 
-def test_steps_are_recorded_and_training_is_what_it_was():
+def test_recording_steps_does_not_change_training():
     plain, model = train(llama(), 5), llama()
     with ps.record(model, every=2) as recorder:
         train(model, 5, recorder)
@@ -91,11 +91,11 @@ def test_steps_are_recorded_and_training_is_what_it_was():
     assert not moments.isel(step=0).equals(moments.isel(step=2))
 
 
-def test_no_hook_stays():
+def test_hooks_are_removed():
     model = llama()
     with pytest.raises(RuntimeError), ps.record(model, steps=[0]) as recorder:
         train(model, 1, recorder)
-        assert hooks(model) == 0  # none between the chosen steps
+        assert hooks(model) == 0  # none outside the chosen steps
         raise RuntimeError
     with pytest.raises(IndexError), ps.record(model):
         model(input_ids=torch.tensor([[1000]]))  # fails within the pass
@@ -108,11 +108,11 @@ def test_no_hook_stays():
             passed(model)
             recorder.step()
             gc.collect()
-            assert watched() is None, "nothing is left of a step"
+            assert watched() is None, "no reference to a step is left"
     assert list(recorder.datasets) == [1, 3]
 
 
-def test_of_several_micro_batches_the_first_counts():
+def test_the_first_micro_batch_is_recorded():
     found = []
     for micro, tokens in ((2, torch.cat([TOKENS, OTHERS])), (1, TOKENS)):
         model = llama()
@@ -140,13 +140,13 @@ def interrupted(kind):
 
 
 @pytest.mark.parametrize("step", [validate, leave_gradients, interrupted(KeyboardInterrupt), interrupted(RuntimeError)])
-def test_what_was_done_before_does_not_count(step, expected):
+def test_earlier_passes_are_not_recorded(step, expected):
     same(recorded(before=[step]), expected)
 
 
 @pytest.mark.parametrize("halfway", [True, False])
 def test_gradients_are_those_of_one_backward_pass(halfway, expected):
-    """One that fails halfway, or leads to some layers only, is not completed by the next."""
+    """An incomplete backward pass is not completed by the next one."""
     model = llama()
     with ps.record(model) as recorder:
         output = model(input_ids=TOKENS, labels=TOKENS, output_hidden_states=True)
@@ -179,10 +179,10 @@ def test_a_step_whose_record_fails_is_counted(expected):
     same(recorder.datasets[1], expected)
 
 
-# -- what a pass may be ------------------------------------------------------------------------------
+# -- forms of passes ---------------------------------------------------------------------------------
 
 
-def test_logits_and_labels_of_odd_passes(expected):
+def test_masked_labels_and_partial_logits(expected):
     losses = expected.token_loss.values
     labels = TOKENS.clone()
     labels[0, 5] = -100
@@ -193,11 +193,11 @@ def test_logits_and_labels_of_odd_passes(expected):
     for call in (lambda model: model(input_ids=TOKENS, logits_to_keep=1).logits.sum().backward(),
                  lambda model: model(input_ids=TOKENS, return_dict=False)[0].sum().backward()):
         ds = recorded(call=call)
-        assert "not_finite" not in ds and np.isfinite(ds.grad_sq_measured).all(), "the loss may be unknown"
+        assert "not_finite" not in ds and np.isfinite(ds.grad_sq_measured).all(), "the loss is unknown"
 
 
 def test_two_threads_record_models_of_one_family(expected):
-    """One begins while the other's pass runs, and still runs when that has ended; a third pass is not recorded."""
+    """The passes overlap; a pass of the same model in another thread is not recorded."""
     begins, is_over = ([threading.Event(), threading.Event()] for _ in range(2))
     found = {}
 
@@ -221,18 +221,18 @@ def test_two_threads_record_models_of_one_family(expected):
         same(found[number], expected)
     model, others = llama(), []
 
-    def beside(*_):
+    def validate_in_thread(*_):
         if not others:
             others.append(threading.Thread(target=validate, args=(model,)))
             others[0].start()
             others[0].join()
 
-    model.model.layers[0].self_attn.q_proj.register_forward_pre_hook(beside)
+    model.model.layers[0].self_attn.q_proj.register_forward_pre_hook(validate_in_thread)
     same(recorded(model), expected)
     assert len(others) == 1
 
 
-def test_the_branch_is_what_dropout_leaves():
+def test_branches_are_measured_after_dropout():
     torch.manual_seed(1)
     model = t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, resid_pdrop=0.25,
                                            embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager"))
@@ -244,7 +244,7 @@ def test_the_branch_is_what_dropout_leaves():
     assert branch.sel(site="f_out")[0] == before.sel(site="f_out")[0]
 
 
-def test_a_patch_that_somebody_has_put_over_ours_stays(expected):
+def test_a_later_patch_of_the_same_function_stays(expected):
     over = []
 
     def patch(*_):
@@ -259,7 +259,7 @@ def test_a_patch_that_somebody_has_put_over_ours_stays(expected):
     modeling_llama.apply_rotary_pos_emb = ROTATE
 
 
-def test_copies_of_a_recorded_model_are_plain(expected):
+def test_copies_of_a_recorded_model_are_not_recorded(expected):
     model, file, copies, forward = llama(), io.BytesIO(), [], modeling_llama.LlamaMLP.forward
 
     def saved_within(mlp, x):
@@ -278,44 +278,44 @@ def test_copies_of_a_recorded_model_are_plain(expected):
         same(one, expected)
 
 
-# -- what is refused -----------------------------------------------------------------------------------
+# -- unsupported ---------------------------------------------------------------------------------------
 
 
-def test_passes_that_mix_or_change_are_refused():
-    with refused("two passes"):
+def test_unsupported_passes_are_rejected():
+    with rejected("two passes"):
         recorded(before=[lambda model: model(input_ids=OTHERS)])
     model = llama()
-    with refused("in place"), ps.record(model):
+    with rejected("in place"), ps.record(model):
         output = passed(model)
         with torch.no_grad():
             output.logits.mul_(0)
-    with ps.record(model), refused("already recorded"), ps.record(model):
+    with ps.record(model), rejected("already recorded"), ps.record(model):
         pass
     mask = torch.ones_like(TOKENS)
     mask[0, 0] = 0
     for call in (lambda: model(TOKENS, mask), lambda: model(TOKENS, attention_mask=mask)):
-        with refused("padding"), ps.record(model):
+        with rejected("padding"), ps.record(model):
             call()
     model.gradient_checkpointing_enable()
-    with refused("gradient checkpointing"):
+    with rejected("gradient checkpointing"):
         ps.record(model)
 
 
-def test_compiled_models_are_refused_by_name(expected):
+def test_compiled_models_are_rejected_by_name(expected):
     model = llama()
-    with refused("torch.compile"):
+    with rejected("torch.compile"):
         ps.record(torch.compile(model))
     compiled = torch.compile(model, backend="eager")
-    for _ in range(2):  # before and after it was compiled
-        with refused("original module"), ps.record(model):
+    for _ in range(2):  # before and after compilation
+        with rejected("original module"), ps.record(model):
             compiled(input_ids=TOKENS)
         compiled(input_ids=TOKENS)
     same(recorded(llama(), lambda model: torch.compiler.disable(passed)(model)), expected)
     inside = llama()
-    with refused("LlamaDecoderLayer"), ps.record(inside, steps=[1]) as recorder:
+    with rejected("LlamaDecoderLayer"), ps.record(inside, steps=[1]) as recorder:
         inside.model.layers[1].compile(backend="eager")
         recorder.step()
-    with refused("LlamaDecoderLayer"):
+    with rejected("LlamaDecoderLayer"):
         ps.record(inside)
 
 
@@ -326,14 +326,14 @@ class LoraLayer(torch.nn.Module):
 LoraLayer.__module__ = "peft.tuners"
 
 
-def test_modules_that_are_gone_skipped_or_of_others_are_named():
+def test_missing_skipped_and_foreign_modules_are_named():
     model = llama()
-    with refused("model.layers.1.mlp.up_proj"), ps.record(model):
+    with rejected("model.layers.1.mlp.up_proj"), ps.record(model):
         del model.model.layers[1].mlp.up_proj
         passed(model)
     model = llama()
     model.model.layers[1].forward = lambda x, **_: x
-    with refused("layer 1"):
+    with rejected("layer 1"):
         recorded(model)
     model = llama()
     norm, call = model.model.layers[1].post_attention_layernorm, torch.nn.Module.__call__
@@ -341,7 +341,7 @@ def test_modules_that_are_gone_skipped_or_of_others_are_named():
     def fused(module, *arguments, **named):
         return norm.forward(*arguments) if module is norm else call(module, *arguments, **named)
 
-    with mock.patch.object(torch.nn.Module, "__call__", fused), refused("layer 1"):
+    with mock.patch.object(torch.nn.Module, "__call__", fused), rejected("layer 1"):
         recorded(model)
     model = llama()
     model.model.layers[0].adapter = LoraLayer()
@@ -351,12 +351,12 @@ def test_modules_that_are_gone_skipped_or_of_others_are_named():
                       (lambda: ps.record(model), "merge_and_unload()"),
                       (lambda: ps.from_torch(torch.nn.DataParallel(llama())), "DataParallel"),
                       (lambda: ps.record(torch.nn.Linear(2, 2)), "Linear")):
-        with refused(name):
+        with rejected(name):
             use()
 
 
 def test_torch_may_be_imported_before_or_after():
-    """Two OpenMP runtimes may be in one process; both compute, in either order."""
+    """One process then has two OpenMP runtimes."""
     found = [python(f"import {order}; a = torch.ones(64, 64) @ torch.ones(64, 64); "
                     "ds = ps.propagate({'model.layers': 4, 'model.width': 128}, seeds=8, threads=2); "
                     "b = a @ a; print(float(b.sum()), float(ds.second_moment_measured.sum()))")

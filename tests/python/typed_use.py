@@ -1,4 +1,4 @@
-"""What users write, for mypy: it is checked, and never run."""
+"""Code of a user, which mypy checks; never run."""
 
 import numpy as np
 import xarray as xr

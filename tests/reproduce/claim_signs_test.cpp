@@ -207,19 +207,21 @@ TEST_CASE("the gradient of the last layer is averaged over the second half of th
   CHECK(reproduce::last_layer_gradient(run) == doctest::Approx(1.0));
 }
 
-TEST_CASE("spikes of a run that ended early are scaled to all steps") {
-  training::TrainingResult run = spikes(2, 0)(0);
-  run.history.loss.resize(90);
-  run.history.grad_norm.resize(90);
-  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
-}
-
-TEST_CASE("spikes of loss and gradient within a few steps are one event") {
+TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter runs are scaled to all steps") {
   training::TrainingResult run = spikes(2, 0)(0);  // at steps 21 and 41 of the loss
   run.history.grad_norm[21] = 5.0;
   CHECK(reproduce::spikes(run) == 2.0);
   run.history.grad_norm[100] = 5.0;
   CHECK(reproduce::spikes(run) == 3.0);
+  run.history.loss.resize(90);
+  run.history.grad_norm.resize(90);
+  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
+  // The NaN that ends a diverged run is no spike.
+  run = spikes(0, 0)(0);
+  run.history.loss.resize(40);
+  run.history.grad_norm.resize(40);
+  run.history.loss.back() = run.history.grad_norm.back() = std::nan("");
+  CHECK(reproduce::spikes(run) == 0.0);
 }
 
 TEST_CASE("steps to a loss: up to the end of the first window of 16 steps with at most that mean loss") {
@@ -230,14 +232,6 @@ TEST_CASE("steps to a loss: up to the end of the first window of 16 steps with a
   CHECK(reproduce::steps_to_loss(run, 2.49) == 26.0);
   CHECK(reproduce::steps_to_loss(run, 7.0) == 16.0);  // mean of ten 10s and six 2s, in the first window
   CHECK(reproduce::steps_to_loss(run, 1.99) == 41.0);
-}
-
-TEST_CASE("the end of a diverged run is not a spike") {
-  training::TrainingResult run = spikes(0, 0)(0);
-  run.history.loss.resize(40);
-  run.history.grad_norm.resize(40);
-  run.history.loss.back() = run.history.grad_norm.back() = std::nan("");
-  CHECK(reproduce::spikes(run) == 0.0);
 }
 
 TEST_CASE("growth without the cosine keeps alpha^2 of the stream, and norm C scales the sum (Eq. 4)") {

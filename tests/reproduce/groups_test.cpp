@@ -8,7 +8,6 @@
 
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
-#include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {
 namespace {
@@ -120,50 +119,47 @@ TEST_CASE("a study lists every key whose shared value its groups override") {
   }
 }
 
+/// Returns the message with which `check` rejects the changed setting, or "".
+template <class Check>
+std::string message_of(Change change, const Check& check) {
+  training::TrainConfig config = proxy(false);
+  change(config);
+  try {
+    check(config);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST_CASE("a given key that an exhibit sets itself is rejected by name") {
   const auto message_for = [](const std::string& figure, const std::string& key, Change change) {
-    training::TrainConfig config = proxy(false);
-    change(config);
-    config.given.insert(key);
-    try {
+    return message_of(change, [&](training::TrainConfig& config) {
+      config.given.insert(key);
       reproduce::reject_settings_of_studies(select_exhibits({figure}, false), config);
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    });
   };
   const auto find = [](const std::string& key) {
     return std::ranges::find(changes(), key, &std::pair<std::string, Change>::first)->second;
   };
-  for (const auto& [number, key] : {std::pair<const char*, const char*>{"19", "model.norm"},
-                                    {"20", "model.embedding_norm"},
-                                    {"8", "train.frozen"},
-                                    {"10", "train.weight_decay"},
-                                    {"10", "init.scheme"},
-                                    {"10", "init.std"},
-                                    {"32", "model.qk_norm"},
-                                    {"35", "train.optimizer"},
-                                    {"35", "train.lr"},
-                                    {"warmup", "train.warmup"}}) {
-    const std::string figure = number;
-    const std::string setting = key;
-    INFO(figure, " ", setting);
-    CHECK(message_for(figure, setting, find(setting)).starts_with(setting));
-    CHECK(message_for("1", setting, find(setting)).empty());
+  using Setting = std::pair<std::string, std::string>;  // exhibit, key
+  for (const Setting& row :
+       {Setting{"19", "model.norm"}, Setting{"20", "model.embedding_norm"}, Setting{"8", "train.frozen"},
+        Setting{"10", "train.weight_decay"}, Setting{"10", "init.scheme"}, Setting{"10", "init.std"},
+        Setting{"32", "model.qk_norm"}, Setting{"35", "train.optimizer"}, Setting{"35", "train.lr"},
+        Setting{"warmup", "train.warmup"}}) {
+    INFO(row.first, " ", row.second);
+    CHECK(message_for(row.first, row.second, find(row.second)).starts_with(row.second));
+    CHECK(message_for("1", row.second, find(row.second)).empty());
   }
   CHECK(message_for("3", "train.lr", find("train.lr")).empty());  // a multiple of the given rate
 }
 
 TEST_CASE("groups whose runs would be identical are rejected") {
   const auto message_for = [](const std::vector<std::string>& figures, Change change) {
-    training::TrainConfig config = proxy(false);
-    change(config);
-    try {
+    return message_of(change, [&](const training::TrainConfig& config) {
       reproduce::reject_equal_groups(groups_of(select_exhibits(figures, false), config, false));
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    });
   };
   CHECK(message_for({}, [](training::TrainConfig&) {}).empty());
   const auto check_rejected = [&](const std::vector<std::string>& figures, const std::string& first,
@@ -195,21 +191,6 @@ TEST_CASE("groups whose runs would be identical are rejected") {
   check_rejected({"warmup"}, "post", "post, no warm-up, rate x 1",
                  [](training::TrainConfig& c) { c.train.steps = 12; });
   CHECK(message_for({"warmup"}, [](training::TrainConfig& c) { c.train.steps = 20; }).empty());
-}
-
-TEST_CASE("the held-out share of the corpus is train.validation, 10 % by default") {
-  const TemporaryFolder folder;
-  training::TrainConfig config = proxy(true);
-  config.train.corpus = folder.write("text", std::string(1000, 'a'));
-  CHECK(training::corpus_of(config).validation().size() == 100);
-  config.train.validation = 0.27;
-  CHECK(training::corpus_of(config).validation().size() == 270);
-  CHECK(training::corpus_of(config).training().size() == 730);
-}
-
-TEST_CASE("an unknown figure is rejected with the valid names") {
-  CHECK_THROWS_WITH_AS(static_cast<void>(select_exhibits({"table6"}, false)),
-                       doctest::Contains("--figure table6: expected one of 1, 3"), ConfigError);
 }
 
 }  // namespace

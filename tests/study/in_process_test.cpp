@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <span>
 
 #include "experiments/engine/result/dataset.h"
 #include "experiments/studies/studies.h"
@@ -189,76 +188,6 @@ TEST_CASE("every study stops on request, without a result") {
     REQUIRE(all > 0);
     for (const int from : {1, std::min(2, all), all / 2 + 1})
       CHECK_MESSAGE(stops(study, request, from), from, " of ", all);
-  }
-}
-
-TEST_CASE("a power study with master seeds stops on request") {
-  const TemporaryFolder folder;
-  std::map<std::string, Given> all_given = given(folder);
-  Given& power = all_given.at("power");
-  power.flags = {{"master-seeds", {"1"}}};
-  power.file =
-      folder.write("master.toml", "[[config]]\nname = \"small\"\nfile = \"small.toml\"\nmaster_seeds = true\n");
-  const Threads threads(1);
-  const std::span<const study::Study> all = studies();
-  const auto study = std::ranges::find(all, "power", &study::Study::name);
-  REQUIRE(study != all.end());
-  const study::Request request = request_of(*study, all_given);
-  CHECK(stops(*study, request, 2));
-  CHECK(stops(*study, request, 3));
-}
-
-TEST_CASE("unsupported settings are rejected before a study runs") {
-  const TemporaryFolder folder;
-  const std::map<std::string, Given> all_given = given(folder);
-  struct Unsupported {
-    std::vector<std::string> settings;
-    std::string reason;  ///< part of the message
-  };
-  const std::map<std::string, Unsupported> unsupported{
-      {"ladder", {{"init.scheme=normal"}, "has no limit"}},
-      {"gradients depth", {{"gradients.layers=[4,2,1]"}, "rising depths"}},
-      {"gradients attenuation", {{"model.layers=1"}, "for a rate per layer"}},
-      {"gradients identity-path", {{"model.placement=residual-dual"}, "with one stream"}},
-      {"gradients crossover", {{"model.placement=peri"}, "expected \"pre\" among the values"}},
-      {"certify", {{"input.kind=gaussian"}, "any real input has no bound"}},
-      {"theory", {{"theory.fault=query-gradient"}, "expected run.backward"}},
-      {"propagate", {{R"(model.placement=["pre","peri"])"}, "expected one placement and one kind of input"}},
-      {"train", {{"run.seeds=2"}, "expected one placement and one seed"}}};
-  std::size_t rejected = 0;
-  for (const study::Study& study : studies()) {
-    const auto found = unsupported.find(study.name);
-    if (found == unsupported.end()) continue;
-    CAPTURE(study.name);
-    study::Request request = request_of(study, all_given);
-    const std::vector<std::string>& settings = found->second.settings;
-    request.settings.insert(request.settings.end(), settings.begin(), settings.end());
-    if (study.name == "propagate" || study.name == "train") request.flags["dump"] = {folder.path("dump")};
-    std::string message = "nothing: it was accepted";
-    try {
-      static_cast<void>(study.resolve(request));
-    } catch (const ConfigError& error) {
-      message = error.what();
-    }
-    CHECK_MESSAGE(message.find(found->second.reason) != std::string::npos, message);
-    ++rejected;
-  }
-  CHECK(rejected == unsupported.size());
-}
-
-TEST_CASE("the configuration hash of a study does not depend on the number of threads") {
-  const TemporaryFolder folder;
-  const std::map<std::string, Given> all_given = given(folder);
-  for (const study::Study& study : studies()) {
-    CAPTURE(study.name);
-    study::Request one = request_of(study, all_given);
-    study::Request other = one;
-    one.run["threads"] = {"1"};
-    other.run["threads"] = {"2"};
-    const study::Job a = study.resolve(one);
-    const study::Job b = study.resolve(other);
-    CHECK(config::config_sha256(a.resolved) == config::config_sha256(b.resolved));
-    CHECK(a.file == b.file);
   }
 }
 

@@ -11,21 +11,6 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("texts: a loaded configuration does not depend on later changes of the file") {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("text.txt", "first text");
-  const std::vector<std::string> settings{"input.kind=\"text\"", "input.tokens=5", "input.path=\"" + path + "\"",
-                                          "model.norm_eps=[1e-6,1e-5]"};
-  const config::Config config = config::load_config(sections(), "", settings, {"model.rope=false"});
-  const auto hash = config::resolved(config).hashed;
-  folder.write("text.txt", "second text");
-  for (const StackSpec& spec : config.stacks())
-    CHECK(stacks::token_ids(spec, 0) == std::vector<int>{'f', 'i', 'r', 's', 't'});
-  CHECK(config.overridden.front().input.text == config.stacks().front().input.text);
-  CHECK(config::resolved(config).hashed == hash);
-  CHECK(config::resolved(config::load_config(sections(), "", settings, {"model.rope=false"})).hashed != hash);
-}
-
 TEST_CASE("texts: only a request reads the text of a single stack") {
   const TemporaryFolder folder;
   const std::string path = folder.path("text.txt");
