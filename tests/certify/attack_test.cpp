@@ -11,13 +11,13 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/stack_table.h"
 
-/// The certificate in exact arithmetic attacked: an optimiser comes near bounds that are exact, and exceeds none.
+/// Attacks certificates for exact arithmetic: an optimiser approaches tight bounds and exceeds none.
 namespace periscope::testing {
 namespace {
 
 constexpr double attack_rounding = 1e-11;
 
-/// Every number of a run that a certificate bounds was seen, and none is above its bound.
+/// Checks that every bounded signal was measured and that none exceeds its bound.
 void check_below(const theory::Certificate& certificate, const certify::SignalMaxima& seen) {
   CHECK(seen.size() == certificate.bounds.size());
   const auto worst = certify::check_bounds(certificate, seen, attack_rounding).exceeded;
@@ -25,7 +25,7 @@ void check_below(const theory::Certificate& certificate, const certify::SignalMa
     FAIL_CHECK(name_of(worst->place.signal), " ", worst->place.sublayer, ": ", worst->reached, " of ", worst->bound);
 }
 
-TEST_CASE("gradient ascent on stacks of every kind, with soft caps and windows: no bound is exceeded") {
+TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft caps and windows") {
   int number = 0;
   for (NamedStack stack : stacks_of_every_kind()) {
     CAPTURE(stack.name);
@@ -48,9 +48,9 @@ TEST_CASE("gradient ascent on stacks of every kind, with soft caps and windows: 
   }
 }
 
-TEST_CASE("gradient ascent reaches bounds that are exact, after an embedding norm, and those of bounded inputs") {
+TEST_CASE("gradient ascent attains tight bounds, after an embedding norm and for bounded inputs") {
   struct Row {
-    double largest;  ///< of the input; infinite: any numbers, after an embedding norm
+    double largest;  ///< entry of the input; infinite: unbounded, before an embedding norm
     certify::SignalPlace place;
     double least;
   };
@@ -59,7 +59,8 @@ TEST_CASE("gradient ascent reaches bounds that are exact, after an embedding nor
       if (static_cast<NormKind>(norm) == NormKind::none) continue;
       for (const Row& row : {Row{theory::infinity, {Signal::x_out, -1, 4}, 1.0 - 1e-6},
                              Row{theory::infinity, {Signal::v, 0, 2}, 0.9}, Row{0.5, {Signal::A_out, 0, 2}, 0.9}}) {
-        if (row.place.signal == Signal::A_out && placement == "residual-dual") continue;  // reads the input as it is
+        if (row.place.signal == Signal::A_out && placement == "residual-dual")
+          continue;  // reads the input without a norm
         StackSpec spec = placed(tiny_stack(), placement);
         spec.model.norm = static_cast<NormKind>(norm);
         spec.model.norm_eps = 1e-12;
@@ -79,14 +80,14 @@ TEST_CASE("gradient ascent reaches bounds that are exact, after an embedding nor
   }
 }
 
-TEST_CASE("greedy search changes every token of a sequence and finds the largest row there") {
+TEST_CASE("greedy search changes tokens at every position and finds the largest row") {
   StackSpec spec = token_stack("pre");
   spec.model.embedding.positions = 3;
   const GeneratedWeights plain(truth(), spec, DType::f64, 5);
   const int vocab = spec.model.vocab;
   for (int position = 0; position < 3; ++position) {
     CAPTURE(position);
-    // Feature 3 counts the id, and one position outshines the others: only the token there matters.
+    // Feature 3 equals the id plus 1000 at one position, so that only the token there matters.
     const EditedWeights weights(
         plain,
         [&](int, Weight weight, const Tensor& w) {
@@ -108,7 +109,7 @@ TEST_CASE("greedy search changes every token of a sequence and finds the largest
     };
     const double best = 1000.0 + vocab - 1;
     std::uint64_t seed = 0;
-    while (seed < 20 && search(0, seed).reached == best) ++seed;  // a start that is not yet the best
+    while (seed < 20 && search(0, seed).reached == best) ++seed;  // find a start that is not optimal
     REQUIRE(search(0, seed).reached < best);
     const certify::AttackResult found = search(90 * vocab, seed);
     CHECK(found.reached == best);
@@ -117,7 +118,7 @@ TEST_CASE("greedy search changes every token of a sequence and finds the largest
   }
 }
 
-TEST_CASE("the attack's gradients, against finite differences") {
+TEST_CASE("the attack's gradients equal finite differences") {
   for (const std::string_view placement : {"post", "peri", "pre"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.norm = NormKind::layer;
@@ -143,7 +144,7 @@ TEST_CASE("the attack's gradients, against finite differences") {
   }
 }
 
-TEST_CASE("stored models of every family: tokens and a search for worse ones stay below; scaling keeps the logits") {
+TEST_CASE("stored models of every family: tokens and attacks exceed no bound; scaling keeps the logits") {
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;

@@ -4,7 +4,7 @@
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
 
-/// Certificates that once were wrong (T17, T24): which signal overflows first.
+/// Regression tests of certificates (T17, T24): the first signal that overflows.
 namespace periscope::testing {
 namespace {
 
@@ -17,18 +17,18 @@ theory::Certificate certify_run(const ModelSpec& model, const WeightSource& weig
   return certify(model, weights, {}, run_arithmetic(kind, format));
 }
 
-/// Every matrix that a layer owns times a factor.
+/// Multiplies all matrices of layers by a factor.
 EditedWeights::MatrixEdit all_matrices_times(double factor) {
   return [factor](int /*layer*/, Weight weight, const Tensor& w) {
     return is_of_layer(weight) ? truth().scale(factor, w) : w;
   };
 }
 
-TEST_CASE("the first signal that may overflow, of the stream and of what is upstream of it") {
+TEST_CASE("the first signal that may overflow, in the stream and upstream of it") {
   struct Row {
     const char* placement;
-    double factor;  ///< of every layer's matrices
-    double scale;   ///< of the embedding
+    double factor;  ///< factor of the matrices of all layers
+    double scale;   ///< scale of the embedding
     double eps;
     Arithmetic kind;
     const NumberFormat& format;
@@ -37,13 +37,13 @@ TEST_CASE("the first signal that may overflow, of the stream and of what is upst
   const double eps = ModelSpec().norm_eps;
   const Row rows[] = {
       {"peri", 1.0, 1.0, eps, Arithmetic::mixed, fp16, {}},
-      // Weights that overflow when a run rounds them.
+      // Weights overflow when they are rounded to the format.
       {"peri", 1e7, 1.0, eps, Arithmetic::mixed, fp16, Signal::weights},
       {"peri", 1e7, 1.0, eps, Arithmetic::pure, fp16, Signal::weights},
       // Infinite products and module outputs make norm B return NaN, so a stream that fits by itself is not certified.
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, bf16, {}},
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, fp16, Signal::dots},
-      // An eps that is 0 in the accumulators' format.
+      // eps underflows to 0 in the accumulators' format.
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::mixed, bf16, Signal::reciprocals},
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::pure, bf16, Signal::reciprocals},
       // Squares overflow the accumulators before the norm's input overflows the format; in FP16 at 256/√D.
@@ -68,7 +68,7 @@ TEST_CASE("the first signal that may overflow, of the stream and of what is upst
       CHECK(v.certified == !row.first.has_value());
       if (v.first != nullptr) CHECK(v.first->signal == row.first);
     }
-    if (row.factor == 300.0) {  // in exact arithmetic a class counts by itself
+    if (row.factor == 300.0) {  // in exact arithmetic classes are independent
       const theory::Certificate exact = certify(spec.model, weights);
       CHECK(theory::verdict(exact, SignalClass::stream, fp16).certified);
       CHECK_FALSE(theory::verdict(exact, SignalClass::mlp, fp16).certified);
@@ -102,7 +102,7 @@ TEST_CASE("a weight beyond a format is named: parameter, entry and value as stor
   }
 }
 
-TEST_CASE("a norm after signals beyond 1e154 is bounded by what its input can make of it, not by 0") {
+TEST_CASE("a norm after signals above 1e154, whose squares overflow, has a bound of γ√D, not 0") {
   StackSpec spec = token_stack("none");
   spec.model.final_norm = true;
   spec.model.layers = 6;

@@ -5,17 +5,18 @@
 #include "tests/support/threads.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// T17, T24: what must be true of certificates, whatever the stack and its weights.
+/// Properties of certificates (T17, T24) for all stacks and weights.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("T24: what mixed arithmetic adds widens every bound of exact arithmetic, pure arithmetic widens it further") {
+TEST_CASE(
+    "T24: bounds for mixed arithmetic exceed those for exact arithmetic, bounds for pure arithmetic exceed both") {
   for (std::uint32_t index = 0; index < 100; ++index) {
     CAPTURE(index);
     verify::Draw draw({7, index, Stream::soundness_checkpoint});
     const CertifiedStack c(random_stack(draw), index, draw.of({0.0, 0.5}));
     const NumberFormat format = draw.of({number_formats[0], number_formats[1], fp16, fp64});
-    // On weights that are numbers of the format: rounding them can make a bound smaller.
+    // The weights are rounded to the format first, because rounding can decrease a bound.
     const config::TheoryParameters stored(truth(), c.spec.model, c.weights);
     const theory::RoundedParameters parameters(stored, format);
     const theory::InputDomain domain{draw.chance(0.5), 3.0};

@@ -8,7 +8,7 @@
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
 
-/// What follows from bounds and from measured maxima: planted certificates, and bounds for larger and larger inputs.
+/// Verdicts from bounds and measured maxima, for synthetic certificates and for inputs of increasing size.
 namespace periscope::testing {
 namespace {
 
@@ -23,7 +23,7 @@ theory::SignalBound bound(Signal signal, int sublayer, std::vector<double> magni
           std::ranges::max(magnitudes)};
 }
 
-/// Two features at three places: the stream, a number inside an op, and downstream of both.
+/// Returns bounds of two features at three places: the stream, inside an op, and downstream of both.
 theory::Certificate planted(double stream, double inside, double after, const RunArithmetic& arithmetic) {
   return {.bounds = {bound(Signal::x_out, -1, {1.0, stream}), bound(Signal::f_out, 0, {2.0, after}),
                      bound(Signal::squares, 0, {inside}), bound(Signal::x_out, 0, {3.0, after})},
@@ -40,17 +40,17 @@ TEST_CASE("an infinite signal violates a bound, unless the certificate lets the 
   };
   constexpr RunArithmetic pure = run_arithmetic(Arithmetic::pure, fp32);
   const theory::Certificate fits = planted(8.0, 1e30, 4.0, pure);
-  CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, 4.0}).exceeded);  // attained is not exceeded
+  CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, 4.0}).exceeded);  // equality is allowed
   const BoundsCheck finite = check(fits, {1.0, 8.5}, {3.0, 4.0});
   REQUIRE(finite.exceeded);
-  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3 of 2 is farther than 8.5 of 8
+  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3/2 > 8.5/8
   CHECK(finite.exceeded->place.channel == 0);
   CHECK(finite.exceeded->ratio() == 1.5);
   CHECK(check(fits, {1.0, 8.0}, {2.0, infinity}).exceeded);
   CHECK(check(fits, {1.0, std::nan("")}, {2.0, 4.0}).exceeded);
   // Nothing overflows in exact arithmetic.
   CHECK(check(planted(8.0, 1e40, 1e40, {}), {1.0, 8.0}, {2.0, infinity}).exceeded);
-  // The bound itself is beyond fp32, or that of a number inside the op that makes the signal.
+  // The bound of the signal, or of a value inside the op that computes it, exceeds fp32.
   for (const theory::Certificate& overflows : {planted(8.0, 1e30, 1e40, pure), planted(8.0, 1e40, 4.0, pure)}) {
     const BoundsCheck own = check(overflows, {1.0, 8.0}, {2.0, infinity});
     CHECK_FALSE(own.exceeded);
@@ -63,11 +63,11 @@ TEST_CASE("an infinite signal violates a bound, unless the certificate lets the 
   }
 }
 
-TEST_CASE("certify passes if no bound was exceeded and everything that is required is certified") {
+TEST_CASE("certify passes if no bound is exceeded and all required classes are certified") {
   const certify::Requirement stream{SignalClass::stream, fp16};
   const certify::Requirement branch{SignalClass::branch, fp16};
   const certify::Requirement all{std::nullopt, fp16};
-  for (const double after : {65504.0, 65505.0, infinity}) {  // a format's largest number is in it
+  for (const double after : {65504.0, 65505.0, infinity}) {  // 65504 is the largest number of fp16
     CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
     r.certificates.runs = {planted(65504.0, 1.0, after, run_arithmetic(Arithmetic::mixed, fp16))};
     CHECK(passed(r, {}));
@@ -80,7 +80,7 @@ TEST_CASE("certify passes if no bound was exceeded and everything that is requir
   }
 }
 
-TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
+TEST_CASE("certification and bounds are monotonic in the size of the input") {
   std::vector<double> magnitudes{65504.0, 65519.0, 65520.0, 3.389e38, 3.39e38, 3.4e38, 1.7e308};
   for (int exponent = 0; exponent <= 308; exponent += 14) magnitudes.push_back(std::pow(10.0, exponent));
   for (const double edge : {19.0, 37.0, 38.0, 77.0, 153.0, 155.0}) magnitudes.push_back(std::pow(10.0, edge));
@@ -101,7 +101,7 @@ TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
           INFO(placement, " ", embedding_norm, " ", arithmetic.stored.name, " ", largest);
           const theory::Certificate c = certify(spec.model, weights, {false, largest}, arithmetic, 4);
           for (const theory::SignalBound& b : c.bounds) {
-            // Bounds are computed in double: equal ones may differ by roundings.
+            // Bounds are computed in double, so equal bounds may differ by rounding.
             const theory::SignalBound* before = smaller.find(b.signal, b.sublayer);
             if (before != nullptr) CHECK(b.largest >= before->largest * (1.0 - 1e-12));
           }
@@ -119,7 +119,8 @@ TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
   }
 }
 
-TEST_CASE("any number of FP16 is certified after an embedding norm, 65519, which rounds to one, but not 65520") {
+TEST_CASE(
+    "after an embedding norm, inputs are certified if they round to a finite FP16 number: below 65520, or any FP16") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.embedding_norm = true;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -130,7 +131,7 @@ TEST_CASE("any number of FP16 is certified after an embedding norm, 65519, which
   }
 }
 
-TEST_CASE("attention that divides after averaging is covered for as many tokens as leave two for every rescaling") {
+TEST_CASE("attention that divides after averaging is covered with two tokens fewer per rescaling") {
   ModelSpec model;
   model.layers = 1;
   const auto covered = [&](int longest, double values, const RunArithmetic& run) {
@@ -140,22 +141,22 @@ TEST_CASE("attention that divides after averaging is covered for as many tokens 
   };
   const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, fp16);
   const RunArithmetic pure = run_arithmetic(Arithmetic::pure, fp16);
-  // The first block has 64 tokens; each further one is a rescaling, which costs two.
+  // After the first block of 64 tokens, every block needs a rescaling, which costs two tokens.
   for (int longest = 1; longest < 400; ++longest) {
     const int n = covered(longest, 1.0, mixed);
     CHECK(n + 2 * ((n - 1) / 64) <= longest);
     CHECK(n + 1 + 2 * (n / 64) > longest);
   }
-  // Σpv is not divided yet: n·|v| must fit the accumulators.
+  // Before the division, n·|v| must fit the accumulators.
   CHECK(covered(4096, fp32.largest / 2000.0, run_arithmetic(Arithmetic::mixed, number_formats[1])) == 1000);
   CHECK(covered(4096, infinity, mixed) == 0);
   CHECK(covered(4096, 1.0, pure) == 1008);  // n·u' ≤ 1/2
   CHECK(covered(4096, 1.0, {}) == 0);
-  model.layers = 3;  // the largest values of all layers count, not those of the last
+  model.layers = 3;  // uses the largest value of all layers, not of the last
   CHECK(covered(4096, 100.0, pure) == 327);
   model.layers = 1;
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
-  CHECK(covered(4096, 1.0, mixed) == 65);  // a window leaves no room beyond it
+  CHECK(covered(4096, 1.0, mixed) == 65);  // limited by the window
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ std::span<const std::string> specimen_families() { return families; }
 void draw_model(verify::Draw& draw, Specimen& s) {
   ModelSpec& m = s.model;
   s.family = families[static_cast<std::size_t>(draw.integer(0, static_cast<int>(families.size()) - 1))];
-  // Long inputs, where softmax denominators stagnate in narrow formats, are rare: they take long.
+  // Long inputs, for which softmax denominators stagnate in narrow formats, are rare, as they are slow.
   s.tokens = draw.chance(0.02) ? draw.integer(20, 150) : draw.integer(1, 6);
   const std::string& f = s.family;
   if (f == "llama" || f == "mistral" || f == "qwen2" || f == "qwen3") like_llama(m);
@@ -128,7 +128,7 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   if (f == "any" && draw.chance(0.2) && m.embedding_width() >= 2) m.head.transform = true;
   if (f == "any" && draw.chance(0.1)) m.unembedding = false;
   if (f != "any" || !draw.chance(0.4)) return;
-  // Real vectors: any at all behind an embedding norm, or entries up to a largest one.
+  // Real vectors: unbounded if an embedding norm follows, else with a largest entry.
   m.embedding.positions = m.embedding.token_types = m.embedding.position_offset = 0;
   const bool bounded = !m.embedding_norm || draw.chance(0.3);
   s.domain = {.tokens = false, .largest = bounded ? draw.magnitude(-2.0, 2.0) : theory::infinity};

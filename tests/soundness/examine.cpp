@@ -18,12 +18,12 @@
 namespace periscope::soundness {
 namespace {
 
-/// The certificate that is asked for.
+/// Requested certificate.
 struct Claim {
   RunArithmetic arithmetic;
   int longest;                              ///< tokens
-  bool unrounded;                           ///< of the weights before they are rounded to the format
-  std::optional<theory::SignalClass> kind;  ///< whose verdict decides whether the scale is small enough
+  bool unrounded;                           ///< certifies the weights before they are rounded to the format
+  std::optional<theory::SignalClass> kind;  ///< class whose verdict limits the scale; nullopt: all
 };
 
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
@@ -44,13 +44,13 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// For every bound, whether a run may be compared with it: every number that enters the signal fits its format, as far
-/// as the order of the bounds says, or the verdict on the signal's class says so.
+/// Returns for every bound whether it applies to runs: all values upstream of the signal fit their formats, according
+/// to the order of bounds, or the class of the signal is certified.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
     if (other == i || fits(certificate, bounds[other])) return other == i && !fits(certificate, bounds[i]);
-    // Bounds of numbers inside ops stand at no particular place in the order of their sublayer.
+    // The order is undefined for bounds inside ops of the same sublayer.
     const auto inside = [&](std::size_t k) {
       return theory::class_of(bounds[k].signal) == theory::SignalClass::inside;
     };
@@ -66,10 +66,10 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   return claims;
 }
 
-/// Turns the knob until the largest bound is just below its format's limit.
+/// Returns the factor of the knob for which the largest bound is just below the limit of its format.
 double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Claim& claim) {
   constexpr int halvings = 14;
-  constexpr double range = 50.0;  // of log2
+  constexpr double range = 50.0;  // of log2(factor)
   const auto is_certified = [&](double exponent) {
     const double factor = std::exp2(exponent);
     if (!is_finite(turned(s, knob, factor, claim.arithmetic.stored))) return false;
@@ -85,7 +85,7 @@ double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Clai
   return std::exp2(low);
 }
 
-/// Uses each order of summation in turn.
+/// Returns a random emulation. Cycles through the summation orders.
 Emulation draw_emulation(verify::Draw& draw, const RunArithmetic& arithmetic, int number) {
   return {.arithmetic = arithmetic,
           .order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size()),
@@ -108,7 +108,7 @@ std::string text_of(const Backend& ops, const SpecimenInput& input) {
   return fmt::format("{:.17g}", fmt::join(ops.to_host(std::get<Tensor>(input)), ","));
 }
 
-/// Runs compared with one certificate.
+/// Compares runs with one certificate.
 class Trial {
  public:
   Trial(const SoundnessConfig& config, const Backend& ops, const Specimen& specimen,
@@ -134,9 +134,9 @@ class Trial {
 
   [[nodiscard]] const WeightSource& weights() const { return weights_; }
 
-  /// Runs an input and returns the share of its bound that the target signal reached.
+  /// Runs an input and returns the ratio of the target signal to its bound.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    // The simulator adds the first row of the token types: every other run finds another row there.
+    // The simulator always adds the first row of the token types, so every other run moves another row there.
     const WeightSource& weights = ++result_.runs % 2 == 0 && other_types_ ? *other_types_ : weights_;
     certify::SignalMaxima seen;
     InnerSignals inner(model_, weights, seen);
@@ -172,7 +172,7 @@ class Trial {
       const double value = (*maxima)[static_cast<std::size_t>(k)];
       reached = std::max(reached, value);
       const double limit = config_.scale * b.magnitude[k];
-      // Written as a negation, so that a NaN on either side is a violation.
+      // NaN on either side is a violation.
       if (value <= limit) continue;
       const double excess = limit > 0.0 ? value / limit : theory::infinity;
       if (result_.violated() && !(excess > result_.excess)) continue;
@@ -198,7 +198,7 @@ class Trial {
 }  // namespace
 
 SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
-  constexpr int changes = 16;  // inputs that are tried after those that were made
+  constexpr int changes = 16;  // number of modified inputs after the initial ones
   const RunArithmetic arithmetic = config.arithmetics[index % config.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
   verify::Draw draw({config.seed, index, Stream::soundness_run});
@@ -214,7 +214,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   const double factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, specimen, knob, claim);
   r.tightness.fill(std::numeric_limits<double>::quiet_NaN());
   Parameters rounded = turned(specimen, knob, factor, format);
-  // Weights that the format cannot hold are for the certificate to notice, if it is told of them unrounded.
+  // A certificate for unrounded weights must detect weights beyond the format's range itself.
   if (!claim.unrounded && !is_finite(rounded)) return r;
   const theory::Certificate certificate = certificate_of(specimen, *ops, knob, factor, claim);
   specimen.numbers = std::move(rounded);
@@ -229,7 +229,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   int number = draw.integer(0, 100);
   SpecimenInput best;
   double nearest = -1.0;
-  // The signal that changes of the input are to make large.
+  // Signal to maximize by changes of the input.
   const auto target = static_cast<std::size_t>(draw.integer(0, static_cast<int>(certificate.bounds.size()) - 1));
   const auto attempt = [&](const SpecimenInput& input) {
     const double share = trial.run(draw_emulation(draw, arithmetic, number++), input, target);

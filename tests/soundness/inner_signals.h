@@ -9,8 +9,8 @@
 
 namespace periscope::soundness {
 
-/// Adds the numbers inside the ops of an emulated run to maxima: they are signals too (T24). It watches the backend's
-/// ops and, as a recorder of the same pass, learns of each sublayer's end.
+/// Adds the values inside the ops of an emulated run, which are signals too (T24), to the maxima. Receives them from
+/// the backend and, as a recorder of the same pass, assigns them to sublayers.
 class InnerSignals final : public Watch, public SignalRecorder {
  public:
   InnerSignals(const ModelSpec& model, const WeightSource& weights, certify::SignalMaxima& maxima)
@@ -21,11 +21,11 @@ class InnerSignals final : public Watch, public SignalRecorder {
   }
   void on_signal(const Emission& at, const Tensor& /*x*/) override {
     if (at.pass != Pass::forward) return;
-    // Of a step as a whole the last of its sublayers.
+    // A signal of a whole step belongs to its last sublayer.
     const bool of_step = is_of_step(at.signal) && at.sublayer >= 0 && at.sublayer < model_.steps();
     const int sublayer = of_step ? model_.step(at.sublayer).branches.back().sublayer : at.sublayer;
     for (const Record& r : std::exchange(records_, {})) {
-      // A product without a bias is the op's result, a signal of its own.
+      // Without a bias the product is the result of the op and is recorded as such.
       if (r.signal == Signal::products && !has_bias(sublayer, r.parameter)) continue;
       maxima_.raise_to(r.signal, sublayer, r.magnitudes);
     }
@@ -47,7 +47,7 @@ class InnerSignals final : public Watch, public SignalRecorder {
   const ModelSpec& model_;
   const WeightSource& weights_;
   certify::SignalMaxima& maxima_;
-  std::vector<Record> records_;  ///< since the last signal
+  std::vector<Record> records_;  ///< values inside ops since the last signal
 };
 
 }  // namespace periscope::soundness

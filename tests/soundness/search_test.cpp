@@ -11,7 +11,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
-/// The search for runs that exceed a certified number: it finds none, and finds those of bounds that are too low.
+/// The attack finds no run that exceeds a certified bound, but finds violations of lowered bounds.
 namespace periscope::testing {
 namespace {
 
@@ -25,7 +25,7 @@ soundness::SoundnessConfig config(std::uint32_t checkpoints, double scale = 1.0)
   return {.seed = 3, .checkpoints = checkpoints, .arithmetics = all, .scale = scale};
 }
 
-TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs come near every class of bounds and exceed none") {
+TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs approach every class of bounds and exceed none") {
   const std::vector<SpecimenResult> results = soundness::run(config(300));
   int runs = 0, certified = 0;
   std::array<double, soundness::class_count> nearest{};
@@ -35,18 +35,18 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs come near every 
     certified += static_cast<int>(r.all_certified);
     for (std::size_t c = 0; c < nearest.size(); ++c) nearest[c] = std::fmax(nearest[c], r.tightness[c]);
   }
-  // A search in which little is certified or run would show nothing.
+  // With few runs or certified checkpoints the test would have no power.
   CHECK(runs > 20 * 300);
   CHECK(certified > 60);
   for (std::size_t c = 0; c < nearest.size(); ++c) {
-    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], " came to ", nearest[c], " of its bound");
+    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], " attains ", nearest[c], " of its bound");
   }
 }
 
-TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic that certifies anything") {
+TEST_CASE("bounds lowered by a tenth are exceeded in every arithmetic with certified checkpoints") {
   const soundness::SoundnessConfig lowered = config(200, 0.9);
   const std::vector<SpecimenResult> results = soundness::run(lowered);
-  std::map<std::size_t, int> surplus;  // of violated checkpoints over certified ones
+  std::map<std::size_t, int> surplus;  // violated minus certified checkpoints, by arithmetic
   for (std::size_t i = 0; i < results.size(); ++i) {
     const SpecimenResult& r = results[i];
     surplus[i % lowered.arithmetics.size()] += static_cast<int>(r.violated()) - static_cast<int>(r.all_certified);
@@ -57,7 +57,7 @@ TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic that
   for (const auto& [arithmetic, count] : surplus) CHECK_MESSAGE(count >= 0, arithmetic);
 }
 
-TEST_CASE("the result does not depend on the number of threads, and a checkpoint alone has the same") {
+TEST_CASE("results do not depend on the number of threads or on other checkpoints") {
   const auto violations = [](const soundness::SoundnessConfig& c, int threads) {
     const Threads set(threads);
     std::vector<std::string> all;
