@@ -15,12 +15,6 @@ using Index = Tensor::Index;
 constexpr Index columns[] = {1, 31, 32, 33, 255, 256, 257, 4099};
 constexpr Index rows_of[] = {1, 65};
 
-std::vector<Target> all_targets() {
-  std::vector<Target> all = targets();
-  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
-  return all;
-}
-
 /// Error bound of an op whose longest sum has n terms, relative to the largest entry of its result. `condition` is the
 /// sum of the magnitudes of the terms over that entry; intermediate results are rounded to dtype up to three times.
 double allowed(double n, double condition, DType dtype) {
@@ -28,10 +22,10 @@ double allowed(double n, double condition, DType dtype) {
   return condition * (rounding_bound_of_both(n + 24, computed) + (computed == dtype ? 0.0 : rounding_bound(3, dtype)));
 }
 
-/// Compares the results of `run(backend, x, y, row)` on every target with those on the reference.
+/// Compares `run(backend, x, y, row)` on every target with the reference.
 template <class Run>
 void compare_at(const std::string& what, double condition, const Run& run) {
-  for (const Target& target : all_targets()) {
+  for (const Target& target : targets_of_every_dtype()) {
     for (const Index rows : rows_of) {
       for (const Index cols : columns) {
         CAPTURE(rows);
@@ -101,22 +95,26 @@ void check_attention_sizes(const Target& target, const AttentionShape& shape, In
 }
 
 TEST_CASE("sizes: attention and its gradients, in one tile and in several") {
-  std::vector<Target> all = all_targets();
+  std::vector<Target> all = targets_of_every_dtype();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     all.push_back({make_cuda_backend_on_host(), dtype});  // one tile, as on a GPU
   }
-  const AttentionShape shapes[] = {{4, 2, 9, 2, true},
+  const AttentionShape shapes[] = {{1, 1, 33, 1, true, {.scale = 0.3}},
+                                   {3, 3, 2, 3, false},
+                                   {4, 2, 9, 2, true},
                                    {4, 2, 9, 2, true, {.window = 40}},
                                    {4, 4, 1, 1, false},
                                    {4, 1, 31, 3, false, {.soft_cap = 0.8}},
+                                   {4, 1, 33, 3, true, {.soft_cap = 1.5, .window = 1}},
                                    {4, 2, 5, 3, true, {.scale = 0.6, .soft_cap = 1.5, .window = 2}}};
   for (const Target& target : all) {
     for (const AttentionShape& shape : shapes) {
-      for (const Index tokens : {Index{1}, Index{2}, Index{33}, Index{257}})
+      for (const Index tokens : {Index{1}, Index{2}, Index{31}, Index{32}, Index{33}, Index{257}}) {
         check_attention_sizes(target, shape, tokens);
+      }
     }
     // Several query blocks, and windows that start inside them.
-    for (const int window : {0, 90, 300}) {
+    for (const int window : {0, 90, 256, 300}) {
       check_attention_sizes(target, {2, 1, 3, 1, true, {.window = window}}, 550);
       check_attention_sizes(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 550);
     }

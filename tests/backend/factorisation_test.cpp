@@ -12,12 +12,6 @@ namespace {
 
 using Index = Tensor::Index;
 
-std::vector<Target> targets_and_truth() {
-  std::vector<Target> all = targets();
-  all.push_back(truth_target());
-  return all;
-}
-
 /// The result of row_basis, copied to the host.
 struct Factors {
   Index rows, n;

@@ -84,7 +84,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
             const double error = dot_error(static_cast<double>(k), dtype_of<T>) * size;
             right_everywhere = right_everywhere && std::abs(value - sum) <= error;
             const auto more = static_cast<double>(twice[static_cast<std::size_t>(i * stride + j)]);
-            // As many roundings, of sums up to twice as large.
+            // The same number of roundings, of sums up to twice as large.
             added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + rounding_bound(1, dtype_of<T>) * 2.0 * size;
           }
         }
@@ -209,8 +209,8 @@ TEST_CASE("linear_weight_square: cancellation between nearly equal tokens") {
     const Twin dys = twin_of(target, rows, out, dy);
     const double expected = truth().to_host(truth().linear_weight_square(dys.truth, xs.truth)).front();
     const double found = target.backend->to_host(target.backend->linear_weight_square(dys.here, xs.here)).front();
-    // An entry of the gradient is a sum of 16 products of size 1 that cancels to about 2^-9·4, so its relative error is
-    // up to 2^15 u.
+    // An entry of the gradient is a sum of 16 products near 1 that cancels to about 4·2^-9: its relative error is up to
+    // 2^15 u.
     CHECK(std::abs(found / expected - 1.0) < 2.0 * 0x1p15 * unit_roundoff(target.dtype));
   }
 }

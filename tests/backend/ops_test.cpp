@@ -13,12 +13,6 @@ namespace {
 
 using Index = Tensor::Index;
 
-std::vector<Target> targets_of_every_dtype() {
-  std::vector<Target> all = targets();
-  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
-  return all;
-}
-
 TEST_CASE("every op of the table has a case") {
   REQUIRE(op_cases().size() == op_table.size());
   for (std::size_t i = 0; i < op_table.size(); ++i) CHECK(op_cases()[i].op.name == op_table[i].name);
@@ -97,6 +91,10 @@ TEST_CASE("inconsistent arguments are rejected; the message names the op and the
   const Tensor gain = ops.constant(1, 8, DType::f64, 1.0);
   const Tensor alpha = ops.constant(1, 1, DType::f64, 1.0);
   const Tensor other_device(1, 1, DType::f64, Device::cuda, std::make_shared<double>(1.0));
+  const std::vector<int> ids{0, 1, 2, 3, -1, 0}, labels{0, 1, no_label, 3, 4, -2};
+  constexpr AttentionShape heads{3, 2, 4, 1, true}, sequences{2, 2, 4, 4, true};
+  constexpr AttentionShape offset_3{1, 1, 8, 1, true, {}, 3}, offset_2{1, 1, 8, 1, true, {}, 2};
+  const StatisticsRequest of_4_sequences{.cosine_of_sequences = 4};
   const std::vector<std::pair<const char*, std::function<void()>>> calls{
       {"[norm] gain", [&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 2); }},
       {"[norm] x", [&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 3); }},
@@ -104,32 +102,14 @@ TEST_CASE("inconsistent arguments are rejected; the message names the op and the
       {"alpha", [&] { (void)ops.norm(NormKind::rms, x, gain, {}, 0.0, 1, alpha); }},
       {"[norm] alpha", [&] { (void)ops.norm(NormKind::dyt, x, gain, {}, 0.0); }},
       {"[norm_backward] alpha", [&] { (void)ops.norm_backward(NormKind::derf, x, gain, x, 0.0, 1, gain); }},
-      {"[attention] 3 query heads",
-       [&] {
-         (void)ops.attention(x, x, x, {3, 2, 4, 1, true});
-       }},
-      {"[attention] q",
-       [&] {
-         (void)ops.attention(x, x, x, {2, 2, 4, 4, true});
-       }},
-      {"offset 3",
-       [&] {
-         (void)ops.attention(x, x, x, {1, 1, 8, 1, true, {}, 3});
-       }},
-      {"offset 2",
-       [&] {
-         (void)ops.attention_backward(x, x, x, x, {1, 1, 8, 1, true, {}, 2});
-       }},
+      {"[attention] 3 query heads", [&] { (void)ops.attention(x, x, x, heads); }},
+      {"[attention] q", [&] { (void)ops.attention(x, x, x, sequences); }},
+      {"offset 3", [&] { (void)ops.attention(x, x, x, offset_3); }},
+      {"offset 2", [&] { (void)ops.attention_backward(x, x, x, x, offset_2); }},
       {"[rope] offset", [&] { (void)ops.rope(x, 1, 1, rope_frequencies(8, 100.0), -1); }},
-      {"[scatter_add] ids",
-       [&] {
-         (void)ops.scatter_add(x, std::vector<int>{0, 1, 2, 3, -1, 0}, 4);
-       }},
-      {"[cross_entropy] labels",
-       [&] {
-         (void)ops.cross_entropy(x, std::vector<int>{0, 1, no_label, 3, 4, -2});
-       }},
-      {"[measure] x", [&] { (void)ops.statistics_of(x, {.cosine_of_sequences = 4}); }},
+      {"[scatter_add] ids", [&] { (void)ops.scatter_add(x, ids, 4); }},
+      {"[cross_entropy] labels", [&] { (void)ops.cross_entropy(x, labels); }},
+      {"[measure] x", [&] { (void)ops.statistics_of(x, of_4_sequences); }},
       {"f32", [&] { (void)ops.constant(1, 1, DType::f32, 0.0); }},
       {"cuda", [&] { (void)ops.linear(alpha, other_device); }}};
   for (const auto& [part, call] : calls) {

@@ -7,8 +7,8 @@
 #include "tests/support/targets.h"
 #include "tests/support/tolerances.h"
 
-/// Backward ops of the reference against finite differences of its forward ops: the backward op must return the
-/// gradient of ⟨dy, op(x)⟩ with respect to x, for a fixed dy.
+/// Norms, activations and the loss of the reference: the backward op must return the gradient of ⟨dy, op(x)⟩ with
+/// respect to x for a fixed dy, by finite differences. Other ops: gradients of whole stacks in tests/gradient.
 namespace periscope::testing {
 namespace {
 
@@ -25,8 +25,8 @@ double dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-/// Checks the gradient dx of ⟨dy, op(x)⟩ at every entry of x. The tolerance holds for sums of up to some hundred terms
-/// near one.
+/// Checks the gradient dx of ⟨dy, op(x)⟩ at every entry of x. The tolerance is valid for sums of up to 200 terms
+/// near 1.
 void check_op(const std::string& what, const std::function<Tensor(const Tensor&)>& op, const Tensor& x,
               const Tensor& dy, const Tensor& dx) {
   REQUIRE(dx.rows() == x.rows());
@@ -38,24 +38,6 @@ void check_op(const std::string& what, const std::function<Tensor(const Tensor&)
                         .point = truth().to_host(x),
                         .gradient = truth().to_host(dx),
                         .loss_error = rounding_bound(200, DType::f64) * std::sqrt(dot(dy, dy))});
-}
-
-TEST_CASE("linear: input and weight") {
-  const Tensor x = random_tensor(5, 7, 1);
-  const Tensor w = random_tensor(4, 7, 2);
-  const Tensor dy = random_tensor(5, 4, 3);
-  check_op(
-      "dx", [&](const Tensor& t) { return truth().linear(t, w); }, x, dy, truth().linear_backward_input(dy, w));
-  check_op(
-      "dW", [&](const Tensor& t) { return truth().linear(x, t); }, w, dy, truth().linear_backward_weight(dy, x));
-}
-
-TEST_CASE("gather: rows read twice, once and never") {
-  const std::vector<int> ids{3, 0, 3, 1};
-  const Tensor table = random_tensor(5, 3, 4);
-  const Tensor dy = random_tensor(4, 3, 5);
-  check_op(
-      "dtable", [&](const Tensor& t) { return truth().gather(t, ids); }, table, dy, truth().scatter_add(dy, ids, 5));
 }
 
 TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, in groups") {
@@ -85,62 +67,6 @@ TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, 
       }
     }
   }
-}
-
-TEST_CASE("norm_backward: a zero row without eps has no gradient except that of the bias") {
-  const Tensor x = truth().constant(1, 4, DType::f64, 0.0);
-  const Tensor dy = random_tensor(1, 4, 9);
-  const NormGradient g = truth().norm_backward(NormKind::rms, x, random_tensor(1, 4, 7), dy, 0.0);
-  CHECK(truth().to_host(g.dx) == Values(4, 0.0));
-  CHECK(truth().to_host(g.dgain) == Values(4, 0.0));
-  CHECK(truth().to_host(g.dbias) == truth().to_host(dy));
-}
-
-TEST_CASE("rope: several heads and sequences") {
-  const Tensor x = random_tensor(8, 12, 10);
-  const Tensor dy = random_tensor(8, 12, 11);
-  const std::vector<double> frequencies = rope_frequencies(6, 10000.0);
-  check_op(
-      "dx", [&](const Tensor& t) { return truth().rope(t, 2, 2, frequencies); }, x, dy,
-      truth().rope_backward(dy, 2, 2, frequencies));
-}
-
-void check_attention(const AttentionShape& shape) {
-  const Tensor q = random_tensor(6, 12, 12);
-  const Tensor k = random_tensor(6, 3 * shape.kv_heads, 13);
-  const Tensor v = random_tensor(6, 3 * shape.kv_heads, 14);
-  const Tensor dy = random_tensor(6, 12, 15);
-  const AttentionGradient g = truth().attention_backward(q, k, v, dy, shape);
-  check_op(
-      "dq", [&](const Tensor& t) { return truth().attention(t, k, v, shape).mixed; }, q, dy, g.dq);
-  check_op(
-      "dk", [&](const Tensor& t) { return truth().attention(q, t, v, shape).mixed; }, k, dy, g.dk);
-  check_op(
-      "dv", [&](const Tensor& t) { return truth().attention(q, k, t, shape).mixed; }, v, dy, g.dv);
-}
-
-TEST_CASE("attention: queries, keys and values, causal or not, with shared heads and several sequences") {
-  for (const bool causal : {false, true}) {
-    for (const int kv_heads : {1, 2, 4}) {
-      for (const int sequences : {1, 2}) check_attention({4, kv_heads, 3, sequences, causal});
-    }
-  }
-}
-
-TEST_CASE("attention: score scale, soft cap and window") {
-  check_attention({4, 2, 3, 1, true, {.scale = 0.3}});
-  check_attention({4, 2, 3, 1, false, {.soft_cap = 0.8}});
-  check_attention({4, 2, 3, 2, true, {.scale = 0.9, .soft_cap = 1.5, .window = 2}});
-}
-
-TEST_CASE("column sums and soft cap: the gradients of add_row and soft_cap") {
-  const Tensor x = random_tensor(5, 7, 19);
-  const Tensor row = random_tensor(1, 7, 20);
-  const Tensor dy = random_tensor(5, 7, 21);
-  check_op(
-      "drow", [&](const Tensor& t) { return truth().add_row(x, t); }, row, dy, truth().column_sums(dy));
-  check_op(
-      "dx", [&](const Tensor& t) { return truth().soft_cap(1.5, t); }, x, dy, truth().soft_cap_backward(1.5, x, dy));
 }
 
 TEST_CASE("activations and gates, away from ReLU's kink") {

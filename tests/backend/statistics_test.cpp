@@ -110,15 +110,14 @@ void check_selections(const Target& target, const Twin& x) {
   }
 }
 
-std::vector<Target> targets_and_truth() {
-  std::vector<Target> all = targets();
-  all.insert(all.end(), narrow_targets().begin(), narrow_targets().end());
+std::vector<Target> all_targets() {
+  std::vector<Target> all = targets_of_every_dtype();
   all.push_back(truth_target());
   return all;
 }
 
 TEST_CASE("selections, median and column maxima are exact, for random and for tied numbers") {
-  for (const Target& target : targets_and_truth()) {
+  for (const Target& target : all_targets()) {
     for (const Index rows : {Index{1}, Index{5}, Index{65}}) {
       for (const Index cols : {Index{1}, Index{31}, Index{33}, Index{257}, Index{4099}}) {
         const Twin x = normal_twin(target, rows, cols, 44);
@@ -132,7 +131,7 @@ TEST_CASE("selections, median and column maxima are exact, for random and for ti
 }
 
 TEST_CASE("selections by hand: ties in the order of rows and columns; NaN counts as infinite") {
-  for (const Target& target : targets_and_truth()) {
+  for (const Target& target : all_targets()) {
     CAPTURE(target.name());
     const auto select = [&](Index rows, Index cols, const std::vector<double>& values) {
       const StatisticsRequest request{
@@ -157,7 +156,7 @@ TEST_CASE("selections by hand: ties in the order of rows and columns; NaN counts
   }
 }
 
-TEST_CASE("a record's slots are unchanged by later fetches") {
+TEST_CASE("a StatisticsRecord returns the results of all fetches") {
   const Tensor x = truth().from_host(2, 2, DType::f64, std::vector<double>{1, 2, 3, 4});
   const Tensor y = truth().from_host(1, 2, DType::f64, std::vector<double>{5, 6});
   StatisticsRecord record(truth());
@@ -170,29 +169,6 @@ TEST_CASE("a record's slots are unchanged by later fetches") {
   CHECK(record[second].squares == std::vector<double>{61});
   CHECK(record[third].rows[Statistic::mean] == std::vector<double>{5.5});
   CHECK_THROWS_AS((void)record[third + 1], std::out_of_range);
-}
-
-TEST_CASE("token losses: by hand, NaN for unlabelled rows, and their mean is the cross-entropy") {
-  const std::vector<double> values{0, 0, 0, std::log(3.0), 1e4, -1e4};
-  const std::vector<int> labels{1, 0, 1};
-  const std::vector<double> by_hand = truth().token_losses(truth().from_host(3, 2, DType::f64, values), labels);
-  check_close("by hand", by_hand, std::vector<double>{std::log(2.0), std::log(4.0), 2e4}, 1e-11);
-  for (const Target& target : targets()) {
-    const Twin logits = normal_twin(target, 33, 257, 47, 3.0);
-    std::vector<int> some(33);
-    for (std::size_t t = 0; t < some.size(); ++t) some[t] = t % 4 == 3 ? no_label : static_cast<int>(7 * t);
-    const std::vector<double> losses = target.backend->token_losses(logits.here, some);
-    const std::vector<double> expected = truth().token_losses(logits.truth, some);
-    // Roundings of 257 exponentials, whose arguments are up to 20, and of the logarithm of their sum.
-    check_close(target.name() + " token losses", losses, expected, 400.0 * unit_roundoff(DType::f64) * 20.0);
-    double sum = 0.0;
-    for (std::size_t t = 0; t < some.size(); ++t) {
-      CHECK(std::isnan(losses[t]) == (some[t] == no_label));
-      if (some[t] != no_label) sum += losses[t];
-    }
-    check_close(target.name() + " mean", std::vector<double>{sum / 25.0},
-                std::vector<double>{target.backend->cross_entropy(logits.here, some).loss}, 1e-12);
-  }
 }
 
 }  // namespace

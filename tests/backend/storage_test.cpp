@@ -43,10 +43,10 @@ TEST_CASE("buffer pool: a freed buffer is reused by the next request of its size
 
 TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is freed first") {
   BufferPool pool(100 * kib);
-  std::vector<std::shared_ptr<void>> held;
-  for (int i = 0; i < 8; ++i) held.push_back(pool.take(20 * kib));
-  void* const last = held.back().get();
-  for (std::shared_ptr<void>& buffer : held) {
+  std::vector<std::shared_ptr<void>> buffers;
+  for (int i = 0; i < 8; ++i) buffers.push_back(pool.take(20 * kib));
+  void* const last = buffers.back().get();
+  for (std::shared_ptr<void>& buffer : buffers) {
     buffer.reset();
     CHECK(pool.idle_bytes() <= 100 * kib);
   }
@@ -62,15 +62,15 @@ TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is fr
 
 TEST_CASE("buffer pool: with a second limit, buffers are retained up to the peak") {
   BufferPool pool(10 * kib, 60 * kib);
-  std::vector<std::shared_ptr<void>> held;
-  for (int i = 0; i < 5; ++i) held.push_back(pool.take(20 * kib));
-  held.resize(3);
+  std::vector<std::shared_ptr<void>> buffers;
+  for (int i = 0; i < 5; ++i) buffers.push_back(pool.take(20 * kib));
+  buffers.resize(3);
   CHECK(pool.idle_bytes() == 40 * kib);
-  held.clear();
-  CHECK(pool.idle_bytes() == 60 * kib);  // limited by the second limit
-  held.push_back(pool.take(80 * kib));   // 100 KiB at the peak leave 20
+  buffers.clear();
+  CHECK(pool.idle_bytes() == 60 * kib);    // limited by the second limit
+  buffers.push_back(pool.take(80 * kib));  // 100 KiB at the peak leave 20
   CHECK(pool.idle_bytes() == 20 * kib);
-  held.push_back(pool.take(40 * kib));  // a new peak
+  buffers.push_back(pool.take(40 * kib));  // a new peak
   CHECK(pool.idle_bytes() == 0);
 }
 
@@ -112,13 +112,13 @@ TEST_CASE("buffer pool: small buffers are aligned and reused, also if another th
 TEST_CASE("buffer pool: buffers are freed and reused while the system is out of memory") {
   BufferPool pool(100 * kib);
   for (const std::size_t bytes : {100 * std::size_t{1}, 12 * kib}) {
-    std::vector<std::shared_ptr<void>> held;
-    for (int i = 0; i < 70; ++i) held.push_back(pool.take(bytes));  // more than the pool retains of either size
-    void* const last = held.back().get();
+    std::vector<std::shared_ptr<void>> buffers;
+    for (int i = 0; i < 70; ++i) buffers.push_back(pool.take(bytes));  // more than the pool retains of either size
+    void* const last = buffers.back().get();
     {
       const NoMemory shortage;
-      while (held.size() > 1) held.erase(held.begin());
-      held.clear();  // ends in std::terminate if a deleter allocates
+      while (buffers.size() > 1) buffers.erase(buffers.begin());
+      buffers.clear();  // ends in std::terminate if a deleter allocates
     }
     // The pool retains the first 64 small buffers that are freed, and the last of the large ones.
     if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
@@ -160,25 +160,6 @@ TEST_CASE("tensors reuse freed buffers of the pool of the process") {
 
 using NamedOps = std::vector<std::pair<std::string, std::function<Tensor(Tensor)>>>;
 
-/// Every op of an activation that takes x [3, 4] by value, for every activation.
-NamedOps activations(const Backend& ops, const Tensor& y) {
-  constexpr std::pair<Activation, const char*> kinds[] = {{Activation::relu, "relu"},
-                                                          {Activation::gelu, "gelu"},
-                                                          {Activation::silu, "silu"},
-                                                          {Activation::gelu_tanh, "gelu_tanh"},
-                                                          {Activation::sigmoid, "sigmoid"}};
-  NamedOps all;
-  for (const auto& kind_and_name : kinds) {
-    const Activation kind = kind_and_name.first;
-    const std::string name = kind_and_name.second;
-    all.emplace_back(name, [&ops, kind](Tensor x) { return ops.activate(kind, std::move(x)); });
-    all.emplace_back(name + " backward",
-                     [&ops, kind, y](Tensor x) { return ops.activate_backward(kind, std::move(x), y); });
-    all.emplace_back(name + " gated", [&ops, kind, y](Tensor x) { return ops.gated(kind, std::move(x), y); });
-  }
-  return all;
-}
-
 /// Elementwise ops that take x [3, 4] by value, with their other operands bound.
 NamedOps elementwise_ops(const Target& target) {
   const Backend& ops = *target.backend;
@@ -195,14 +176,19 @@ NamedOps elementwise_ops(const Target& target) {
       {"soft_cap", [&ops](Tensor x) { return ops.soft_cap(1.5, std::move(x)); }},
       {"soft_cap_backward", [&ops, y](Tensor x) { return ops.soft_cap_backward(1.5, std::move(x), y); }},
   };
-  for (auto& op : activations(ops, y)) all.push_back(std::move(op));
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
+    const std::string name = "activation " + std::to_string(static_cast<int>(kind));
+    all.emplace_back(name, [&ops, kind](Tensor x) { return ops.activate(kind, std::move(x)); });
+    all.emplace_back(name + " backward",
+                     [&ops, kind, y](Tensor x) { return ops.activate_backward(kind, std::move(x), y); });
+    all.emplace_back(name + " gated", [&ops, kind, y](Tensor x) { return ops.gated(kind, std::move(x), y); });
+  }
   return all;
 }
 
 TEST_CASE("elementwise ops work in place only if the input has no other owner") {
-  std::vector<Target> all = targets();
-  all.push_back(truth_target());
-  for (const Target& target : all) {
+  for (const Target& target : targets_and_truth()) {
     const Backend& ops = *target.backend;
     for (const auto& name_and_op : elementwise_ops(target)) {
       const std::string name = target.name() + " " + name_and_op.first;

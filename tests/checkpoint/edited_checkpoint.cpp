@@ -52,7 +52,7 @@ std::string EditedCheckpoint::write() {
   for (const auto& [tensor, contents] : tensors) {
     entries.push_back({tensor, tensor == integer_tensor ? SafetensorsType::i64 : SafetensorsType::f64, contents.shape});
   }
-  SafetensorsWriter writer(folder_.path("model.safetensors"), entries);
+  SafetensorsWriter writer(folder_.path("model.safetensors"), entries, metadata);
   for (const auto& [tensor, contents] : tensors) {
     if (tensor == integer_tensor) {
       writer.put(tensor, std::vector<std::int64_t>(contents.values.size(), 1));

@@ -26,7 +26,8 @@ class EditedCheckpoint {
 
   nlohmann::json config;
   std::map<std::string, Contents> tensors;
-  std::string integer_tensor;  ///< a tensor to store as I64
+  std::map<std::string, std::string> metadata;  ///< of model.safetensors
+  std::string integer_tensor;                   ///< a tensor to store as I64
 
   /// Adds a tensor of ones.
   void add(const std::string& tensor, std::vector<std::int64_t> shape);

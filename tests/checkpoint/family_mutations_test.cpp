@@ -24,7 +24,7 @@ std::string mutated_text(std::string text, std::mt19937_64& random) {
       case 1: text.erase(at, below(20)); break;
       case 2: text.insert(at, text.substr(below(text.size()), below(40))); break;
       case 3: text.insert(at, words[below(words.size())]); break;
-      default:  // another value for the next key
+      default:  // replaces the value of the next key
         if (colon != std::string::npos && end != std::string::npos) {
           const std::size_t stop = text.find_first_of(",\n", colon);
           text.replace(colon + 2, stop == std::string::npos ? 0 : stop - colon - 2, words[below(words.size())]);
@@ -34,7 +34,7 @@ std::string mutated_text(std::string text, std::mt19937_64& random) {
   return text;
 }
 
-/// Whether the folder is a checkpoint whose weights can all be read. Exceptions other than InputError propagate.
+/// Returns true if all weights of the checkpoint can be read. Exceptions other than InputError propagate.
 bool is_accepted(const std::string& folder) {
   try {
     const Checkpoint checkpoint(folder);

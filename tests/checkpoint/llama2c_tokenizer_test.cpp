@@ -63,16 +63,16 @@ TEST_CASE("llama2.c tokenizer: the best merge comes first") {
   CHECK(t.encode("") == Ids{1});
   CHECK(t.encode("a") == Ids{1, 7});          // " a"
   CHECK(t.encode("ab") == Ids{1, 3, 6});      // "ab" is better than " a"
-  CHECK(t.encode("abb") == Ids{1, 3, 9});     // "bb" first, then "abb" of "a" and "bb"
-  CHECK(t.encode("bbb") == Ids{1, 3, 8, 5});  // of equals the first
+  CHECK(t.encode("abb") == Ids{1, 3, 9});     // "bb" first, then "a" + "bb"
+  CHECK(t.encode("bbb") == Ids{1, 3, 8, 5});  // ties: the first pair
   CHECK(t.encode("bbbb") == Ids{1, 3, 8, 8});
 }
 
-TEST_CASE("llama2.c tokenizer: characters of several bytes, and bytes without a piece") {
+TEST_CASE("llama2.c tokenizer: multibyte characters, and bytes without a piece") {
   const Llama2cTokenizer t = tokenizer_of(small);
   CHECK(t.encode("é") == Ids{1, 3, 10});
   CHECK(t.encode("è\n") == Ids{1, 3, 11, 12, 13});
-  CHECK(t.encode(std::string("\xA8", 1)) == Ids{1, 3, 12});  // no valid UTF-8
+  CHECK(t.encode(std::string("\xA8", 1)) == Ids{1, 3, 12});  // invalid UTF-8
   CHECK_THROWS_WITH_AS((void)t.encode("c"), doctest::Contains("<0x63>"), InputError);
   CHECK(t.decode(Ids{1, 7, 5, 10, 11, 12, 13, 2}) == "abéè\n");
   CHECK(t.decode(Ids{7, 1, 7}) == " aa");
@@ -80,7 +80,7 @@ TEST_CASE("llama2.c tokenizer: characters of several bytes, and bytes without a 
   CHECK(t.piece(7) == " a");
 }
 
-/// The algorithm of llama2.c: search all neighbours for the best merge, merge, repeat.
+/// Merges as llama2.c does: repeatedly searches all neighbours for the best pair.
 Ids merged_plainly(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {

@@ -1,7 +1,6 @@
 #include "tests/checkpoint/mutate.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstring>
 #include <string_view>
@@ -13,81 +12,12 @@
 namespace periscope::testing {
 namespace {
 
-constexpr std::array<std::string_view, 12> hostile_numbers{"0",
-                                                           "1",
-                                                           "-1",
-                                                           "1.0",
-                                                           "2e9",
-                                                           "null",
-                                                           "[]",
-                                                           "4294967296",
-                                                           "9223372036854775808",
-                                                           "18446744073709551615",
-                                                           "18446744073709551616",
-                                                           "\"8\""};
+constexpr std::string_view hostile_numbers[] = {
+    "0", "1", "-1", "1.0", "2e9", "null", "[]", "4294967296", "9223372036854775808", "18446744073709551615", "\"8\""};
 
-class Mutation {
- public:
-  Mutation(std::string& bytes, std::mt19937_64& random) : bytes_(bytes), random_(random) {}
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-  void change_once() {
-    if (bytes_.empty()) return;
-    switch (below(9)) {
-      case 0: bytes_[place()] ^= static_cast<char>(1 << below(8)); break;
-      case 1: bytes_[place()] = any_byte(); break;
-      case 2: bytes_.insert(place(), 1, any_byte()); break;
-      case 3: bytes_.erase(place(), 1 + below(4)); break;
-      case 4: bytes_.resize(below(2) == 0 ? below(bytes_.size()) : bytes_.size() - 1); break;
-      case 5: bytes_.insert(place(), bytes_.substr(place(), 1 + below(40))); break;
-      case 6: change_a_digit(); break;
-      case 7: replace_a_number(); break;
-      default: change_the_length(); break;
-    }
-  }
-
- private:
-  std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_); }
-  char any_byte() { return static_cast<char>(below(256)); }
-
-  [[nodiscard]] std::size_t end_of_header() const {
-    std::uint64_t length = 0;
-    if (bytes_.size() >= sizeof(length)) std::memcpy(&length, bytes_.data(), sizeof(length));
-    return std::min<std::uint64_t>(bytes_.size(), sizeof(length) + std::min<std::uint64_t>(length, bytes_.size()));
-  }
-
-  std::size_t place() { return below(below(3) == 0 ? bytes_.size() : end_of_header()); }
-
-  /// The first digit at or after a random place, or the end.
-  std::size_t digit() {
-    std::size_t at = place();
-    while (at < bytes_.size() && std::isdigit(static_cast<unsigned char>(bytes_[at])) == 0) ++at;
-    return at;
-  }
-
-  void change_a_digit() {
-    if (const std::size_t at = digit(); at < bytes_.size()) bytes_[at] = static_cast<char>('0' + below(10));
-  }
-
-  void replace_a_number() {
-    const std::size_t begin = digit();
-    std::size_t end = begin;
-    while (end < bytes_.size() && std::isdigit(static_cast<unsigned char>(bytes_[end])) != 0) ++end;
-    if (end > begin) bytes_.replace(begin, end - begin, hostile_numbers[below(hostile_numbers.size())]);
-  }
-
-  void change_the_length() {
-    std::uint64_t length = 0;
-    if (bytes_.size() < sizeof(length)) return;
-    std::memcpy(&length, bytes_.data(), sizeof(length));
-    length = below(2) == 0 ? length + below(17) - 8 : random_() >> below(64);
-    std::memcpy(bytes_.data(), &length, sizeof(length));
-  }
-
-  std::string& bytes_;
-  std::mt19937_64& random_;
-};
-
-/// Whether the tensor can be read into numbers of this kind.
+/// Returns true if the tensor can be read as numbers of type T.
 template <typename T, typename Read>
 bool can_be_read(const SafetensorsView& view, Read read) {
   try {
@@ -103,9 +33,36 @@ bool can_be_read(const SafetensorsView& view, Read read) {
 
 std::string mutated(const std::string& bytes, std::mt19937_64& random) {
   std::string copy = bytes;
-  Mutation mutation(copy, random);
-  const int changes = std::uniform_int_distribution<int>(1, 4)(random);
-  for (int i = 0; i < changes; ++i) mutation.change_once();
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const auto any_byte = [&] { return static_cast<char>(below(256)); };
+  std::uint64_t length = 0;  // length of the header
+  for (std::size_t changes = 1 + below(4); changes > 0 && !copy.empty(); --changes) {
+    if (copy.size() >= sizeof(length)) std::memcpy(&length, copy.data(), sizeof(length));
+    const std::size_t end_of_header = sizeof(length) + std::min<std::uint64_t>(length, copy.size());
+    const std::size_t at = below(below(3) == 0 ? copy.size() : std::min(copy.size(), end_of_header));
+    const auto number = std::find_if(copy.begin() + static_cast<std::ptrdiff_t>(at), copy.end(), is_digit);
+    switch (below(9)) {
+      case 0: copy[at] ^= static_cast<char>(1 << below(8)); break;
+      case 1: copy[at] = any_byte(); break;
+      case 2: copy.insert(at, 1, any_byte()); break;
+      case 3: copy.erase(at, 1 + below(4)); break;
+      case 4: copy.resize(below(2) == 0 ? below(copy.size()) : copy.size() - 1); break;
+      case 5: copy.insert(at, copy.substr(at, 1 + below(40))); break;
+      case 6:
+        if (number != copy.end()) *number = static_cast<char>('0' + below(10));
+        break;
+      case 7:
+        if (number != copy.end()) {
+          copy.replace(number, std::find_if_not(number, copy.end(), is_digit),
+                       hostile_numbers[below(std::size(hostile_numbers))]);
+        }
+        break;
+      default:  // changes the length
+        if (copy.size() < sizeof(length)) break;
+        length = below(2) == 0 ? length + below(17) - 8 : random() >> below(64);
+        std::memcpy(copy.data(), &length, sizeof(length));
+    }
+  }
   return copy;
 }
 

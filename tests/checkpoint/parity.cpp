@@ -44,7 +44,7 @@ double largest(const std::vector<double>& values) {
 
 bool is_key_bias(const ParameterId& id) { return id.weight == Weight::k && id.part == ParameterId::Part::bias; }
 
-/// Returns the weight tensor that belongs to a tensor with only a key bias, else "".
+/// If the tensor is a key bias, returns the name of its weight tensor, else "".
 std::string weights_of_key_bias(const Checkpoint& checkpoint, const std::string& tensor) {
   const auto found = checkpoint.uses().find(tensor);
   if (found == checkpoint.uses().end() || found->second.size() != 1) return {};

@@ -17,7 +17,7 @@ using NamedTensors = std::map<std::string, std::vector<double>>;
 NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>& ids, const std::vector<int>& labels,
                             const Target& target);
 
-/// Returns the next token of each, without a label for the last.
+/// Returns the next token of every token; the last has no label.
 std::vector<int> next_tokens(const std::vector<int>& ids);
 
 /// Deviation of one tensor from transformers.

@@ -17,9 +17,9 @@ namespace periscope::testing {
 
 [[nodiscard]] std::span<const std::byte> bytes_of(std::string_view text);
 
-/// A file made by hand, its defect or oddity, and a part of the expected message.
+/// A hand-written file.
 struct MadeFile {
-  std::string name;
+  std::string name;  ///< defect or oddity
   std::string bytes;
   std::string expected;  ///< part of the message; empty for files that must be accepted
 };

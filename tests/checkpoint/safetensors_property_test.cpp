@@ -17,7 +17,7 @@
 namespace periscope::testing {
 namespace {
 
-/// A tensor as described by a header, valid or not.
+/// Header entry of a tensor, valid or not.
 struct Stated {
   SafetensorsType type;
   std::vector<std::int64_t> shape;
@@ -58,7 +58,7 @@ std::string header_of(const std::vector<Stated>& tensors, const std::vector<std:
   return fmt::format("{{{}}}", fmt::join(all, ","));
 }
 
-/// Independent formulation of the rules: sizes are right, and the tensors tile the data from 0 to its end.
+/// Returns true if all sizes match and the tensors tile the data from 0 to its end.
 bool is_valid(std::vector<Stated> tensors, std::int64_t data) {
   for (const Stated& t : tensors) {
     if (t.begin < 0 || t.end < t.begin || std::ranges::any_of(t.shape, [](std::int64_t n) { return n < 0; }))
@@ -137,7 +137,7 @@ TEST_CASE("random tensors survive a round trip through writer and reader") {
   }));
 }
 
-/// Whether the bytes are accepted. Accepted tensors must match the header; rejected files must be malformed.
+/// Returns true if the bytes are accepted, and checks that tensors match the header or the file is malformed.
 bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::int64_t data) {
   SafetensorsContents contents;
   try {

@@ -46,10 +46,10 @@ TEST_CASE("values are read whole and in parts, as double and float; the reader i
   file.read("x", 50'000, std::span(part));
   CHECK(std::equal(part.begin(), part.end(), floats.begin() + 50'000));
   CHECK_THROWS_AS(file.read("x", 200'000, std::span(part)), std::out_of_range);
-  CHECK(file.values("x") == numbers);  // again, after pages were released
+  CHECK(file.values("x") == numbers);  // after its pages were released
 }
 
-/// Bytes of this process that are in memory, mapped files included.
+/// Returns the resident memory of this process in bytes, including mapped files.
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t all = 0;

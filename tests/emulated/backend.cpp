@@ -11,7 +11,7 @@ namespace {
 using emulated::Index;
 using emulated::raise;
 
-/// Runs every op of a list as another backend does.
+/// Forwards every op of a list to another backend.
 template <class List>
 class Forwards;
 template <>
@@ -30,7 +30,7 @@ class Forwards<OpList<First, Rest...>> : public Forwards<OpList<Rest...>> {
   using Forwards<OpList<Rest...>>::Forwards;
 };
 
-/// Gradients and statistics are those of real arithmetic on what was stored.
+/// Rounds forward ops only; gradients and statistics are computed by `inner` from the stored values.
 class EmulatedBackend final : public Forwards<AllOps> {
  public:
   EmulatedBackend(const Backend& inner, const Emulation& emulation, Watch* watch)
@@ -60,12 +60,12 @@ class EmulatedBackend final : public Forwards<AllOps> {
   void run(const op::Linear& o) const override {
     ops_.linear(elements<double>(o.x), elements<double>(o.w), elements<double>(o.y), o.x.rows(), o.x.cols(),
                 o.w.rows());
-    tell(&o.w);
+    report(&o.w);
   }
   void run(const op::Axpby& o) const override {
     const double* y = elements<double>(o.y);
     each(o.x, o.z, [&](Index i, double v) { return ops_.plus(ops_.addend(o.a, v), ops_.addend(o.b, y[i])); });
-    tell(nullptr);
+    report(nullptr);
   }
   void run(const op::Scale& o) const override {
     each(o.x, o.y, [&](Index, double v) { return ops_.times(o.a, v); });
@@ -93,7 +93,7 @@ class EmulatedBackend final : public Forwards<AllOps> {
         ops_.norm(o.kind, x, gain, bias, o.eps, y, n);
       }
     }
-    tell(&o.gain);
+    report(&o.gain);
   }
   void run(const op::Rope& o) const override {
     const Index tokens = o.x.rows() / o.sequences;
@@ -108,9 +108,9 @@ class EmulatedBackend final : public Forwards<AllOps> {
     emulated::HeadPeaks peaks{.dots = per_head, .cap_inputs = per_head};
     ops_.attention(elements<double>(o.q), elements<double>(o.k), elements<double>(o.v), elements<double>(o.a.mixed),
                    elements<double>(o.a.scores), o.q.rows(), o.k.rows(), o.shape, peaks);
-    tell(nullptr);
-    tell(nullptr, Signal::dots, peaks.dots);
-    if (o.shape.scores.soft_cap > 0.0) tell(nullptr, Signal::cap_inputs, peaks.cap_inputs);
+    report(nullptr);
+    report(nullptr, Signal::dots, peaks.dots);
+    if (o.shape.scores.soft_cap > 0.0) report(nullptr, Signal::cap_inputs, peaks.cap_inputs);
   }
   void run(const op::Activate& o) const override {
     each(o.x, o.y, [&](Index, double v) { return ops_.activation(o.kind, v); });
@@ -119,15 +119,15 @@ class EmulatedBackend final : public Forwards<AllOps> {
     std::vector<double> activated(static_cast<std::size_t>(o.gate.cols()), 0.0);
     const double* factor = elements<double>(o.up);
     each(o.gate, o.y, [&](Index i, double v) {
-      const double opened = ops_.activation(o.kind, v);
-      raise(activated[static_cast<std::size_t>(i % o.gate.cols())], opened);
-      return ops_.stored(opened * factor[i]);
+      const double gate = ops_.activation(o.kind, v);
+      raise(activated[static_cast<std::size_t>(i % o.gate.cols())], gate);
+      return ops_.stored(gate * factor[i]);
     });
-    tell(nullptr, Signal::gated, activated);
+    report(nullptr, Signal::gated, activated);
   }
   void run(const op::SoftCap& o) const override {
     each(o.x, o.y, [&](Index, double v) { return ops_.soft_cap(o.cap, v, ops_.peak(Signal::cap_inputs)); });
-    tell(nullptr);
+    report(nullptr);
   }
 
  private:
@@ -143,20 +143,20 @@ class EmulatedBackend final : public Forwards<AllOps> {
     inner_.run(o);
     o.y = round_to_stored(inner_, o.y, format_);
   }
-  void tell(const Tensor* parameter, Signal signal, std::span<const double> magnitudes) const {
+  void report(const Tensor* parameter, Signal signal, std::span<const double> magnitudes) const {
     if (watch_ != nullptr) watch_->on_inner(parameter, signal, magnitudes);
   }
-  /// Every signal that is one number and was raised.
-  void tell(const Tensor* parameter) const {
+  /// Reports the peaks of all signals with one number per op.
+  void report(const Tensor* parameter) const {
     const emulated::Ops::Peaks peaks = ops_.take_peaks();
     for (std::size_t i = 0; i < peaks.size(); ++i) {
-      if (peaks[i] > 0.0) tell(parameter, static_cast<Signal>(i), {&peaks[i], 1});
+      if (peaks[i] > 0.0) report(parameter, static_cast<Signal>(i), {&peaks[i], 1});
     }
   }
 
   Watch* watch_;
   NumberFormat format_;
-  mutable emulated::Ops ops_;  ///< holds room for terms and the state of shuffled orders
+  mutable emulated::Ops ops_;  ///< buffers, peaks and the state of shuffled orders
 };
 
 }  // namespace

@@ -7,15 +7,15 @@
 
 namespace periscope {
 
-/// A backend that carries out every forward op in a number format: rounds after every step as `emulation` says (T24),
-/// on tensors in f64 whose entries are numbers of the format. Storage, random numbers, statistics and gradients are
-/// those of `inner`, which must keep f64 tensors in host memory; what enters through from_host, constant, normal and
-/// gather is rounded to the stored format. Weights must be rounded before (`round_to_stored`): an op takes them as they
-/// are. Both references outlive it; `watch` may be null. One backend is for one thread.
+/// A backend that computes every forward op in a number format (T24). Tensors are f64 with values of the format, and
+/// every step is rounded as `emulation` says. `inner` provides storage, random numbers, statistics and gradients, and
+/// its f64 tensors must be in host memory. Results of from_host, constant, normal and gather are rounded to the stored
+/// format; weights must be rounded before (`round_to_stored`). `inner` and `watch`, which may be null, outlive the
+/// backend. Not thread-safe.
 std::unique_ptr<Backend> make_emulated_backend(const Backend& inner, const Emulation& emulation,
                                                Watch* watch = nullptr);
 
-/// Every entry rounded to the format of what is stored.
+/// Rounds every entry to a format.
 Tensor round_to_stored(const Backend& backend, const Tensor& x, const NumberFormat& format);
 
 }  // namespace periscope

@@ -10,7 +10,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/op_cases.h"
 
-/// Ops in a number format: the reference's in fp64, and by hand where a format shows.
+/// Ops in a number format, compared with the reference in fp64 and with hand-computed values in narrower formats.
 namespace periscope::testing {
 namespace {
 
@@ -31,8 +31,8 @@ Tensor numbers(Index rows, Index cols, std::uint32_t which, const NumberFormat& 
   return round_to_stored(truth(), truth().normal(rows, cols, DType::f64, {3, 0, Stream{which}}, 1.0), format);
 }
 
-/// Ops that the table of all ops has in one form alone: every norm and activation, attention of later queries, of
-/// several sequences, with a soft cap and a window.
+/// Variants missing from op_cases: every norm and activation; attention with an offset, several sequences, a soft cap
+/// and a window.
 std::map<std::string, Tensor> variants(const Backend& ops) {
   const Tensor x = numbers(6, 12, 1, fp64);
   const Tensor y = numbers(6, 12, 2, fp64);
@@ -65,7 +65,7 @@ std::map<std::string, Tensor> variants(const Backend& ops) {
   return found;
 }
 
-TEST_CASE("in fp64 every op is the reference's to rounding, in every order of sums") {
+TEST_CASE("in fp64 every op equals the reference to rounding, in every summation order") {
   const std::map<std::string, Tensor> expected = variants(truth());
   for (std::size_t order = 0; order < sum_order_names.size(); ++order) {
     const auto ops = emulated({.order = static_cast<SumOrder>(order)}, Arithmetic::pure, fp64);
@@ -102,7 +102,7 @@ TEST_CASE("fp16: a linear map in mixed arithmetic sums in fp32 and stores once; 
   }
 }
 
-TEST_CASE("sums stagnate in the format, and their order matters") {
+TEST_CASE("sums stagnate in the format, depending on the order") {
   struct Row {
     Arithmetic kind;
     Emulation emulation;
@@ -112,7 +112,7 @@ TEST_CASE("sums stagnate in the format, and their order matters") {
   const Values ones(4096, 1.0);
   const Values cancelling{4e4, -4e4, 4e4, -4e4};
   const Values four(4, 1.0);
-  // A bit of (1 + 2^-10)² at 2^-20 shows only beside −1 − 2^-9, and if the product is not rounded.
+  // (1 + 2^-10)² − 1 − 2^-9 = 2^-20 is lost unless the product is added unrounded.
   const Values a{-1.0, 1.0 + 0x1p-10};
   const Values b{1.0 + 0x1p-9, 1.0 + 0x1p-10};
   const std::vector<Row> rows{
@@ -132,7 +132,7 @@ TEST_CASE("sums stagnate in the format, and their order matters") {
     const Row& r = rows[i];
     CHECK(truth().to_host(emulated(r.emulation, r.kind, fp16)->linear(row(r.terms), row(r.factors)))[0] == r.expected);
   }
-  // A softmax over 3000 equal scores: its denominator stops at 2048.
+  // Softmax of 3000 equal scores: the denominator stagnates at 2048.
   const Tensor zeros = truth().constant(3000, 1, DType::f64, 0.0);
   const Tensor units = truth().constant(3000, 1, DType::f64, 1.0);
   const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 1, .sequences = 1, .causal = true, .scores = {}};
@@ -142,7 +142,7 @@ TEST_CASE("sums stagnate in the format, and their order matters") {
   }
 }
 
-TEST_CASE("norms: squares overflow and underflow in the format of sums, and a norm stores before its gain or once") {
+TEST_CASE("norms: squares overflow and underflow in the accumulation format; steps are stored or only the result") {
   const auto norm = [&](Arithmetic kind, const NumberFormat& format, double x, double eps) {
     const Tensor y = emulated({}, kind, format)->norm(NormKind::rms, row({x, x}), row({1.0, 1.0}), {}, eps, 1);
     return truth().to_host(y)[0];
@@ -173,7 +173,7 @@ TEST_CASE("norms: squares overflow and underflow in the format of sums, and a no
   }
 }
 
-struct Noted final : Watch {
+struct RecordingWatch final : Watch {
   std::map<Signal, Values> last;
   const Tensor* parameter = nullptr;
   void on_inner(const Tensor* p, Signal signal, std::span<const double> magnitudes) override {
@@ -182,8 +182,8 @@ struct Noted final : Watch {
   }
 };
 
-TEST_CASE("numbers inside ops are watched") {
-  Noted seen;
+TEST_CASE("a watch receives the peaks inside ops") {
+  RecordingWatch seen;
   const auto ops = emulated({}, Arithmetic::pure, fp16, &seen);
   const Tensor w = truth().from_host(2, 3, DType::f64, Values{1.0, 2.0, -3.0, 0.5, 0.0, 0.0});
   CHECK(truth().to_host(ops->linear(row({10.0, 10.0, 10.0}), w)) == Values{0.0, 5.0});

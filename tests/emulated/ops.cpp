@@ -83,7 +83,7 @@ double Ops::soft_cap(double cap, double z, double& inner) const {
 
 void Ops::softmax(std::span<double> scores) {
   const Rounding& r = accumulated_;
-  // As in the usual libraries, a NaN becomes the maximum and makes all weights NaN.
+  // As in common libraries, NaN becomes the maximum and makes all weights NaN.
   double largest = scores.front();
   for (const double z : scores) largest = z > largest || std::isnan(z) ? z : largest;
   for (double& z : scores) {
@@ -104,7 +104,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
   const Index kv_stride = shape.kv_heads * e;
   for (Index row = 0; row < rows; ++row) {
     const Index t = row % tokens;
-    const Index sequence = row / tokens * keys;  // its first key's row
+    const Index sequence = row / tokens * keys;  // row of the first key
     const Index first = shape.first_seen(t);
     const Index seen = shape.end_seen(t, keys) - first;
     weights_.resize(static_cast<std::size_t>(seen));
@@ -130,7 +130,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
           raise(peaks.cap_inputs[h], z);
           z = soft_cap(shape.scores.soft_cap, z, peaks.cap_inputs[h]);
         }
-        if (std::isnan(z) || std::abs(z) > largest) largest = std::abs(z);  // NaN stays
+        if (std::isnan(z) || std::abs(z) > largest) largest = std::abs(z);  // NaN propagates
         weights_[static_cast<std::size_t>(s)] = z;
       }
       softmax(weights_);
@@ -147,7 +147,7 @@ void Ops::attention(const double* q, const double* k, const double* v, double* y
 double Ops::activation(Activation kind, double x) const {
   const Rounding& r = emulation_.chains && kind == Activation::gelu_tanh ? inside_stored_ : inside_;
   switch (kind) {
-    case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps what is not a number
+    case Activation::relu: return x < 0.0 ? 0.0 : x;  // NaN propagates
     case Activation::gelu: {
       const double inside = r(std::erf(r(x * r(std::numbers::sqrt2 / 2.0))));
       return stored_(r(r(0.5 * x) * r(1.0 + inside)));

@@ -8,13 +8,13 @@
 #include "sim/spec/signal.h"
 #include "tests/emulated/sums.h"
 
-/// The formulas of Backend's forward ops on plain arrays, every step rounded as an Emulation says (T24). Shapes are
-/// those of sim/reference/ops.h.
+/// Forward ops of Backend on plain arrays, with every step rounded as in an Emulation (T24). Shapes as in
+/// sim/reference/ops.h.
 namespace periscope::emulated {
 
 using Index = Tensor::Index;
 
-/// The largest magnitudes inside the attention of every query head.
+/// Largest magnitudes inside attention, by query head.
 struct HeadPeaks {
   std::vector<double> dots, cap_inputs;
 };
@@ -31,7 +31,7 @@ class Ops {
 
   [[nodiscard]] double stored(double x) const { return stored_(x); }
   void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out);
-  /// a·x, stored; nothing to round for a = 1.
+  /// a·x, stored; x itself for a = 1.
   [[nodiscard]] double times(double a, double x) const { return a == 1.0 ? x : stored_(scalar(a) * x); }
   [[nodiscard]] double addend(double a, double x) {
     const double product = times(a, x);
@@ -39,32 +39,32 @@ class Ops {
     return product;
   }
   [[nodiscard]] double plus(double x, double y) const { return stored_(x + y); }
-  /// One part of n features; bias may be null.
+  /// Normalizes one part of n features; bias may be null.
   void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
   void pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha, double* y,
                       Index n);
-  /// One head of one token.
+  /// Rotates one head of one token.
   void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies) const;
   void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
                  Index key_rows, const AttentionShape& shape, HeadPeaks& peaks);
-  /// One op: computed in the format of sums, then stored. The tanh form of GELU may be a chain of stored ops.
+  /// Computed in the accumulation format, then stored. Tanh-GELU may store every step (Emulation::chains).
   [[nodiscard]] double activation(Activation kind, double x) const;
   /// z/c, tanh, ·c, each stored; `inner` is the peak of the first two.
   [[nodiscard]] double soft_cap(double cap, double z, double& inner) const;
 
-  /// The largest magnitude of a signal that is one number, since take_peaks().
+  /// Largest magnitude of a signal with one number per op, since the last take_peaks().
   [[nodiscard]] double& peak(Signal signal) { return peaks_[static_cast<std::size_t>(signal)]; }
   using Peaks = std::array<double, signal_names.size()>;
   Peaks take_peaks() { return std::exchange(peaks_, {}); }
 
  private:
-  /// A factor that the model knows in full precision, as an op receives it.
+  /// Rounds a factor of the model, such as a residual scale.
   [[nodiscard]] double scalar(double a) const { return emulation_.stored_scalars ? stored_(a) : accumulated_(a); }
-  /// A result inside a norm.
+  /// Rounds an intermediate result of a norm.
   [[nodiscard]] double step(double x) const { return emulation_.norm_stores_steps ? stored_(x) : accumulated_(x); }
-  /// Gain, bias and storage of a normalized number.
+  /// Applies gain and bias to a normalized value and stores the result.
   [[nodiscard]] double affine(double x, double gain, const double* bias);
-  /// x·(1/s) or x/s in the format of sums.
+  /// x·(1/s) or x/s in the accumulation format.
   [[nodiscard]] double divided(double x, double s) const {
     const Rounding& r = accumulated_;
     return emulation_.reciprocal ? r(x * r(1.0 / s)) : r(x / s);
@@ -73,8 +73,8 @@ class Ops {
 
   Emulation emulation_;
   Rounding stored_, accumulated_;
-  Rounding inside_;         ///< accumulated_, inside activations, whose exponentials and cubes may overflow harmlessly
-  Rounding inside_stored_;  ///< the same of stored_
+  Rounding inside_;         ///< accumulated_ for activations, where exponentials and cubes may overflow harmlessly
+  Rounding inside_stored_;  ///< the same for stored_
   Sums sums_;
   Peaks peaks_{};
   std::vector<double> work_, weights_, scaled_query_;

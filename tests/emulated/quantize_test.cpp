@@ -12,7 +12,7 @@
 #include "tests/support/significance.h"
 #include "tests/support/targets.h"
 
-/// Quantised tensors entry by entry, and products of them in a format.
+/// Quantized tensors, and their products in a number format.
 namespace periscope::testing {
 namespace {
 
@@ -40,15 +40,15 @@ Tensor row_of(const Values& values) {
   return truth().from_host(1, static_cast<Index>(values.size()), DType::f64, values);
 }
 
-/// Rows of very different size, so that their scales differ.
+/// Rows of very different magnitude, so that their scales differ.
 Tensor tensor(Index rows, Index cols, DType dtype = DType::f64) {
   Values values = truth().to_host(truth().normal(rows, cols, DType::f64, {9, 0, Stream{1}}, 1.0));
   for (Index i = 0; i < rows * cols; ++i) values[static_cast<std::size_t>(i)] *= std::pow(3.0, i / cols - 2);
   return quick().from_host(rows, cols, dtype, values);
 }
 
-/// The largest of the entries that share a scale with entry i.
-double largest_beside(const Values& x, ScaleOver scale, std::size_t i, std::size_t cols) {
+/// Largest magnitude of the entries that share a scale with entry i.
+double largest_in_group(const Values& x, ScaleOver scale, std::size_t i, std::size_t cols) {
   const std::size_t start = i / cols * cols;
   std::size_t first = scale == ScaleOver::tensor ? 0 : start;
   std::size_t end = scale == ScaleOver::tensor ? x.size() : start + cols;
@@ -63,7 +63,7 @@ double largest_beside(const Values& x, ScaleOver scale, std::size_t i, std::size
 
 constexpr ScaleOver scales[] = {ScaleOver::nothing, ScaleOver::tensor, ScaleOver::row, ScaleOver::block};
 
-TEST_CASE("every format and scale, to nearest: an integer multiple of the scale, or rounded after it; square errors") {
+TEST_CASE("every format and scale rounds to nearest, and square_errors are the squared errors") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const Tensor x = tensor(5, 75, dtype);
     const Values in = quick().to_host(x);
@@ -78,11 +78,11 @@ TEST_CASE("every format and scale, to nearest: an integer multiple of the scale,
         const Rounding round(format.floating);
         int wrong = 0;
         for (std::size_t i = 0; i < in.size(); ++i) {
-          const double largest = scale == ScaleOver::nothing ? 0.0 : largest_beside(in, scale, i, 75);
+          const double largest = scale == ScaleOver::nothing ? 0.0 : largest_in_group(in, scale, i, 75);
           double expected = round(in[i]);
           if (format.is_integer()) {
             const double step = static_cast<float>(largest / format.largest_integer);
-            // IEEE's remainder is that of the nearest multiple, ties to even.
+            // std::remainder refers to the nearest multiple, ties to even.
             expected = std::round((in[i] - std::remainder(in[i], step)) / step) * step;
           } else if (largest > 0.0) {
             const double power = std::exp2(std::ceil(std::log2(largest / format.floating.largest)));
@@ -97,7 +97,7 @@ TEST_CASE("every format and scale, to nearest: an integer multiple of the scale,
   }
 }
 
-TEST_CASE("edges: ties, a scale that just fits, groups that are not finite or zero") {
+TEST_CASE("edge cases: ties, the largest number of a scale, groups with NaN, infinity or only zeros") {
   CHECK(values_of(quantized(row_of({127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3.49999}), quantization("int8", ScaleOver::row),
                             key)) == Values{127.0, 0.0, 2.0, 2.0, -0.0, -2.0, 3.0});
   CHECK(values_of(quantized(row_of({4.0 * 448.0, 4.0 * 0x1p-9}), quantization("fp8_e4m3", ScaleOver::row), key)) ==
@@ -113,9 +113,9 @@ TEST_CASE("edges: ties, a scale that just fits, groups that are not finite or ze
   CHECK_THROWS_AS(quantized(tensor(1, 4), quantization("int8", ScaleOver::nothing), key), std::invalid_argument);
 }
 
-TEST_CASE("stochastic: unbiased, one of two neighbours, with the mean square that is stated, below one step too") {
+TEST_CASE("stochastic rounding is unbiased, with the mean square of square_errors, also below one step") {
   for (const char* name : {"bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"}) {
-    for (const double size : {1.0, 2e-4}) {  // of E4M3's smallest number, 0.00195, a tenth
+    for (const double size : {1.0, 2e-4}) {  // the second is a tenth of the smallest number of E4M3, 0.00195
       INFO(name, " at ", size);
       const bool integer = find_tensor_format(name)->is_integer();
       const Quantization q = quantization(name, integer ? ScaleOver::block : ScaleOver::nothing, true);
@@ -140,15 +140,15 @@ TEST_CASE("stochastic: unbiased, one of two neighbours, with the mean square tha
       check_consistent(name, estimate(biases), 0.0);
     }
   }
-  // E4M3: from 2 to 4 in steps of 1/4, below 2^-6 in steps of 2^-9; zero and numbers of the format have no error.
+  // E4M3 has spacing 1/4 from 2 to 4 and 2^-9 below 2^-6; zero and numbers of the format have no error.
   const Values x{2.3, -2.3, 3.75, 0x1p-9 * 0.1, -0x1p-9 * 2.5, 0.0, 1.99};
   const Values by_hand{0.05 * 0.2, 0.05 * 0.2, 0.0, 0.1 * 0.9 * 0x1p-18, 0.5 * 0.5 * 0x1p-18, 0.0, 0.115 * 0.01};
   const Values e4m3 = square_errors(row_of(x), quantization("fp8_e4m3", ScaleOver::nothing, true));
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(std::abs(e4m3[i] - by_hand[i]) < 1e-14);
 }
 
-TEST_CASE("stochastic: entry i goes up if word first + i is below its share") {
-  constexpr std::size_t count = 700;               // more than one piece of words
+TEST_CASE("stochastic rounding: entry i is rounded up if word first + i is below its fraction") {
+  constexpr std::size_t count = 700;               // more than one block of words
   const Values thirds(count, 1.0 + 0x1p-7 / 3.0);  // BF16's spacing at 1 is 2^-7
   for (const std::uint64_t first : {0U, 256U, 1000U}) {
     std::vector<std::uint32_t> words(2048);
@@ -175,14 +175,14 @@ Tensor transposed(const Tensor& x) {
   return truth().from_host(x.cols(), x.rows(), DType::f64, turned);
 }
 
-TEST_CASE("every partial sum in the format: bit for bit the emulated op with fused products, forward and backward") {
+TEST_CASE("rounded products have the bits of the emulated op with fused products, forward and backward") {
   for (const char* name : {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"}) {
     INFO(name);
     const NumberFormat format = find_tensor_format(name)->floating;
     const auto ops =
         make_emulated_backend(truth(), {.arithmetic = run_arithmetic(Arithmetic::pure, format), .fused = true});
     const Rounding round(format);
-    // 70 columns are a strip and a piece of one.
+    // 70 columns are one full strip and a partial one.
     const Tensor x = operand(6, 30, 1, name);
     const Tensor w = operand(70, 30, 2, name);
     const Tensor dy = operand(6, 70, 3, name);

@@ -45,7 +45,7 @@ double Sums::add_up(double& peak) {
     case SumOrder::negatives_first:
       by([](const Term& x, const Term& y) { return x.value < 0.0 && !(y.value < 0.0); });
       break;
-    // NaN counts as infinite, so that the comparison is an order.
+    // NaN counts as infinite, so that the comparison is a strict weak order.
     case SumOrder::small_first:
       by([](const Term& x, const Term& y) {
         return std::fmin(std::abs(x.value), HUGE_VAL) < std::fmin(std::abs(y.value), HUGE_VAL);
@@ -57,7 +57,7 @@ double Sums::add_up(double& peak) {
       });
       break;
   }
-  return one_after_the_other(peak);
+  return sequential(peak);
 }
 
 double Sums::plus(double acc, const Term& term) const {
@@ -66,12 +66,12 @@ double Sums::plus(double acc, const Term& term) const {
   if (single_) {
     return std::fma(static_cast<float>(term.a), static_cast<float>(term.b), static_cast<float>(acc));
   }
-  // The product is exact in double. The sum is rounded to double and then to the format, which differs from a single
-  // rounding only next to a tie.
+  // The product is exact in double. Rounding to double and then to the format differs from one rounding only next to
+  // ties.
   return in_(acc + term.a * term.b);
 }
 
-double Sums::one_after_the_other(double& peak) const {
+double Sums::sequential(double& peak) const {
   double sum = terms_.front().value;
   raise(peak, sum);
   for (std::size_t i = 1; i < terms_.size(); ++i) {
@@ -107,7 +107,7 @@ double Sums::in_lanes(double& peak) const {
   return total;
 }
 
-/// Fisher and Yates. std::shuffle may differ from library to library.
+/// Fisher–Yates shuffle; the result of std::shuffle depends on the library.
 void Sums::shuffle() {
   for (std::size_t i = terms_.size() - 1; i > 0; --i) std::swap(terms_[i], terms_[engine_() % (i + 1)]);
 }

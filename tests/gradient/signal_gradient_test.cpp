@@ -1,13 +1,14 @@
 #include <string>
 #include <utility>
 
+#include "sim/measure/signal_store.h"
 #include "tests/gradient/loss_problem.h"
 #include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 
-/// Gradients of every signal of a stack compared with finite differences: a replacer changes one signal, and the
-/// forward pass continues with it. With two streams the other one is unchanged.
+/// Gradients of every signal of a stack compared with finite differences: a replacer changes one signal in the forward
+/// pass. With two streams, the other stream is unchanged.
 namespace periscope::testing {
 namespace {
 
@@ -32,14 +33,11 @@ class Mover final : public SignalReplacer {
 
 /// Returns every signal of a forward pass, including the head.
 std::map<Place, Values> signals_of(const LossProblem& problem) {
-  struct Keeper final : SignalRecorder {
-    void on_signal(const Emission& at, const Tensor& x) override {
-      if (at.pass == Pass::forward) all[{at.sublayer, at.signal}] = truth().to_host(x);
-    }
-    std::map<Place, Values> all;
-  } keeper;
-  (void)loss_at(problem, {.recorders = {&keeper}});
-  return keeper.all;
+  SignalStore store(Pass::forward);
+  (void)loss_at(problem, {.recorders = {&store}});
+  std::map<Place, Values> signals;
+  for (const auto& [place, x] : store.all()) signals[place] = truth().to_host(x);
+  return signals;
 }
 
 void check_signals(const std::string& what, const StackSpec& spec) {
@@ -73,7 +71,7 @@ void check_signals(const std::string& what, const StackSpec& spec) {
 TEST_CASE("gradients of every signal match finite differences, in every placement") {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
-    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal there
+    if (placement.wiring == Wiring::hyper) continue;  // its streams are parts of one signal
     if (placement.name == "mix") spec.model.layers = 4;
     spec.model.embedding_norm = true;
     check_signals(std::string(placement.name), spec);

@@ -79,6 +79,15 @@ TEST_CASE("gradient probe: both streams of ResiDual share the gradient at depth 
   CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[1] == 1.0);
 }
 
+TEST_CASE("gradient probe: the score share is that of queries and keys together") {
+  GradientsByHand hand("pre");
+  hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
+  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
+  hand.probe().on_signal({2, Signal::v_in, Pass::backward}, GradientsByHand::tensor({5, 1, 2, 0}));
+  hand.probe().on_signal({2, Signal::up_in, Pass::backward}, GradientsByHand::tensor({9, 9, 9, 9}));
+  CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
+}
+
 TEST_CASE("gradient probe: a real backward pass gives a positive value in every entry") {
   for (const Placement& placement : placement_table()) {
     CAPTURE(placement.name);
@@ -106,15 +115,6 @@ TEST_CASE("gradient probe: a real backward pass gives a positive value in every 
       for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
     }
   }
-}
-
-TEST_CASE("gradient probe: the score share is that of queries and keys together") {
-  GradientsByHand hand("pre");
-  hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
-  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
-  hand.probe().on_signal({2, Signal::v_in, Pass::backward}, GradientsByHand::tensor({5, 1, 2, 0}));
-  hand.probe().on_signal({2, Signal::up_in, Pass::backward}, GradientsByHand::tensor({9, 9, 9, 9}));
-  CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);
 }
 
 TEST_CASE("the gradients of a module's input through its matrices add up to the gradient of the input") {

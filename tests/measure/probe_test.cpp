@@ -76,7 +76,8 @@ TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
     CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
-  ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});  // the ratio has |beta/alpha|, the angle no sign
+  ByHand probe(
+      SublayerRule{.alpha = -0.5, .beta = 3.0});  // the ratio is scaled by |beta/alpha|; the cosine ignores signs
   probe.input({1, 0});
   probe.site(0, Signal::x_in, {1, 0});
   probe.site(0, Signal::B_out, {3, 4});
@@ -89,7 +90,7 @@ TEST_CASE("probe: angular distance between depths in units of pi, mean over toke
   ByHand probe;
   probe.input({1, 0, 0, 1});
   probe.site(0, Signal::x_out, {0, 2, 0, 3});    // π/2; 0
-  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // π from the input; 3π/4
+  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // from the input: π; 3π/4
   const Values d = probe.take().profile.angular_distance;
   REQUIRE(d.size() == 9);
   CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
@@ -121,7 +122,7 @@ TEST_CASE("probe: angular distance of many tokens uses a subset spread over all 
 }
 
 TEST_CASE("probe: no angular distance for stacks deeper than angular_depths") {
-  for (const int layers : {256, 257}) {  // 513 depths, 515
+  for (const int layers : {256, 257}) {  // 513 and 515 depths
     ByHand probe("peri", 1, layers);
     probe.input({1, 0});
     for (int l = 0; l < 2 * layers; ++l) probe.site(l, Signal::x_out, {1, 1});
@@ -170,7 +171,7 @@ TEST_CASE("probe: divergence is the first sublayer with a non-finite output") {
 
 TEST_CASE("probe: statistics of a real stack equal those of the recorded signals") {
   for (const Placement& placement : placement_table()) {
-    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal
+    if (placement.wiring == Wiring::hyper) continue;  // its streams are parts of one signal
     CAPTURE(placement.name);
     const StackSpec spec = placed(tiny_stack(), placement.name);
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

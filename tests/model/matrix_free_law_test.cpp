@@ -134,7 +134,7 @@ TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, ar
       const std::string name = std::string(name_of(weight)) + std::to_string(layer);
       drawn[name + " column"] = ops.to_host(reading->output());
       drawn[name + " row"] = ops.to_host(reading->backward(ops.from_host(1, 4000, target.dtype, second)));
-      // The entry in both.
+      // The entry that is in both.
       CHECK(drawn[name + " row"][0] == doctest::Approx(drawn[name + " column"][1]));
       drawn[name + " row"][0] = drawn[name + " column"][0];
     }

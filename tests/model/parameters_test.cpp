@@ -63,28 +63,6 @@ TEST_CASE("norm parameters: gains, biases and alphas of the placement, the modul
   }
 }
 
-TEST_CASE("matrices: gate, embedding and unembedding only where the stack has them") {
-  const auto names_of_matrices = [](const StackSpec& spec) {
-    Names names;
-    for (const ParameterId& id : matrices_of(spec)) names.push_back(name_of(id));
-    return names;
-  };
-  StackSpec spec = tiny_stack();
-  spec.model.layers = 1;
-  spec.input.kind = InputKind::tokens;
-  CHECK(names_of_matrices(spec) == Names{"embedding.weight", "layers.0.attention.q.weight",
-                                         "layers.0.attention.k.weight", "layers.0.attention.v.weight",
-                                         "layers.0.attention.o.weight", "layers.0.mlp.gate.weight",
-                                         "layers.0.mlp.up.weight", "layers.0.mlp.down.weight", "unembedding.weight"});
-  spec.input.kind = InputKind::gaussian;
-  spec.model.unembedding = false;
-  spec.model.mlp = MlpKind::relu;
-  CHECK(names_of_matrices(spec) == Names{"layers.0.attention.q.weight", "layers.0.attention.k.weight",
-                                         "layers.0.attention.v.weight", "layers.0.attention.o.weight",
-                                         "layers.0.mlp.up.weight", "layers.0.mlp.down.weight"});
-  CHECK(name_of(matrix_id(0, Weight::attention_gate)) == "layers.0.attention.gate.weight");
-}
-
 TEST_CASE("alpha is norm_alpha for DyT, and absent from QK-norms") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.norm = NormKind::dyt;

@@ -199,7 +199,7 @@ class PlainBlocks {
   PlainBlocks(const ModelSpec& m, const PlainStack& stack, PlainRecord& record)
       : m_(m), stack_(stack), record_(record) {}
 
-  /// Output of the sublayer's module for x after norm A, or for the given normalized input.
+  /// Returns the output of the sublayer's module for norm A of x, or for the given normalized input.
   Rows branch(int l, const Rows& x, bool has_norm = true, const Rows* normed = nullptr) {
     if (normed == nullptr) record_.site[{l, Signal::x_in}] = x;
     const Rows a = normed != nullptr ? *normed : has_norm ? stack_.norm(l, Weight::norm_a, x) : x;

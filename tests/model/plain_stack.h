@@ -20,13 +20,12 @@ struct PlainRecord {
   Rows output;
 };
 
-/// A whole stack in plain loops, written from theorems T1–T5 and the definitions of the modules. It shares only the
-/// weights with sim/model, read through `backend`. Named placements are written out again by name; only custom ones are
-/// read from the model.
+/// Computes a whole stack in plain loops, from theorems T1–T5 and the definitions of the modules. It shares only the
+/// weights with sim/model, read through `backend`. Rules of named placements are independent of sim/spec.
 PlainRecord plain_stack(const ModelSpec& model, const Backend& backend, const WeightSource& weights,
                         const Rows& embedded);
 
-/// Rule of a named or custom placement for one layer, counted from 0.
+/// Returns the rule of a named or custom placement for one layer, counted from 0.
 SublayerRule plain_rule(const Placement& placement, int layer, int layers, ModuleKind kind = ModuleKind::attention);
 
 Rows rows_of(const std::vector<double>& values, std::size_t width);

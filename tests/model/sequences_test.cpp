@@ -54,19 +54,5 @@ TEST_CASE("a batch of sequences equals each sequence alone") {
   }
 }
 
-TEST_CASE("later tokens affect earlier ones only without a causal mask") {
-  for (const bool causal : {true, false}) {
-    StackSpec spec = placed(tiny_stack(), "peri");
-    spec.model.causal = causal;
-    const Backend& ops = truth();
-    const GeneratedWeights weights(ops, spec, DType::f64, 4);
-    const Tensor input = gaussian_input(ops, spec, DType::f64, 4);
-    const StackContext context{.ops = ops, .model = spec.model, .weights = weights};
-    const std::vector<double> all = record_stack(context, input).output;
-    const std::vector<double> some = record_stack(context, tokens_of(ops, input, 0, 3)).output;
-    CHECK(std::ranges::equal(some, std::vector<double>(all.begin(), all.begin() + 36)) == causal);
-  }
-}
-
 }  // namespace
 }  // namespace periscope::testing

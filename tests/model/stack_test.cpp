@@ -13,12 +13,6 @@
 namespace periscope::testing {
 namespace {
 
-std::vector<Target> truth_and_targets() {
-  std::vector<Target> all{truth_target()};
-  all.insert(all.end(), targets().begin(), targets().end());
-  return all;
-}
-
 double allowed(const ModelSpec& m, DType dtype) {
   return stack_error(m.sublayers(), std::max({m.width, m.query_width(), m.mlp_width}), dtype);
 }
@@ -26,7 +20,7 @@ double allowed(const ModelSpec& m, DType dtype) {
 /// Compares every signal on every backend with plain loops, for random gains and biases.
 void check_against_plain_loops(const std::string& what, const StackSpec& spec) {
   validate(spec);
-  for (const Target& target : truth_and_targets()) {
+  for (const Target& target : targets_and_truth()) {
     const Backend& ops = *target.backend;
     const GeneratedWeights drawn(ops, spec, target.dtype, 3);
     const EditedWeights weights(drawn, same_matrix, random_norms(ops));

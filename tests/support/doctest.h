@@ -13,7 +13,7 @@
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
-/// doctest, printing enumerators by name, and the elements of vectors, spans, pairs and optionals instead of "{?}".
+/// Includes doctest and prints enumerators by name, and elements of vectors, spans, pairs and optionals.
 namespace periscope {
 
 // Overloads of doctest's template that prints the number of an enumerator.
@@ -28,7 +28,7 @@ inline doctest::String toString(MlpKind value) {
   return std::string(mlp_kind_names.at(static_cast<std::size_t>(value))).c_str();
 }
 inline doctest::String toString(Activation value) {
-  constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_tanh"};
+  constexpr std::array<const char*, 5> names{"relu", "gelu", "silu", "gelu_tanh", "sigmoid"};
   return names.at(static_cast<std::size_t>(value));
 }
 // NOLINTEND(readability-identifier-naming)
@@ -45,7 +45,7 @@ struct StringMaker<std::span<T>> {
     for (std::size_t i = 0; i < values.size() && i < most; ++i) {
       text += (i > 0 ? ", " : "") + toString(values[i]);
     }
-    if (values.size() > most) text += (", … " + std::to_string(values.size()) + " in all").c_str();
+    if (values.size() > most) text += (", …, " + std::to_string(values.size()) + " elements").c_str();
     return text + "]";
   }
 };
@@ -75,7 +75,7 @@ struct StringMaker<std::pair<A, B>> {
 
 template <class T>
 struct StringMaker<std::optional<T>> {
-  static String convert(const std::optional<T>& value) { return value ? toString(*value) : String("nothing"); }
+  static String convert(const std::optional<T>& value) { return value ? toString(*value) : String("nullopt"); }
 };
 
 }  // namespace doctest

@@ -31,17 +31,14 @@ TEST_CASE("derivative: exact for a polynomial of degree six, error of sixth orde
   CHECK(error(0.2) / error(0.1) == doctest::Approx(64.0).epsilon(0.05));
 }
 
-TEST_CASE("check_gradient accepts a correct gradient") { check_gradient("sines", sines()); }
-
-TEST_CASE("a wrong entry is detected along directions and by entries") {
+TEST_CASE("a correct gradient passes; a wrong entry is detected along directions and by entries") {
+  check_gradient("sines", sines());
   for (const std::size_t wrong : {std::size_t{0}, std::size_t{7}, std::size_t{19}}) {
     for (const double by : {1e-8, -1e-3, 1.0, std::nan("")}) {
       Differentiable f = sines();
       f.gradient[wrong] += by;
       CHECK(check_directions(f, 2).worst > 1.0);
-      const GradientCheck entries = check_entries(f, 0);
-      CHECK(entries.worst > 1.0);
-      CHECK(entries.where.find("entry " + std::to_string(wrong) + " ") != std::string::npos);
+      CHECK(check_entries(f, 0).worst > 1.0);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/targets.h"
@@ -24,8 +25,11 @@ OpInputs inputs_on(const Target& target);
 OpInputs inputs_on_truth(const Target& target);
 
 struct OpResult {
+  OpResult(Tensor x) : tensors{std::move(x)} {}  // NOLINT(google-explicit-constructor): most ops return one tensor
+  OpResult(std::vector<Tensor> all, std::vector<double> values = {})
+      : tensors(std::move(all)), numbers(std::move(values)) {}
   std::vector<Tensor> tensors;
-  std::vector<double> numbers{};
+  std::vector<double> numbers;
 };
 
 /// A call of one op of the table.

@@ -8,47 +8,34 @@
 namespace periscope::testing {
 namespace {
 
-/// The n quantiles (i + ½)/n of the uniform distribution: as regular as samples can be.
-std::vector<double> uniform_quantiles(int n, double shift) {
-  std::vector<double> x;
-  for (int i = 0; i < n; ++i) x.push_back((i + 0.5) / n + shift);
-  return x;
-}
-
-TEST_CASE("estimate by hand") {
+TEST_CASE("estimates and z-scores by hand; a planted shift and NaN are beyond the limit") {
   const Estimate e = estimate(std::vector<double>{1.0, 2.0, 3.0, 4.0});
   CHECK(e.mean == 2.5);
   CHECK(e.standard_error == doctest::Approx(std::sqrt(5.0 / 3.0 / 4.0)).epsilon(1e-14));
-}
-
-TEST_CASE("z-scores by hand, and a planted shift is beyond the limit") {
   CHECK(z_score(Estimate{1.0, 0.1}, 0.8) == doctest::Approx(2.0));
   CHECK(z_score(Estimate{1.0, 0.3}, Estimate{2.0, 0.4}) == doctest::Approx(-2.0));
   CHECK(z_score(Estimate{1.0, 0.0}, 1.0) == 0.0);
   CHECK(std::isinf(z_score(Estimate{1.0, 0.0}, 1.1)));
   CHECK(std::abs(z_score(Estimate{1.0, 0.1}, 1.51)) > most_standard_errors);
   CHECK(std::abs(z_score(Estimate{1.0, 0.1}, 1.49)) < most_standard_errors);
-}
-
-TEST_CASE("a z-score that is no number is no agreement") {
   CHECK_FALSE(std::abs(z_score(Estimate{NAN, 0.1}, 1.0)) <= most_standard_errors);
   CHECK_FALSE(std::abs(z_score(Estimate{1.0, NAN}, 0.9)) <= most_standard_errors);
 }
 
-TEST_CASE("Kolmogorov distance by hand") {
+TEST_CASE("Kolmogorov distance by hand; its limit is a published quantile, and a planted shift is beyond it") {
   const auto uniform = [](double x) { return std::fmin(std::fmax(x, 0.0), 1.0); };
+  const auto shifted_quantiles = [](double shift) {  // (i + ½)/1000 + shift
+    std::vector<double> x;
+    for (int i = 0; i < 1000; ++i) x.push_back((i + 0.5) / 1000 + shift);
+    return x;
+  };
   CHECK(kolmogorov_distance({0.5}, uniform) == doctest::Approx(0.5));
   CHECK(kolmogorov_distance({0.75, 0.25}, uniform) == doctest::Approx(0.25));
-  CHECK(kolmogorov_distance(uniform_quantiles(1000, 0.0), uniform) == doctest::Approx(0.0005));
-}
-
-TEST_CASE("Kolmogorov's limit: published quantile, and a planted shift is beyond it") {
-  // The asymptotic 1 % quantile is 1.628/√n.
-  CHECK(kolmogorov_limit(10'000, 0.01) == doctest::Approx(0.01628).epsilon(1e-3));
-  const auto uniform = [](double x) { return std::fmin(std::fmax(x, 0.0), 1.0); };
+  CHECK(kolmogorov_distance(shifted_quantiles(0.0), uniform) == doctest::Approx(0.0005));
+  CHECK(kolmogorov_limit(10'000, 0.01) == doctest::Approx(0.01628).epsilon(1e-3));  // 1.628/√n
   const double limit = kolmogorov_limit(1000, 1e-6);
-  CHECK(kolmogorov_distance(uniform_quantiles(1000, 1.1 * limit), uniform) > limit);
-  CHECK(kolmogorov_distance(uniform_quantiles(1000, 0.9 * limit), uniform) < limit);
+  CHECK(kolmogorov_distance(shifted_quantiles(1.1 * limit), uniform) > limit);
+  CHECK(kolmogorov_distance(shifted_quantiles(0.9 * limit), uniform) < limit);
 }
 
 }  // namespace

@@ -73,6 +73,14 @@ Target truth_target() {
   return {reference, DType::f64};
 }
 
+std::vector<Target> targets_of_every_dtype() { return find_targets({DType::f64, DType::f32, DType::bf16, DType::f16}); }
+
+std::vector<Target> targets_and_truth() {
+  std::vector<Target> all = targets();
+  all.push_back(truth_target());
+  return all;
+}
+
 const Backend& truth() {
   static const Target target = truth_target();
   return *target.backend;

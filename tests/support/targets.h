@@ -8,7 +8,7 @@
 
 namespace periscope::testing {
 
-/// A backend and a dtype to test. One test body serves them all.
+/// A backend and a dtype to test.
 struct Target {
   std::shared_ptr<const Backend> backend;
   DType dtype;
@@ -23,10 +23,15 @@ const std::vector<Target>& targets();
 /// Returns the backends that support bf16 and f16, in these dtypes.
 const std::vector<Target>& narrow_targets();
 
+/// Returns targets() and narrow_targets().
+std::vector<Target> targets_of_every_dtype();
+
 /// The reference backend, which defines every op.
 const Backend& truth();
 /// The reference backend in f64 as a target.
 Target truth_target();
+/// Returns targets() and the reference.
+std::vector<Target> targets_and_truth();
 
 /// Lengths around the widths of vectors, warps and blocks.
 inline constexpr Tensor::Index odd_sizes[] = {1, 2, 31, 32, 33, 257};

@@ -21,16 +21,13 @@ constexpr double smallest_normal(DType dtype) {
 /// γ_n of a dtype.
 constexpr double rounding_bound(double n, DType dtype) { return periscope::rounding_bound(n, unit_roundoff(dtype)); }
 
-/// Bound of n roundings in the dtype, plus those of the reference in f64.
+/// Bound of n roundings in the dtype plus n roundings of the reference in f64.
 constexpr double rounding_bound_of_both(double n, DType dtype) {
   return rounding_bound(n, dtype) + rounding_bound(n, DType::f64);
 }
 
 /// A dot product of n terms, relative to Σ|x||w|.
 constexpr double dot_error(double n, DType dtype) { return rounding_bound_of_both(n, dtype); }
-
-/// a·x + b·y relative to |a x| + |b y|: two coefficients rounded to dtype, two products, one sum.
-constexpr double axpby_error(DType dtype) { return rounding_bound_of_both(3, dtype); }
 
 /// A norm over n features, relative to |gain|·(|x| + mean|x|)/rms + |bias|. Moments are accumulated in f64, so n enters
 /// with the round-off of f64 only; the result is rounded, scaled and shifted.
@@ -42,14 +39,6 @@ constexpr double norm_error(double n, DType dtype) {
 /// a power, four roundings relative to itself, that is, to the position.
 constexpr double rope_error(double position, DType dtype) {
   return rounding_bound(3, dtype) + 2.0 * rounding_bound(4.0 + 4.0 * position, DType::f64);
-}
-
-/// Attention relative to Σ_s A_ts|v_s|, for logits that are sums of head_dim terms of total magnitude
-/// `logit_magnitude`. A logit's error δ changes a weight by a factor e^{±2δ} (itself and the sum). The exponential (at
-/// most 4 ulp), the sum over tokens, the quotient and the sum over values add to it.
-inline double attention_error(double head_dim, double tokens, double logit_magnitude, DType dtype) {
-  const double logit = rounding_bound_of_both(head_dim + 4, dtype) * logit_magnitude;
-  return std::expm1(4.0 * logit) + rounding_bound_of_both(2.0 * tokens + 8, dtype);
 }
 
 /// φ(x), absolute. SiLU: an exponential, a sum, a quotient. GELU: the condition number of erfc is about x² in the left
@@ -64,6 +53,31 @@ inline double activation_error(Activation kind, double x, double y, DType dtype)
   }
   const double tail = kind == Activation::gelu ? std::clamp(-x, 0.0, 40.0) : 0.0;
   return rounding_bound_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
+}
+
+/// norm_backward's dx relative to (|g| + mean|g| + X·mean(|g|X))/s with X = (|x| + mean|x|)/s, and dgain relative to
+/// Σ|dy|X: everything is accumulated in f64 and rounded once. `n` counts features, or features and parts.
+constexpr double norm_backward_error(double n, DType dtype) {
+  return rounding_bound(2, dtype) + 8.0 * rounding_bound(n + 8, DType::f64);
+}
+
+/// φ'(x)·dy, relative to `magnitude` = (Φ(x) + |x|Φ'(x))|dy| for GELU and σ(x)(1 + |x|σ(−x))|dy| for SiLU. exp(−x²/2)
+/// and the complementary error function have condition numbers of about x².
+inline double slope_error(Activation kind, double x, double magnitude, DType dtype) {
+  if (kind == Activation::relu) return 0.0;
+  if (kind == Activation::gelu_tanh) {
+    const double u = 1.6 * std::abs(x) * (1.0 + 0.05 * x * x);
+    return rounding_bound_of_both(16.0 + 6.0 * std::min(u, 800.0), dtype) * magnitude +
+           (1.0 + x * x * (1.0 + x * x)) * smallest_normal(dtype);
+  }
+  const double tail = kind == Activation::gelu ? std::min(std::abs(x), 40.0) : 0.0;
+  return rounding_bound_of_both(12.0 + 4.0 * tail * tail, dtype) * magnitude + (1.0 + x * x) * smallest_normal(dtype);
+}
+
+/// dlogits of N rows relative to (p + onehot)/N: computed in f64, rounded once. `spread` is the largest difference of
+/// two logits of a row; the exponential turns its rounding into a relative error.
+constexpr double cross_entropy_error(double classes, double spread, DType dtype) {
+  return rounding_bound(2, dtype) + 2.0 * rounding_bound(classes + 2.0 * spread + 16, DType::f64);
 }
 
 /// Row statistics are computed in f64 for every dtype. The error of the mean enters a two-pass variance only squared,

@@ -7,7 +7,7 @@
 
 namespace periscope::testing {
 
-/// A tensor on a target, and its rounded values on the reference, so that comparisons exclude the rounding of operands.
+/// A tensor on a target and the same rounded values on the reference, so that comparisons exclude operand rounding.
 struct Twin {
   Tensor here;
   Tensor truth;

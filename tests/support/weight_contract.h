@@ -4,8 +4,8 @@
 
 namespace periscope::testing {
 
-/// A source in which every tensor is different. Matrices are [4, 3], vectors [1, 4]; every sublayer has every weight,
-/// with a bias. On the reference backend.
+/// Weights on the reference backend in which every tensor is different. Matrices are [4, 3], vectors [1, 4]; every
+/// sublayer has every weight, with a bias.
 class DistinctWeights final : public WeightSource {
  public:
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
@@ -15,7 +15,7 @@ class DistinctWeights final : public WeightSource {
 /// rows of tables agree with the whole tables.
 void check_same_weights(const WeightSource& actual, const WeightSource& expected);
 
-/// Checks that the rows of every table are those of its matrix, bit for bit.
+/// Checks that the rows of every table have the bits of the rows of its matrix.
 void check_rows_of_tables(const WeightSource& weights);
 
 }  // namespace periscope::testing

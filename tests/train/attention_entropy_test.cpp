@@ -11,37 +11,39 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// One layer with heads of width 2, whose probe receives hand-made queries and keys.
-struct HandMade {
-  StackSpec spec = tiny_stack();
+/// One layer with heads of width 2 and hand-made queries and keys.
+struct Case {
+  int heads = 1;
+  int kv_heads = 1;
   int sequences = 1;
-
-  HandMade(int heads, int kv_heads) {
-    spec.model.layers = 1;
-    spec.model.heads = heads;
-    spec.model.kv_heads = kv_heads;
-    spec.model.head_dim = 2;
-  }
-  ScoreRule& scores() {
-    spec.model.attention.resize(1);
-    return spec.model.attention[0].scores;
-  }
-  [[nodiscard]] double entropy(const Values& q, const Values& k) const {
-    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
-    const StackContext context{.ops = truth(), .model = spec.model, .weights = weights, .sequences = sequences};
-    AttentionEntropyProbe probe(context);
-    const auto tensor = [](const Values& x, int width) {
-      return truth().from_host(static_cast<Tensor::Index>(x.size()) / width, width, DType::f64, x);
-    };
-    probe.on_signal({0, Signal::q, Pass::forward}, tensor(q, spec.model.query_width()));
-    probe.on_signal({0, Signal::k, Pass::forward}, tensor(k, spec.model.key_width()));
-    // Gradients must be ignored.
-    probe.on_signal({0, Signal::q, Pass::backward}, tensor(k, spec.model.key_width()));
-    probe.on_signal({0, Signal::k, Pass::backward}, tensor(k, spec.model.key_width()));
-    REQUIRE(probe.entropies().size() == 1);
-    return probe.entropies()[0];
-  }
+  bool causal = true;
+  ScoreRule scores = {};
+  Values q, k;
 };
+
+double measured_entropy(const Case& c) {
+  StackSpec spec = tiny_stack();
+  ModelSpec& m = spec.model;
+  m.layers = 1;
+  m.heads = c.heads;
+  m.kv_heads = c.kv_heads;
+  m.head_dim = 2;
+  m.causal = c.causal;
+  m.attention = {{.scores = c.scores, .rope_frequencies = {}}};
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{.ops = truth(), .model = m, .weights = weights, .sequences = c.sequences};
+  AttentionEntropyProbe probe(context);
+  const auto send = [&](Signal signal, Pass pass, const Values& x, int width) {
+    const auto rows = static_cast<Tensor::Index>(x.size()) / width;
+    probe.on_signal({0, signal, pass}, truth().from_host(rows, width, DType::f64, x));
+  };
+  send(Signal::q, Pass::forward, c.q, m.query_width());
+  send(Signal::k, Pass::forward, c.k, m.key_width());
+  send(Signal::q, Pass::backward, c.k, m.key_width());  // gradients must be ignored
+  send(Signal::k, Pass::backward, c.k, m.key_width());
+  REQUIRE(probe.entropies().size() == 1);
+  return probe.entropies()[0];
+}
 
 /// Entropy of softmax(scores).
 double entropy_of(const Values& scores) {
@@ -52,74 +54,53 @@ double entropy_of(const Values& scores) {
   return sum;
 }
 
-doctest::Approx near(double x) { return doctest::Approx(x).epsilon(1e-13); }
-
-TEST_CASE("attention entropy: ln n for uniform attention; tokens that see only one token are excluded") {
-  HandMade made(2, 2);
-  CHECK(made.entropy(Values(16, 0.0), Values(16, 1.0)) == near((std::log(2) + std::log(3) + std::log(4)) / 3.0));
-  made.spec.model.causal = false;
-  CHECK(made.entropy(Values(16, 0.0), Values(16, 1.0)) == near(std::log(4)));
-  CHECK(std::isnan(made.entropy(Values(4, 0.0), Values(4, 1.0))));
-  made.spec.model.causal = true;
-  CHECK(std::isnan(made.entropy(Values(4, 0.0), Values(4, 1.0))));
-  made.sequences = 4;
-  CHECK(std::isnan(made.entropy(Values(16, 0.0), Values(16, 1.0))));
-  made.sequences = 2;
-  CHECK(made.entropy(Values(16, 0.0), Values(16, 1.0)) == near(std::log(2)));
-}
-
-TEST_CASE("attention entropy: two tokens by hand; score scale and soft cap") {
-  // q = (2, 1) of token 1, k = (1, 3) and (2, 0): scores 5/√2 and 4/√2.
-  const Values q{9.0, 9.0, 2.0, 1.0};
-  const Values k{1.0, 3.0, 2.0, 0.0};
-  HandMade made(1, 1);
-  const double p = 1.0 / (1.0 + std::exp(-1.0 / std::sqrt(2.0)));
-  const double expected = -p * std::log(p) - (1.0 - p) * std::log(1.0 - p);
-  CHECK(made.entropy(q, k) == near(expected));
-  made.spec.model.causal = false;  // token 0 has the scores 36/√2 and 18/√2
-  CHECK(made.entropy(q, k) == near((expected + entropy_of({36.0 / std::sqrt(2.0), 18.0 / std::sqrt(2.0)})) / 2.0));
-  made.spec.model.causal = true;
-  made.scores().scale = 0.5;
-  CHECK(made.entropy(q, k) == near(entropy_of({2.5, 2.0})));
-  made.scores().soft_cap = 3.0;
-  CHECK(made.entropy(q, k) == near(entropy_of({3.0 * std::tanh(2.5 / 3.0), 3.0 * std::tanh(2.0 / 3.0)})));
-}
-
-TEST_CASE("attention entropy: mean over sequences, which do not see each other") {
-  HandMade made(1, 1);
-  made.scores().scale = 1.0;
-  made.sequences = 2;
-  const Values q{9, 9, 2, 1, /* second sequence */ 9, 9, 0, 2};
-  const Values k{1, 3, 2, 0, /* second sequence */ 1, 1, 7, 3};
-  CHECK(made.entropy(q, k) == near((entropy_of({5, 4}) + entropy_of({2, 6})) / 2.0));
-}
-
-TEST_CASE("attention entropy: sliding window") {
-  HandMade made(1, 1);
-  made.scores().window = 2;
-  CHECK(made.entropy(Values(12, 0.0), Values(12, 1.0)) == near(std::log(2)));
-  made.scores().window = 1;
-  CHECK(std::isnan(made.entropy(Values(12, 0.0), Values(12, 1.0))));
-  made.scores().window = 2;
-  made.scores().scale = 1.0;
-  // Keys 0, 1, 2 along the first axis; token 2 sees the last two of them.
-  const Values q{1, 0, 1, 0, 1, 0};
-  const Values k{0, 0, 1, 0, 3, 0};
-  CHECK(made.entropy(q, k) == near((entropy_of({0.0, 1.0}) + entropy_of({1.0, 3.0})) / 2.0));
-}
-
-TEST_CASE("attention entropy: mean over heads, which share keys in groups; large scores") {
-  HandMade made(4, 2);
-  made.scores().scale = 1.0;
-  // Heads 0 and 1 of token 1 use the first key head, with scores 0 and q₀; heads 2 and 3 use the second.
-  const Values q{0, 0, 0, 0, 0, 0, 0, 0, /* token 1 */ 1, 0, 2, 0, 3, 1, 4, 2};
-  const Values k{0, 0, 0, 0, /* token 1 */ 1, 0, 0, 1};
-  const double expected = (entropy_of({0, 1}) + entropy_of({0, 2}) + entropy_of({0, 1}) + entropy_of({0, 2})) / 4.0;
-  CHECK(made.entropy(q, k) == near(expected));
-  HandMade one(1, 1);
-  one.scores().scale = 1.0;
-  CHECK(one.entropy({0, 0, 1e4, 0}, {0, 0, 1, 0}) == 0.0);
-  CHECK(one.entropy({0, 0, 1e4, 0}, {-1, 0, -1, 0}) == near(std::log(2)));
+TEST_CASE("attention entropy by hand: mean over heads and over tokens that see several tokens, NaN if none does") {
+  struct Row {
+    const char* what;
+    Case c;
+    double expected;
+  };
+  const Values zero4(4, 0.0), zero12(12, 0.0), zero16(16, 0.0), one4(4, 1.0), one12(12, 1.0), one16(16, 1.0);
+  const double root = std::sqrt(2.0);
+  // Token 1 has q = (2, 1); k = (1, 3) and (2, 0) give the scores 5/√2 and 4/√2. Token 0 has 36/√2 and 18/√2.
+  const Values q{9, 9, 2, 1}, k{1, 3, 2, 0};
+  // Head 0 and 1 use the first key head, 2 and 3 the second; token 1 has the scores 0 and 1, 2, 1, 2.
+  const Values q4{0, 0, 0, 0, 0, 0, 0, 0, /* token 1 */ 1, 0, 2, 0, 3, 1, 4, 2},
+      k2{0, 0, 0, 0, /* token 1 */ 1, 0, 0, 1};
+  const double soft[] = {3.0 * std::tanh(2.5 / 3.0), 3.0 * std::tanh(2.0 / 3.0)};
+  const Row rows[] = {
+      {"uniform", {.heads = 2, .kv_heads = 2, .q = zero16, .k = one16}, std::log(24.0) / 3.0},
+      {"bidirectional", {.heads = 2, .kv_heads = 2, .causal = false, .q = zero16, .k = one16}, std::log(4.0)},
+      {"one token", {.heads = 2, .kv_heads = 2, .causal = false, .q = zero4, .k = one4}, NAN},
+      {"one causal token", {.heads = 2, .kv_heads = 2, .q = zero4, .k = one4}, NAN},
+      {"sequences of one token", {.heads = 2, .kv_heads = 2, .sequences = 4, .q = zero16, .k = one16}, NAN},
+      {"two sequences", {.heads = 2, .kv_heads = 2, .sequences = 2, .q = zero16, .k = one16}, std::log(2.0)},
+      {"two tokens", {.q = q, .k = k}, entropy_of({5 / root, 4 / root})},
+      {"two tokens, bidirectional",
+       {.causal = false, .q = q, .k = k},
+       (entropy_of({5 / root, 4 / root}) + entropy_of({36 / root, 18 / root})) / 2.0},
+      {"score scale", {.scores = {.scale = 0.5}, .q = q, .k = k}, entropy_of({2.5, 2.0})},
+      {"soft cap", {.scores = {.scale = 0.5, .soft_cap = 3.0}, .q = q, .k = k}, entropy_of({soft[0], soft[1]})},
+      {"different sequences",
+       {.sequences = 2, .scores = {.scale = 1.0}, .q = {9, 9, 2, 1, 9, 9, 0, 2}, .k = {1, 3, 2, 0, 1, 1, 7, 3}},
+       (entropy_of({5, 4}) + entropy_of({2, 6})) / 2.0},
+      {"uniform window", {.scores = {.window = 2}, .q = zero12, .k = one12}, std::log(2.0)},
+      {"window of one token", {.scores = {.window = 1}, .q = zero12, .k = one12}, NAN},
+      {"the window has the last two tokens",
+       {.scores = {.scale = 1.0, .window = 2}, .q = {1, 0, 1, 0, 1, 0}, .k = {0, 0, 1, 0, 3, 0}},
+       (entropy_of({0, 1}) + entropy_of({1, 3})) / 2.0},
+      {"grouped heads",
+       {.heads = 4, .kv_heads = 2, .scores = {.scale = 1.0}, .q = q4, .k = k2},
+       (entropy_of({0, 1}) + entropy_of({0, 2})) / 2.0},
+      {"large scores", {.scores = {.scale = 1.0}, .q = {0, 0, 1e4, 0}, .k = {0, 0, 1, 0}}, 0.0},
+      {"large equal scores", {.scores = {.scale = 1.0}, .q = {0, 0, 1e4, 0}, .k = {-1, 0, -1, 0}}, std::log(2.0)},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    const double found = measured_entropy(row.c);
+    CHECK(std::isnan(found) == std::isnan(row.expected));
+    if (!std::isnan(found)) CHECK(found == doctest::Approx(row.expected).epsilon(1e-13));
+  }
 }
 
 TEST_CASE("attention entropy: equals that of the pattern in the output of attention") {

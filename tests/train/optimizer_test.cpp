@@ -32,7 +32,7 @@ TrainSpec train_spec(OptimizerKind optimizer) {
 
 double gradient_scale(int step) { return step % 2 == 0 ? 0.25 : 1.0; }
 
-/// The formulas of the header, entry by entry. `decays` is true for matrices.
+/// Applies the formulas of optimizer.h entry by entry. `decays` is true for matrices.
 Numbers by_hand(const TrainSpec& train, Numbers p, const std::vector<Numbers>& gradients, bool decays) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     double mean = 0.0;
@@ -55,7 +55,7 @@ Numbers by_hand(const TrainSpec& train, Numbers p, const std::vector<Numbers>& g
   return p;
 }
 
-/// Rounding bound of the updates of numbers up to `largest`: about 20 roundings per update.
+/// Rounding bound for values up to `largest`: about 20 roundings per update.
 double allowed(DType dtype, double largest) { return rounding_bound(20.0 * updates, dtype) * (largest + 3.0); }
 
 void check_parameter(const Target& target, const TrainSpec& train, const ParameterId& id) {
@@ -84,6 +84,20 @@ TEST_CASE("optimizer: AdamW and SGD follow their formulas; only matrices decay")
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
       for (const ParameterId& id : {matrix, gain, bias}) check_parameter(target, train_spec(kind), id);
     }
+  }
+}
+
+constexpr AdamRule clipped{
+    .rate = 0.1, .decay = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .gradient_scale = 1e-30, .step = 3};
+
+TEST_CASE("AdamW scales a gradient before squaring it, so that clipping prevents overflow") {
+  for (const Target& target : targets()) {
+    const Backend& ops = *target.backend;
+    const auto all = [&](double value) { return ops.constant(1, 20, target.dtype, value); };
+    const AdamState s = ops.adamw({.parameter = all(1.0), .mean = all(0.0), .square = all(0.0)}, all(1e30), clipped);
+    INFO(target.name());
+    CHECK(ops.to_host(s.square)[0] == doctest::Approx(0.05).epsilon(1e-5));
+    CHECK(std::isfinite(ops.to_host(s.parameter)[0]));
   }
 }
 

@@ -136,7 +136,7 @@ TEST_CASE("training: a run ends at the first non-finite step and has no later re
   CHECK(history.records.rbegin()->first <= static_cast<int>(history.loss.size()));
 }
 
-/// Runs a task with an at_end hook, and counts its calls.
+/// Runs a task and counts the calls of its at_end hook.
 struct AtEnd {
   int calls = 0;
   TrainingResult trained;

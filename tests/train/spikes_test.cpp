@@ -19,7 +19,7 @@ Series wave(std::size_t length) {
   return series;
 }
 
-/// The wave with `value` at `step`.
+/// Returns the wave with `value` at `step`, counted from 1.
 Series wave_with(std::size_t length, int step, double value) {
   Series series = wave(length);
   series.at(static_cast<std::size_t>(step - 1)) = value;
@@ -32,11 +32,58 @@ Series exponential(Series series) {
   return series;
 }
 
-TEST_CASE("robust spikes: above the median of up to 128 logarithms by 6 · 1.4826 median absolute deviations") {
-  CHECK(robust_spikes(exponential(wave(400))).empty());
-  CHECK(robust_spikes(exponential(wave_with(400, 201, 8.896))) == Steps{201});
-  CHECK(robust_spikes(exponential(wave_with(400, 201, 8.895))).empty());
-  CHECK(robust_spikes(exponential(wave_with(400, 201, -50.0))).empty());
+TEST_CASE("robust spikes: above the median of 16 to 128 earlier logarithms by 6 · 1.4826 median absolute deviations") {
+  Series consecutive = wave_with(600, 201, 100.0);
+  consecutive[202] = 10.0;
+  Series old_noise = wave(400);  // the window has 128 steps
+  for (std::size_t i = 0; i < 200; ++i) old_noise[i] *= 100.0;
+  Series recent_noise = old_noise;
+  old_noise[200 + 128] = 10.0;
+  recent_noise[200 + 50] = 10.0;
+  const auto even = [](double last) {  // eight logarithms 0 and eight 2: median 1, every distance 1
+    Series series(16, 0.0);
+    std::fill(series.begin() + 8, series.end(), 2.0);
+    series.push_back(1.0 + last);
+    return series;
+  };
+  const std::pair<Series, Steps> rows[] = {
+      {wave(400), {}},
+      {wave_with(400, 201, 8.896), {201}},
+      {wave_with(400, 201, 8.895), {}},
+      {wave_with(400, 201, -50.0), {}},
+      {wave_with(100, 16, 50.0), {}},
+      {wave_with(100, 17, 50.0), {17}},
+      {consecutive, {201, 203}},
+      {old_noise, {329}},
+      {recent_noise, {}},
+      {even(8.895), {}},
+      {even(8.896), {17}},
+  };
+  for (std::size_t i = 0; i < std::size(rows); ++i) {
+    CAPTURE(i);
+    CHECK(robust_spikes(exponential(rows[i].first)) == rows[i].second);
+  }
+}
+
+TEST_CASE("robust spikes: non-finite values are spikes, zero and negative ones are not; the window excludes all") {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Series series = exponential(wave(100));
+  series[0] = NAN;
+  series[1] = -infinity;
+  CHECK(robust_spikes(series) == Steps{1, 2});
+  series = exponential(wave(100));
+  Steps expected;
+  for (int step = 21; step <= 60; ++step) {  // half of the steps before 81
+    series[static_cast<std::size_t>(step - 1)] = step % 4 == 0 ? NAN : infinity;
+    expected.push_back(step);
+  }
+  series[70] = std::exp(8.0);
+  series[80] = std::exp(9.5);
+  expected.push_back(81);
+  CHECK(robust_spikes(series) == expected);
+  for (std::size_t i = 20; i < 60; ++i) series[i] = i % 2 == 0 ? 0.0 : -1.0;
+  CHECK(robust_spikes(series) == Steps{81});
+  CHECK(robust_spikes(Series(100, 0.0)).empty());
 }
 
 TEST_CASE("largest jump: ratio of a value to the median of the 4 to 16 values before it") {
@@ -56,62 +103,6 @@ TEST_CASE("largest jump: ratio of a value to the median of the 4 to 16 values be
   CHECK(largest_jump(std::vector<double>{9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0}).step == 0);  // no increase
 }
 
-TEST_CASE("robust spikes: need 16 earlier steps") {
-  CHECK(robust_spikes(exponential(wave_with(100, 16, 50.0))).empty());
-  CHECK(robust_spikes(exponential(wave_with(100, 17, 50.0))) == Steps{17});
-}
-
-TEST_CASE("robust spikes: consecutive spikes are both detected") {
-  Series series = wave_with(600, 201, 100.0);
-  series[202] = 10.0;
-  CHECK(robust_spikes(exponential(series)) == Steps{201, 203});
-}
-
-TEST_CASE("robust spikes: the window has 128 steps") {
-  Series series = wave(400);
-  for (std::size_t i = 0; i < 200; ++i) series[i] *= 100.0;
-  series[200 + 128] = 10.0;
-  CHECK(robust_spikes(exponential(series)) == Steps{329});
-  series[200 + 128] = 1.0;
-  series[200 + 50] = 10.0;
-  CHECK(robust_spikes(exponential(series)).empty());
-}
-
-TEST_CASE("robust spikes: the median of an even number of steps is the mean of the middle two") {
-  // Sixteen steps: eight of 0 and eight of 2, so the median is 1 and every distance from it 1.
-  Series series;
-  for (int i = 0; i < 16; ++i) series.push_back(i < 8 ? 0.0 : 2.0);
-  series.push_back(1.0 + 8.895);
-  CHECK(robust_spikes(exponential(series)).empty());
-  series.back() = 1.0 + 8.896;
-  CHECK(robust_spikes(exponential(series)) == Steps{17});
-}
-
-TEST_CASE("robust spikes: non-finite values are spikes, and are excluded from the window") {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  Series series = exponential(wave(100));
-  series[0] = NAN;
-  series[1] = -infinity;
-  CHECK(robust_spikes(series) == Steps{1, 2});
-  series = exponential(wave(100));
-  Steps expected;
-  for (int step = 21; step <= 60; ++step) {  // half of the steps before 81
-    series[static_cast<std::size_t>(step - 1)] = step % 4 == 0 ? NAN : infinity;
-    expected.push_back(step);
-  }
-  series[70] = std::exp(8.0);
-  series[80] = std::exp(9.5);
-  expected.push_back(81);
-  CHECK(robust_spikes(series) == expected);
-}
-
-TEST_CASE("robust spikes: values without a logarithm are no spikes, and are excluded from the window") {
-  Series series = exponential(wave_with(100, 81, 9.5));
-  for (std::size_t i = 20; i < 60; ++i) series[i] = i % 2 == 0 ? 0.0 : -1.0;
-  CHECK(robust_spikes(series) == Steps{81});
-  CHECK(robust_spikes(Series(100, 0.0)).empty());
-}
-
 /// Independent lognormal values; `deviation` is the standard deviation of the logarithm.
 Series lognormal(std::size_t length, double deviation, unsigned seed) {
   std::mt19937 generator(seed);
@@ -121,7 +112,7 @@ Series lognormal(std::size_t length, double deviation, unsigned seed) {
   return series;
 }
 
-/// The same with `count` spikes of `steps` steps, `apart` steps apart, 12 standard deviations up in the logarithm.
+/// Adds `count` spikes of `steps` steps every `apart` steps, 12 standard deviations up in the logarithm.
 Series planted(double deviation, int count, int steps, int apart) {
   Series series = lognormal(2000, deviation, 5);
   for (int i = 0; i < count; ++i) {
@@ -144,7 +135,7 @@ TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width") {
     CHECK(count <= series * static_cast<int>(steps) / 10000);
     found.push_back(count);
   }
-  // The logarithms differ by a factor only, so the spikes are the same.
+  // Logarithms differ only by a factor, so the spikes must be equal.
   for (const int count : found) CHECK(count == found.front());
 }
 

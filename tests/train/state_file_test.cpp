@@ -17,7 +17,7 @@ namespace {
 using training::StateFile;
 using training::TrainingHistory;
 
-/// Numbers that change unless they are stored bit by bit.
+/// Values that change unless they are stored bit by bit.
 TrainingHistory odd_history() {
   using Limits = std::numeric_limits<double>;
   TrainingHistory history;
@@ -68,7 +68,7 @@ TEST_CASE("state file: round-trips to the bit, and a resumed run has the same re
   }
 }
 
-/// A state of one matrix and one gain, for a file small enough to corrupt at every byte.
+/// A state of one matrix and one gain, whose file is small enough to be corrupted at many bytes.
 TrainingState small_state(double scale) {
   const auto numbers = [&](Tensor::Index rows, std::uint32_t number) {
     return truth().normal(rows, 3, DType::f64, {1, number, Stream{}}, scale);
@@ -119,7 +119,7 @@ Reading read_corrupted(const TemporaryFolder& folder, const std::string& bytes) 
   }
 }
 
-TEST_CASE("state file: a flipped bit anywhere is rejected") {
+TEST_CASE("state file: flipped bits, truncated files and trailing bytes are rejected") {
   const TemporaryFolder folder;
   const std::string path = folder.path("a.safetensors");
   StateFile(path, "the run").write(truth(), small_state(1.0), odd_history());
@@ -130,20 +130,9 @@ TEST_CASE("state file: a flipped bit anywhere is rejected") {
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
     CAPTURE(i);
     CHECK(read_corrupted(folder, bad) == Reading::rejected);
-  }
-}
-
-TEST_CASE("state file: truncated files and trailing bytes are rejected") {
-  const TemporaryFolder folder;
-  const std::string path = folder.path("a.safetensors");
-  StateFile(path, "the run").write(truth(), small_state(1.0), odd_history());
-  const std::string good = bytes_of_file(path);
-  for (std::size_t length = 0; length < good.size(); length += 11) {
-    CAPTURE(length);
-    CHECK(read_corrupted(folder, good.substr(0, length)) == Reading::rejected);
+    if (i % 2 == 0) CHECK(read_corrupted(folder, good.substr(0, i)) == Reading::rejected);
   }
   CHECK(read_corrupted(folder, good + '\0') == Reading::rejected);
-  CHECK(read_corrupted(folder, "") == Reading::rejected);
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST_CASE("trainer: loss and gradients of concurrent parts equal one pass over t
     const NamedNumbers gradient = change_of_step(target, spec, train, state, &outcome);
     const double relative = stack_error(spec.model.sublayers(), 2048.0, target.dtype);
     CHECK(outcome.loss == doctest::Approx(whole.value).epsilon(relative));
-    // The change is known to the rounding of the weights, which are about 1.
+    // The change has the rounding error of the weights, which are about 1.
     for (const auto& [name, numbers] : store.gradients) {
       double largest = 0.0;
       for (const double g : numbers) largest = std::max(largest, std::abs(g));
@@ -150,7 +150,7 @@ TEST_CASE("trainer: loss and gradients of concurrent parts equal one pass over t
   }
 }
 
-/// Returns the norm of all numbers whose names start with `prefix` and do not end with `without`.
+/// Returns the norm of parameters whose names start with `prefix` and do not end with `without`.
 double norm_of(const NamedNumbers& numbers, const std::string& prefix, const std::string& without = "none") {
   double sum = 0.0;
   for (const auto& [name, all] : numbers) {

@@ -10,7 +10,7 @@ namespace {
 using Edit = std::function<void(EditedCheckpoint&)>;
 
 /// An invalid edit of a fixture, and a part of the expected message.
-struct Wrong {
+struct InvalidEdit {
   std::string fixture;
   std::string message;
   Edit edit;
@@ -47,22 +47,22 @@ std::string rejection(EditedCheckpoint& edited) {
   }
 }
 
-void check_rejected(const std::vector<Wrong>& all) {
-  for (const Wrong& wrong : all) {
-    EditedCheckpoint edited(wrong.fixture);
-    wrong.edit(edited);
+void check_rejected(const std::vector<InvalidEdit>& all) {
+  for (const InvalidEdit& invalid : all) {
+    EditedCheckpoint edited(invalid.fixture);
+    invalid.edit(edited);
     const std::string message = rejection(edited);
-    CAPTURE(wrong.fixture);
-    CAPTURE(wrong.message);
+    CAPTURE(invalid.fixture);
+    CAPTURE(invalid.message);
     CAPTURE(message);
-    CHECK(message.find(wrong.message) != std::string::npos);
+    CHECK(message.find(invalid.message) != std::string::npos);
     CHECK((message.starts_with("malformed: ") || message.starts_with("unsupported: ")));
     CHECK(message.find('\n') == std::string::npos);
   }
 }
 
 void check_rejected(const std::vector<InvalidKey>& all) {
-  std::vector<Wrong> edits;
+  std::vector<InvalidEdit> edits;
   for (const InvalidKey& row : all) edits.push_back({row.fixture, "key \"" + row.key + "\"", set(row.key, row.value)});
   check_rejected(edits);
 }
@@ -133,40 +133,18 @@ TEST_CASE("unsupported values of config.json are rejected by key") {
 }
 
 TEST_CASE("keys that change the function in other families are rejected by families that do not read them") {
-  const std::vector<std::pair<std::string, nlohmann::json>> foreign{
-      {"clip_qkv", 8.0},
-      {"logit_scale", 0.25},
-      {"logits_scaling", 8.0},
-      {"attention_multiplier", 0.5},
-      {"residual_multiplier", 0.22},
-      {"embedding_multiplier", 12.0},
-      {"embedding_scale", 2.0},
-      {"layer_scale", 0.1},
-      {"qk_layernorm", true},
-      {"use_qk_norm", true},
-      {"use_parallel_residual", true},
-      {"parallel_attn", true},
-      {"alibi", true},
-      {"rotary_pct", 0.25},
-      {"rotary_dim", 2},
-      {"attention_chunk_size", 4},
-      {"no_rope_layers", {1, 0}},
-      {"num_experts", 8},
-      {"num_local_experts", 8},
-      {"num_experts_per_tok", 2},
-      {"first_k_dense_replace", 1},
-      {"kv_lora_rank", 4},
-      {"query_scale", 2.0},
-      {"attn_temperature_tuning", true},
-      {"altup_num_inputs", 4},
-      {"norm_type", "layernorm"},
-      {"norm_bias", true},
-      {"scale_depth", 1.4},
-  };
+  const auto foreign = nlohmann::json::parse(R"({
+    "clip_qkv": 8.0, "logit_scale": 0.25, "logits_scaling": 8.0, "attention_multiplier": 0.5,
+    "residual_multiplier": 0.22, "embedding_multiplier": 12.0, "embedding_scale": 2.0, "layer_scale": 0.1,
+    "qk_layernorm": true, "use_qk_norm": true, "use_parallel_residual": true, "parallel_attn": true, "alibi": true,
+    "rotary_pct": 0.25, "rotary_dim": 2, "attention_chunk_size": 4, "no_rope_layers": [1, 0], "num_experts": 8,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1, "kv_lora_rank": 4,
+    "query_scale": 2.0, "attn_temperature_tuning": true, "altup_num_inputs": 4, "norm_type": "layernorm",
+    "norm_bias": true, "scale_depth": 1.4})");
   std::vector<InvalidKey> all;
-  std::vector<Wrong> nested;
+  std::vector<InvalidEdit> nested;
   for (const std::string& name : fixture_names()) {
-    for (const auto& [key, value] : foreign) {
+    for (const auto& [key, value] : foreign.items()) {
       all.push_back({name, key, value});
       if (name != "gemma3-nested") continue;
       nested.push_back({name, "key \"text_config." + key + "\"",
@@ -185,24 +163,20 @@ TEST_CASE("keys that change the function in other families are rejected by famil
   check_rejected(nested);
 }
 
-TEST_CASE("unsupported kinds of RoPE are rejected by name, in both spellings") {
-  std::vector<Wrong> all;
+TEST_CASE("unsupported kinds of RoPE, in both spellings, and unsupported activations are rejected by key") {
+  std::vector<InvalidKey> all;
+  std::vector<InvalidEdit> nested;
   for (const char* type : {"yarn", "dynamic", "longrope", "su", "ntk", "mrope", "proportional"}) {
     const std::string value = std::string(" = \"") + type + "\"";
     for (const std::string name : {"llama", "mistral", "qwen2", "gemma2"}) {
-      all.push_back(
+      nested.push_back(
           {name, "key \"rope_scaling.type\"" + value, set("rope_scaling", {{"type", type}, {"factor", 2.0}})});
     }
     for (const std::string name : {"olmo2", "qwen3"}) {
-      all.push_back({name, "key \"rope_parameters.rope_type\"" + value,
-                     set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
+      nested.push_back({name, "key \"rope_parameters.rope_type\"" + value,
+                        set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
     }
   }
-  check_rejected(all);
-}
-
-TEST_CASE("unsupported activations are rejected by key") {
-  std::vector<InvalidKey> all;
   for (const char* activation : {"quick_gelu", "gelu_10", "relu2", "mish", "laplace", "sigmoid", "linear"}) {
     for (const std::string name : {"llama", "mistral", "olmo2", "qwen3", "bert-old"}) {
       all.push_back({name, "hidden_act", activation});
@@ -211,71 +185,59 @@ TEST_CASE("unsupported activations are rejected by key") {
     for (const std::string name : {"gpt2-bare", "opt-post"}) all.push_back({name, "activation_function", activation});
   }
   check_rejected(all);
+  check_rejected(nested);
 }
 
 TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name") {
+  const std::string lora = q0.substr(0, q0.size() - 6) + "lora_A.default.weight";
   check_rejected({
-      {"qwen3",
-       "no tensor \"" + q0 +
-           "\": expected [16, 8] (layers.0.attention.q.weight); nearest is \"model.layers.0.self_attn.k_proj.weight\"",
-       drop_tensor(q0)},
-      {"qwen3", "no tensor \"model.layers.1.self_attn.k_norm.weight\": expected [4] (layers.1.attention.k_norm.gain)",
+      {"qwen3", "no tensor \"" + q0 + "\": expected [16, 8]", drop_tensor(q0)},
+      {"qwen3", "nearest is \"model.layers.0.self_attn.k_proj.weight\"", drop_tensor(q0)},
+      {"qwen3", "no tensor \"model.layers.1.self_attn.k_norm.weight\": expected [4]",
        drop_tensor("model.layers.1.self_attn.k_norm.weight")},
-      {"qwen3", "no tensor \"lm_head.weight\": expected [11, 8] (unembedding.weight)", drop_tensor("lm_head.weight")},
+      {"qwen3", "no tensor \"lm_head.weight\": expected [11, 8]", drop_tensor("lm_head.weight")},
       {"olmo2", "; 14 more are missing", set("num_hidden_layers", 3)},
-      {"qwen3", "tensor \"model.layers.1.input_layernorm.weight\" [8]: unknown to family qwen3",
+      {"qwen3", "tensor \"model.layers.1.input_layernorm.weight\" [8]: unknown",
        [](EditedCheckpoint& c) {
          c.config["num_hidden_layers"] = 1;
          c.config["layer_types"] = {"full_attention"};
        }},
-      {"qwen3", "tensor \"model.layers.0.layer_scalar\" [1]: unknown to family qwen3",
-       add_tensor("model.layers.0.layer_scalar", {1})},
+      {"qwen3", "tensor \"model.layers.0.layer_scalar\" [1]: unknown", add_tensor("model.layers.0.layer_scalar", {1})},
       {"qwen3", "tensor \"model.layers.0.self_attn.k_proj.bias\" [8]: unknown", set("attention_bias", false)},
-      {"qwen3", "tensor \"" + q0 + "\": shape [8, 16], expected [16, 8]",
-       [](EditedCheckpoint& c) {
-         c.tensors[q0].shape = {8, 16};
-       }},
-      {"qwen3", "tensor \"model.norm.weight\": shape [8, 1], expected [8] (final_norm.gain)",
-       [](EditedCheckpoint& c) {
-         c.tensors["model.norm.weight"].shape = {8, 1};
-       }},
-      {"qwen3", "tensor \"lm_head.weight\": shape [11, 8], expected [12, 8] (unembedding.weight)",
-       set("vocab_size", 12)},
-      {"qwen3", "tensor \"" + q0 + "\": type I64, expected a floating-point type",
-       [](EditedCheckpoint& c) { c.integer_tensor = q0; }},
-      {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8] (embedding.weight)",
-       drop_tensor("model.embed_tokens.weight")},
+      {"qwen3", "tensor \"" + q0 + "\": shape [8, 16], expected [16, 8]", add_tensor(q0, {8, 16})},
+      {"qwen3", "tensor \"model.norm.weight\": shape [8, 1], expected [8]", add_tensor("model.norm.weight", {8, 1})},
+      {"qwen3", "tensor \"lm_head.weight\": shape [11, 8], expected [12, 8]", set("vocab_size", 12)},
+      {"qwen3", "tensor \"" + q0 + "\": type I64", [](EditedCheckpoint& c) { c.integer_tensor = q0; }},
+      {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8]", drop_tensor("model.embed_tokens.weight")},
       {"qwen3", "nearest is \"my.model.embed_tokens.weight\"",
        [](EditedCheckpoint& c) { c.rename_prefix("model.", "my.model."); }},
-      {"qwen3", "expected one model, found two: tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
+      {"qwen3", "tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
        add_tensor("module.model.norm.weight", {8})},
-      {"qwen3", "no tensor \"module.model.norm.weight\": expected [8] (final_norm.gain)",
+      {"qwen3", "no tensor \"module.model.norm.weight\": expected [8]",
        [](EditedCheckpoint& c) {
          c.tensors.erase("model.norm.weight");
          c.rename_prefix("", "module.");
        }},
-      {"qwen3",
-       "tensor \"base_model.model." + q0.substr(0, q0.size() - 6) +
-           "lora_A.default.weight\": belongs to an unmerged adapter",
-       [](EditedCheckpoint& c) {
-         c.add(q0.substr(0, q0.size() - 6) + "lora_A.default.weight", {2, 8});
+      {"qwen3", "tensor \"base_model.model." + lora + "\": belongs to an unmerged adapter",
+       [=](EditedCheckpoint& c) {
+         c.add(lora, {2, 8});
          c.rename_prefix("", "base_model.model.");
        }},
-      {"qwen3", "expected one model, found two: tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
+      {"qwen3", "tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
        add_tensor("embed_tokens.weight", {11, 8})},
       {"llama-tied", "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\": expected equal tensors",
        add_tensor("lm_head.weight", {11, 8})},
       {"llama-tied", "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\"",
        add_tensor("lm_head.weight", {8, 11})},
       {"gpt2-bare", "no tensor \"h.0.ln_1.bias\": expected [6]", drop_tensor("h.0.ln_1.bias")},
-      {"gpt2-bare", "tensor \"h.1.attn.c_attn.weight\": shape [6, 12], expected [6, 18] (layers.1.attention.q.weight)",
+      {"gpt2-bare", "tensor \"h.1.attn.c_attn.weight\": shape [6, 12], expected [6, 18]",
        add_tensor("h.1.attn.c_attn.weight", {6, 12})},
-      {"gpt2-bare", "tensor \"wpe.weight\": shape [9, 6], expected [10, 6] (positions.weight)", set("n_positions", 10)},
+      {"gpt2-bare", "tensor \"wpe.weight\": shape [9, 6], expected [10, 6]", set("n_positions", 10)},
       {"opt-post", "no tensor \"model.decoder.project_in.weight\": expected [6, 4]",
        drop_tensor("model.decoder.project_in.weight")},
       {"opt-post", "tensor \"model.decoder.embed_positions.weight\": shape [11, 6], expected [12, 6]",
        set("max_position_embeddings", 10)},
-      {"bert-old", "no tensor \"cls.predictions.transform.LayerNorm.weight\": expected [6] (head_norm.gain)",
+      {"bert-old", "no tensor \"cls.predictions.transform.LayerNorm.weight\": expected [6]",
        drop_tensor("cls.predictions.transform.LayerNorm.gamma")},
       {"olmo2", "tensor \"model.layers.0.self_attn.q_norm.weight\": shape [2], expected [8]",
        add_tensor("model.layers.0.self_attn.q_norm.weight", {2})},
@@ -283,13 +245,13 @@ TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name
 }
 
 TEST_CASE("a copy of a large tied table is compared in pieces at the right offsets") {
-  constexpr std::int64_t vocab = 20'000;  // width 8: two pieces of 65 536 entries and part of a third
+  constexpr std::int64_t vocab = 20'000;  // at width 8: two pieces of 65 536 entries and part of a third
   const auto message = [&](std::size_t changed) {
     EditedCheckpoint edited("llama-tied");
     edited.config["vocab_size"] = vocab;
     edited.add("model.embed_tokens.weight", {vocab, 8});
     std::vector<double>& table = edited.tensors["model.embed_tokens.weight"].values;
-    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // all pieces differ
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i);  // so that all pieces differ
     edited.tensors["lm_head.weight"] = edited.tensors["model.embed_tokens.weight"];
     if (changed < table.size()) edited.tensors["lm_head.weight"].values[changed] += 0.5;
     return rejection(edited);
