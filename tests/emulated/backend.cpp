@@ -131,7 +131,7 @@ class EmulatedBackend final : public Forwards<AllOps> {
   }
 
  private:
-  /// y_i = function(i, x_i); y may be x.
+  /// Sets y_i = function(i, x_i); y may be x.
   template <class Function>
   static void each(const Tensor& x, Tensor& y, const Function& function) {
     const double* in = elements<double>(x);

@@ -49,7 +49,7 @@ class Ops {
                  Index key_rows, const AttentionShape& shape, HeadPeaks& peaks);
   /// Computed in the accumulation format, then stored. Tanh-GELU may store every step (Emulation::chains).
   [[nodiscard]] double activation(Activation kind, double x) const;
-  /// z/c, tanh, ·c, each stored; `inner` is the peak of the first two.
+  /// Computes z/c, tanh and the product with c, each stored. Raises `inner` to the magnitudes of the first two.
   [[nodiscard]] double soft_cap(double cap, double z, double& inner) const;
 
   /// Largest magnitude of a signal with one number per op, since the last take_peaks().

@@ -24,7 +24,7 @@ const Backend& quick() {
   return *backend;
 }
 
-/// The entries of an f32 tensor on the host.
+/// Returns the entries of an f32 tensor.
 Values values_of(const Tensor& x) { return {elements<float>(x), elements<float>(x) + x.size()}; }
 
 constexpr StreamKey key{5, 2, Stream{77}};

@@ -24,7 +24,7 @@ class Sums {
   /// Σ a_i b_i, i < n, with strides; raises `peak` to the magnitudes of all products and partial sums.
   double products(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride, std::int64_t n,
                   double& peak);
-  /// Σ x_i.
+  /// Returns Σ x_i.
   double terms(const double* x, std::int64_t n, double& peak);
 
  private:

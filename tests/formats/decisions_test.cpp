@@ -6,7 +6,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// What planted results of `formats` decide.
+/// Verdicts of `formats` on synthetic results.
 namespace periscope {
 namespace {
 
@@ -14,7 +14,7 @@ using formats::Measure;
 
 }  // namespace
 
-TEST_CASE("formats: a format may break the law and overflow; theory must hold in f64, and certificates") {
+TEST_CASE("formats: fails if the theory disagrees in f64 or a certified format overflows") {
   using enum judge::Verdict;
   const auto failed = [](judge::Verdict exact, judge::Verdict format, std::optional<bool> certified, bool overflowed) {
     formats::FormatsStack stack;
@@ -36,7 +36,7 @@ TEST_CASE("formats: a format may break the law and overflow; theory must hold in
   CHECK_FALSE(failed(agrees, agrees, std::nullopt, true));
 }
 
-TEST_CASE("formats: what massive features do is Student's t of the paired differences, of all formats together") {
+TEST_CASE("formats: the effect of massive features is a t-test of paired differences, corrected for all formats") {
   const auto words = [](const std::vector<double>& costs, int formats) {
     std::vector<formats::FormatsStack> result(1);
     formats::FormatsStack& stack = result.front();
@@ -45,7 +45,7 @@ TEST_CASE("formats: what massive features do is Student's t of the paired differ
       formats::FormatResult& format = stack.formats.emplace_back();
       format.name = f == 0 ? "fp64" : "fp16";
       format.variants.resize(1);
-      format.variants[0].forward.seeds = 1;  // no law is judged
+      format.variants[0].forward.seeds = 1;  // a diverged seed: the law is not judged
       for (const double cost : costs) {
         if (f > 0) format.branch_cost.add(cost);
       }
@@ -53,7 +53,7 @@ TEST_CASE("formats: what massive features do is Student's t of the paired differ
     formats::judge_formats(result, {.familywise_error = 0.05});
     return formats::massive_words(stack.formats[1].massive);
   };
-  // Four differences of mean 1 and deviation 0.5: t = 4. The limit of one test is 3.18, of ten 6.5.
+  // Four differences of mean 1 and standard deviation 0.5: t = 4. Critical values: 3.18 for one test, 6.5 for ten.
   const double d = 0.5 * std::sqrt(0.75);
   CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 1) == "hurts");
   CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 10) == "no difference seen");
@@ -62,7 +62,7 @@ TEST_CASE("formats: what massive features do is Student's t of the paired differ
   CHECK(words({1.0, 1.0, 1.0}, 1).empty());
 }
 
-TEST_CASE("formats: a law that a format bends is refused, one that it keeps is not") {
+TEST_CASE("formats: the law is rejected only for the format that violates it") {
   constexpr int depths = 7;
   constexpr int seeds = 16;
   const std::pair<Statistic, Measure> statistics[] = {{Statistic::second_moment, Measure::second_moment_drift},
@@ -111,10 +111,10 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   CHECK((judged[1].drift.verdict == agrees && judged[2].drift.verdict == disagrees));
   // Both formats, two statistics, seven depths.
   CHECK(judged[1].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 28.0)).epsilon(1e-12));
-  // The tolerance for the stream's rounding is of one format.
+  // Each format has a separate tolerance for rounding of the stream.
   CHECK(judged_with([](auto& s) { s.formats[2].stream_rounding = 0.06; })[2].drift.rejected == 0);
   CHECK(judged_with([](auto& s) { s.formats[1].stream_rounding = 0.06; })[2].drift.rejected > 0);
-  // A format in which seeds diverged has no verdicts and no tests, few seeds none anywhere.
+  // No verdicts and tests for a format with diverged seeds, and for all formats with few seeds.
   const auto diverged = judged_with([](auto& s) { s.formats[1].variants[0].forward.seeds = 2; });
   CHECK((diverged[1].law.verdict == not_checked && diverged[1].drift.verdict == not_checked));
   CHECK(diverged[2].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 14.0)).epsilon(1e-12));
@@ -122,7 +122,7 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   CHECK((few[0].law.verdict == not_checked && few[2].drift.verdict == not_checked));
 }
 
-TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, and whether the first seed had one") {
+TEST_CASE("formats: first overflow in the order of a pass, number of seeds with one, and overflow of the first seed") {
   const formats::FormatsConfig config = testing::small_config("pre", {"fp16"});
   formats::SeedReading reading = testing::reading_of(config);
   formats::FormatsStack stack;
@@ -141,7 +141,7 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
   CHECK(half.forward.first.sublayer == 1);
   CHECK(half.forward.first.signal == Signal::up);  // before hidden
   CHECK_FALSE(half.forward.of_first_seed);
-  CHECK(half.backward.first.sublayer == 3);  // the backward pass begins there
+  CHECK(half.backward.first.sublayer == 3);  // the backward pass starts there
   CHECK(stack.formats[0].variants[0].forward.seeds == 0);
   stack.seeds = 0;
   formats::add(stack, reading);

@@ -6,7 +6,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// What is read off a pass in a format, by hand and against what must be true of it.
+/// Measurements of a pass in a format: examples by hand, and properties.
 namespace periscope::testing {
 namespace {
 
@@ -18,7 +18,7 @@ using formats::SeedReading;
 constexpr formats::Site stream_site{Pass::forward, Signal::x_out};
 
 TEST_CASE("every measure by hand") {
-  // Two tokens: (3, 4) became (4, 3), and (1, 2) became (0, 2).
+  // Two tokens: (3, 4) is rounded to (4, 3), and (1, 2) to (0, 2).
   const auto m = formats::measures_of({4.0, 3.0, 0.0, 2.0}, {3.0, 4.0, 1.0, 2.0}, 2);
   const auto of = [&](Measure measure) { return m[static_cast<std::size_t>(measure)]; };
   CHECK(of(Measure::sqnr) == Approx(10.0 * std::log10(30.0 / 3.0)));
@@ -35,7 +35,7 @@ TEST_CASE("every measure by hand") {
   CHECK(std::isnan(bad[static_cast<std::size_t>(Measure::maximum)]));
 }
 
-TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts those of FP8 out of underflow") {
+TEST_CASE("a loss scale of a power of two changes no gradient, and prevents underflow of FP8 gradients") {
   FormatsConfig config = small_config("post", {"bf16", "fp8_e5m2"});
   config.covers = {"stream", "norms", "modules"};
   config.base.model.vocab = 16384;  // probabilities of 2^-14 over 12 tokens are below E5M2's smallest number, 2^-16
@@ -62,7 +62,7 @@ TEST_CASE("the first overflow, forward and backward") {
   const SeedReading reading = reading_of(config);
   const formats::PassReading& e4m3 = reading[0][1];
   REQUIRE(e4m3.forward.found);
-  CHECK(e4m3.forward.sublayer == 0);  // the norm's output of √32·300 at most
+  CHECK(e4m3.forward.sublayer == 0);  // norm outputs are up to √32·300
   CHECK(e4m3.forward.signal == Signal::A_out);
   CHECK_FALSE(reading[0][0].forward.found);
   config.saturates = true;

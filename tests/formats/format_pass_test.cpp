@@ -14,7 +14,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
-/// Passes in a format against plain f32, against the emulated ops, and against the steps written out.
+/// Passes in a format, compared with f32, with emulated ops, and with explicit rounding steps.
 namespace periscope::testing {
 namespace {
 
@@ -24,7 +24,7 @@ using formats::FormatSignals;
 using formats::FormatWeights;
 using formats::Part;
 
-/// Everything that a pass in a format needs.
+/// Stack, weights and hooks for a pass in a format.
 struct FormatPass {
   FormatPass(const FormatsConfig& config, const std::string& format)
       : spec(config.base),
@@ -52,7 +52,7 @@ std::vector<int> labels_of(const StackSpec& spec) {
   return labels;
 }
 
-TEST_CASE("all in fp32 is the plain pass in f32, bit for bit, forward and backward") {
+TEST_CASE("a pass with everything in fp32 is bitwise equal to the f32 pass, forward and backward") {
   FormatsConfig config = small_config("peri", {"fp32"});
   config.rest = "fp32";
   FormatPass pass(config, "fp32");
@@ -65,8 +65,9 @@ TEST_CASE("all in fp32 is the plain pass in f32, bit for bit, forward and backwa
   CHECK(quick().to_host(found) == quick().to_host(expected));
 }
 
-/// How many entries differ, if each is a number of the format beside the other; else all of them.
-std::size_t beside(const std::vector<double>& a, const std::vector<double>& b, const NumberFormat& format) {
+/// Returns the number of different entries, or all if some entries are not equal or adjacent in the format.
+std::size_t different_by_one_step(const std::vector<double>& a, const std::vector<double>& b,
+                                  const NumberFormat& format) {
   std::size_t different = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double step = std::max(std::abs(a[i]), std::abs(b[i])) * format.spacing_at_1() + format.smallest_subnormal();
@@ -76,7 +77,7 @@ std::size_t beside(const std::vector<double>& a, const std::vector<double>& b, c
   return different;
 }
 
-TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store every result") {
+TEST_CASE("an MLP sublayer in bf16 equals the emulated ops, which store every result") {
   for (const char* placement : {"post", "pre", "peri"}) {
     INFO(placement);
     FormatsConfig config = small_config(placement, {"bf16"});
@@ -87,7 +88,7 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
     StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Save::nothing);
     const Tensor found = step_forward(quick_pass, {x}).front();
-    // The emulated ops take f64 tensors and rounded weights; their sums are exact where ours are in f32.
+    // The emulated ops read f64 tensors and rounded weights, and sum in f64 instead of f32.
     const auto emulated =
         make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm_stores_steps = false});
     const GeneratedWeights drawn(*emulated, pass.spec, DType::f64, 3);
@@ -95,13 +96,13 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     StepPass emulated_pass(context, {}, 1, Pass::forward, Save::nothing);
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
     const Tensor expected = step_forward(emulated_pass, {start}).front();
-    // Sums of 64 terms in f32 are within about 2^-20 of the exact ones: one in 2^11 is next to a tie of 2^-9, and a
-    // different number on the way changes the next ones by a bit each.
-    CHECK(beside(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
+    // The error of f32 sums of 64 terms is about 2^-20. One in 2^11 sums is that close to a tie at 2^-9 and is rounded
+    // differently, which changes later entries by one bit.
+    CHECK(different_by_one_step(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
   }
 }
 
-TEST_CASE("stochastic rounding: what a product reads, signals and their gradients have separate streams") {
+TEST_CASE("stochastic rounding: inputs of products, signals and their gradients have separate random streams") {
   for (const bool sums : {false, true}) {
     FormatsConfig config = small_config("peri", {"bf16"});
     config.stochastic = true;
@@ -133,7 +134,7 @@ TEST_CASE("stochastic rounding: what a product reads, signals and their gradient
     for (const double d : host(dw)) squares += d * d;
     CHECK(found == doctest::Approx(squares).epsilon(1e-6));
     CHECK(host(weights.matrix(Weight::up).map->dense()) == host(w));
-    // A gain of 1.1 is no number of the format: every entry is rounded by its own word.
+    // The gain 1.1 is not a number of the format, so every entry is rounded with a separate random word.
     for (const auto& [weight, norm] : weights.norms) {
       const Tensor gain = pass.drawn.fetch(1).norms.at(weight).gain;
       CHECK(host(norm.gain) == host(held(gain, Part::norms, rounding_stream(weight, Rounded::weight))));
@@ -145,7 +146,7 @@ TEST_CASE("stochastic rounding: what a product reads, signals and their gradient
       Signal signal;
       Pass pass;
       Rounded what;
-      double scale;  ///< the loss scale enters at the logits
+      double scale;  ///< the loss scale applies to the gradient of the logits
     };
     for (const Row& r : {Row{1, Signal::hidden, Pass::forward, Rounded::signal, 1.0},
                          Row{1, Signal::hidden, Pass::recomputation, Rounded::signal, 1.0},
@@ -158,7 +159,7 @@ TEST_CASE("stochastic rounding: what a product reads, signals and their gradient
   }
 }
 
-TEST_CASE("stochastic rounding: a token's row is that of the table wherever it stands; a recomputation repeats it") {
+TEST_CASE("stochastic rounding: a row of a table does not depend on the token's position; recomputation is identical") {
   FormatsConfig config = small_config("peri", {"bf16"});
   config.stochastic = true;
   FormatPass pass(config, "bf16");
@@ -184,12 +185,12 @@ TEST_CASE("stochastic rounding: a token's row is that of the table wherever it s
   CHECK(gradient(0) != kept);
 }
 
-TEST_CASE("the format that holds a part, and that of sums") {
+TEST_CASE("storage format of every part, and format of sums") {
   FormatsConfig config = small_config("pre", {});
   config.accumulates_in_format = true;
   for (const TensorFormat& format : tensor_formats) {
     const FormatChoice choice = formats::format_choice_for(config, format, 0);
-    // Sums of whole numbers, and those in fp32, are the same without being rounded step by step.
+    // Integer formats and fp32 need no rounding of partial sums.
     CHECK(choice.sums.has_value() == (!format.is_integer() && format.name != fp32.name));
     CHECK(choice.of(Part::weights).format.name == format.name);
     CHECK(choice.of(Part::inputs).format.name == format.name);

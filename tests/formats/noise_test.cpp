@@ -4,7 +4,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Predicted noise of the stream (T27) against measured noise.
+/// Compares the predicted noise of the stream (T27) with measured noise.
 namespace periscope::testing {
 namespace {
 
@@ -29,7 +29,7 @@ std::vector<SeedReading> readings_of(const FormatsConfig& config) {
   return readings;
 }
 
-/// Measured minus predicted SQNR of the stream at one depth, in dB, over seeds.
+/// Compares the SQNR of the stream at one depth, in dB, averaged over seeds.
 void check_predicted(const std::string& what, const std::vector<SeedReading>& readings, std::size_t format, int depth) {
   RunningMoments off;
   for (const SeedReading& reading : readings) {
@@ -38,17 +38,17 @@ void check_predicted(const std::string& what, const std::vector<SeedReading>& re
             pass.predicted[static_cast<std::size_t>(depth)]);
   }
   INFO(what, " at ", depth, ": ", off.mean(), " ± ", off.standard_error());
-  // 8 degrees of freedom; and 0.4 dB, a tenth, for second order and for 16 tokens' one gradient.
+  // 4 standard errors; and 0.4 dB (10 %) for second-order terms and the single gradient of 16 tokens.
   CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
   CHECK(std::abs(off.mean()) < 1.5);
 }
 
-TEST_CASE("T27: the noise of the stream follows from the pass in f64; where it does not, a part is missing") {
+TEST_CASE("T27: the noise of the stream is predicted from the pass in f64, for all parts together") {
   for (const std::string placement : {"pre", "peri", "post", "b-only", "lns"}) {
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
     const std::vector<SeedReading> readings = readings_of(config);
-    // Where the loss reads the stream the gradient is isotropic. In so few layers an identity path leaves it nearly so.
+    // The gradient is isotropic at the final stream and, with an identity path and few layers, nearly so at all depths.
     const int end = config.base.model.sublayers();
     const int first = placement == "pre" || placement == "peri" ? 1 : end;
     for (std::size_t f = 0; f < config.format.size(); ++f) {
@@ -59,7 +59,7 @@ TEST_CASE("T27: the noise of the stream follows from the pass in f64; where it d
   }
 }
 
-TEST_CASE("T27: part by part, so that the noise of one hides no other's; stochastic rounding has twice the noise") {
+TEST_CASE("T27: each part separately, so that no part hides another; stochastic rounding has twice the noise") {
   struct Case {
     const char* placement;
     const char* format;
@@ -84,16 +84,16 @@ TEST_CASE("T27: part by part, so that the noise of one hides no other's; stochas
       fall.add(nearest[i][0][1].predicted.back() - stochastic[i][0][1].predicted.back());
     }
     INFO(what, ": predicted ", fall.mean(), " ± ", fall.standard_error(), " below rounding to nearest");
-    // Errors of single entries scatter by 0.9 of their mean to nearest and by 0.45 stochastically. A tensor has 2048,
-    // of which the weights g² of Gaussian gradients leave a third and the binades of floating formats about as much of
-    // that: 8 tensors and 8 seeds have the mean to 1 %, 0.04 dB. Of matrices, the law is exactly twice as large but for
-    // the few numbers below one step.
+    // The standard deviation of an entry's squared error is 0.9 of the mean to nearest and 0.45 stochastically. A
+    // tensor has 2048 entries. The weights g² of Gaussian gradients reduce the effective number to a third, and the
+    // binades of floating-point formats again to about a third. Thus 8 tensors and 8 seeds give the mean to 1 %, 0.04
+    // dB. For matrices the factor is exactly 2, except for the few numbers below one step.
     CHECK(std::abs(fall.mean() - 10.0 * std::log10(2.0)) < 0.16);
   }
 }
 
 TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation") {
-  // DeepNorm draws values and outputs smaller: below E4M3's normal numbers, where the relative noise is larger.
+  // DeepNorm's W_v and W_o are smaller: below E4M3's normal numbers, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;
   config.covers = {"weights"};

@@ -2,7 +2,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// A whole run of `formats`: the tolerance for one rounding of the stream, which formats are certified, and for what.
+/// Runs of `formats`: tolerance for one rounding of the stream, and certificates.
 namespace periscope::testing {
 namespace {
 
@@ -29,7 +29,8 @@ formats::FormatsStack stack_of(const FormatsConfig& config) {
   return formats::run(config, progress).at(0);
 }
 
-TEST_CASE("formats: certificates where something is stored in the format without a scale, and nothing more narrowly") {
+TEST_CASE(
+    "formats: certificates exist if a part is stored in the format without a scale, and no part in a narrower format") {
   struct Row {
     const char* format;
     Words covers;
@@ -38,11 +39,11 @@ TEST_CASE("formats: certificates where something is stored in the format without
   };
   for (const Row& row :
        {Row{"fp16", {}, "bf16", false, true},
-        Row{"bf16", {}, "fp16", false, true},  // it covers everything, and nothing is left to the rest
+        Row{"bf16", {}, "fp16", false, true},  // covers all parts, so the rest is empty
         Row{"fp16", {"modules"}, "bf16", false, true},
         Row{"bf16", {"modules"}, "fp16", false, false},  // FP16 overflows first
         Row{"int8", {}, "bf16", false, false},
-        Row{"fp8_e4m3", {}, "bf16", false, false},  // scaled inputs and weights alone
+        Row{"fp8_e4m3", {}, "bf16", false, false},  // covers only scaled inputs and weights
         Row{"fp8_e4m3", {"stream", "inputs"}, "bf16", false, true}, Row{"fp16", {}, "bf16", true, false}}) {
     FormatsConfig config = tiny_config({row.format}, row.covers, row.rest);
     config.stochastic = row.stochastic;
@@ -52,7 +53,7 @@ TEST_CASE("formats: certificates where something is stored in the format without
   }
 }
 
-TEST_CASE("formats: a certificate is for inputs with massive features too, and for the weights of the first seed") {
+TEST_CASE("formats: a certificate covers inputs with massive features, and the weights of the first seed") {
   FormatsConfig config = tiny_config({"fp16"}, {}, "bf16");
   CHECK(stack_of(config).formats[1].certificate->certified);
   config.massive = 1e5;  // beyond FP16

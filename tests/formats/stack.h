@@ -13,7 +13,7 @@ inline const Backend& quick() {
   return *backend;
 }
 
-/// Two layers of width 32, SwiGLU, RoPE, gradients too.
+/// Returns a configuration with two layers of width 32, SwiGLU, RoPE and gradients.
 inline formats::FormatsConfig small_config(std::string_view placement, const std::vector<std::string>& format) {
   formats::FormatsConfig config;
   ModelSpec& m = config.base.model;
@@ -32,12 +32,12 @@ inline formats::FormatsConfig small_config(std::string_view placement, const std
   return config;
 }
 
-/// Seed 0 of the configuration's stack.
+/// Reads one seed of the configuration's stack.
 inline formats::SeedReading reading_of(const formats::FormatsConfig& config, std::uint64_t seed = 0) {
   return formats::read_seed(config, formats::checked_formats(config), quick(), config.base, seed);
 }
 
-/// A number of a pass's reading.
+/// Returns a measured value; `sublayer` is -1 for the input.
 inline double number_of(const formats::PassReading& pass, formats::Site site, formats::Measure measure, int sublayer) {
   return pass.numbers.at({site, measure}).at(static_cast<std::size_t>(sublayer + 1));
 }
