@@ -63,7 +63,7 @@ Case measure_shares(const Work& work, const StackSpec& spec, const StackSpec& ov
     const double bias_of_log = 2.0 * log_norm_bias(config, spec, all, 2 * l, true);
     const double bias =
         judge::share_bias(shares[l].predicted.value, bias_of_log, judge::variance_of(shares[l].measured, seeds));
-    shares[l].tolerated_bias = bias + judge::share_floor + unbounded;
+    shares[l].tolerated_bias = bias + judge::share_accuracy + unbounded;
   }
   c.tests = {{"log_grad_sq", logs}, {"score_share", shares}, {control_tests, control}};
   return c;
