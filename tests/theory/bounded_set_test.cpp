@@ -22,7 +22,7 @@ RowMatrix random_matrix(Index rows, Index cols, unsigned seed) {
 
 constexpr Index width = 7;
 
-TEST_CASE("eps takes a norm's bound down to what the norm of the input allows") {
+TEST_CASE("eps reduces the bound of a norm, depending on the norm of its input") {
   const Vector gain = Vector::Ones(width);
   const BoundedSet small = ball(Vector::Constant(width, 0.1), 0.2);
   const BoundedSet y = normalised(small, {NormKind::rms, 0.01, gain, {}});
@@ -33,7 +33,7 @@ TEST_CASE("eps takes a norm's bound down to what the norm of the input allows") 
   CHECK(normalised(silent, {NormKind::rms, 0.0, gain, {}}).magnitude()[3] == 0.0);
 }
 
-TEST_CASE("activations of an interval, against a fine grid") {
+TEST_CASE("activations of an interval equal the extrema on a fine grid") {
   const std::pair<Activation, std::function<double(double)>> kinds[] = {
       {Activation::relu, [](double u) { return std::max(u, 0.0); }},
       {Activation::gelu, [](double u) { return u / 2 * std::erfc(-u / std::sqrt(2.0)); }},
@@ -53,13 +53,13 @@ TEST_CASE("activations of an interval, against a fine grid") {
       const BoundedSet y = activated(kind, {Vector::Constant(1, low), Vector::Constant(1, high), {}});
       CHECK(y.low[0] <= least + 1e-15);
       CHECK(y.low[0] == Approx(least).epsilon(1e-9));
-      CHECK(y.high[0] >= most - 1e-15);  // the grid's own rounding
+      CHECK(y.high[0] >= most - 1e-15);  // rounding errors of the grid
       CHECK(y.high[0] == Approx(most).epsilon(1e-12));
     }
   }
 }
 
-TEST_CASE("the spectral norm is bounded from above, and closely") {
+TEST_CASE("spectral_bound is a tight upper bound of the spectral norm") {
   for (const auto& [rows, cols] : {std::pair<Index, Index>{1, 1}, {3, 9}, {9, 3}, {40, 40}, {65, 130}, {130, 64}}) {
     const RowMatrix a = random_matrix(rows, cols, static_cast<unsigned>(rows));
     const double sigma = Eigen::JacobiSVD<Eigen::MatrixXd>(a).singularValues()[0];
@@ -75,9 +75,9 @@ TEST_CASE("the spectral norm is bounded from above, and closely") {
   CHECK(spectral_bound(broken) == infinity);
 }
 
-/// A matrix whose leading eigenvector is orthogonal to where the power iteration starts: the proof must fail until
-/// the bound is large enough.
-TEST_CASE("a power iteration that misses the largest eigenvalue does no harm") {
+/// The leading eigenvector is orthogonal to the start of the power iteration, so the proof must fail until the bound is
+/// large enough.
+TEST_CASE("a power iteration that misses the largest eigenvalue gives a valid bound") {
   RowMatrix gram = RowMatrix::Zero(3, 3);
   gram.topLeftCorner(2, 2) << 1.0, 0.9, 0.9, 1.0;
   gram(2, 2) = 1.5;
@@ -85,19 +85,19 @@ TEST_CASE("a power iteration that misses the largest eigenvalue does no harm") {
   CHECK(largest_eigenvalue_bound(gram, 3) <= 1.9 * 1.03);
 }
 
-TEST_CASE("weights and bounds at the edges of double") {
+TEST_CASE("weights and bounds near the limits of double") {
   CHECK(BoundedSet(point(Vector::Constant(3, 1e-200))).norm() >= 1.7e-200);
   CHECK(BoundedSet(point(Vector::Constant(3, 1e200))).norm() <= 1.8e200);
-  CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // and it ends
+  CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // and terminates
   CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == Approx(2e300).epsilon(1e-2));
-  // A product that overflows on its way bounds nothing, and NaN is not 0.
+  // An overflow or a NaN gives an infinite bound.
   const RowMatrix w = RowMatrix::Constant(1, 2, 1e200);
   CHECK(image_and_sums(w, ball(Vector::Constant(2, 1e200), infinity)).set.magnitude()[0] == infinity);
   Vector broken(2);
   broken << 1.0, std::nan("");
   CHECK(largest_of(broken) == infinity);
   CHECK(norm_of(broken) == infinity);
-  // x ≈ 1e-170: its squares underflow, x/√(x² + ε) is 1e-20 all the same.
+  // The squares of x ≈ 1e-170 underflow, but x/√(x² + ε) is 1e-20.
   const BoundedSet y =
       normalised(ball(Vector::Constant(4, 1e-170), 2e-170), {NormKind::rms, 1e-300, Vector::Constant(4, 1e30), {}});
   CHECK(y.magnitude()[0] == Approx(1e10).epsilon(1e-9));

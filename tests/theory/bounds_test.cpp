@@ -16,7 +16,7 @@ using doctest::Approx;
 
 Approx to_13_digits(double x) { return Approx(x).epsilon(1e-13); }
 
-/// ∂(γ x̂)/∂x, entry by entry from the definition.
+/// Returns ∂(γ x̂)/∂x, entry by entry from the definition.
 Eigen::MatrixXd jacobian(NormKind kind, const Eigen::VectorXd& x, const Eigen::VectorXd& gain, double eps) {
   const auto n = static_cast<double>(x.size());
   const Eigen::VectorXd centred = kind == NormKind::layer ? Eigen::VectorXd(x.array() - x.mean()) : x;
@@ -53,7 +53,7 @@ TEST_CASE("T14: gamma/sqrt(v + eps) is the largest singular value of a norm's Ja
   }
 }
 
-TEST_CASE("a zero input: infinite without eps, unless nothing comes through anyway") {
+TEST_CASE("a zero input has an infinite slope without eps, unless another factor is 0") {
   const NormPass dead{NormKind::rms, 4, 1.0, 0.0, 0.0};
   CHECK(std::isinf(sharp_factor({.wrong_probability = 0.5, .norms = {dead}})));
   CHECK(sharp_factor({.wrong_probability = 0.0, .norms = {dead}}) == 0.0);

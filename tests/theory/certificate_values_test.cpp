@@ -10,9 +10,9 @@
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// T24: the values of bounds, which an attack cannot tell from slightly larger ones, in an arithmetic so coarse that
-/// every term of an allowance is a visible part of them. When they were written down they were compared with the
-/// formulas of docs/theory/certificates.md, worked out number by number. Whole stacks: golden results of `certify`.
+/// T24: golden values of bounds, as attacks do not detect slightly too large bounds. The arithmetic is so coarse that
+/// every term of an allowance matters. The values were verified against the formulas of docs/theory/certificates.md.
+/// Whole stacks: golden results of `certify`.
 // A separate namespace, because test files are compiled several at a time.
 namespace periscope::theory {
 namespace {
@@ -29,7 +29,7 @@ doctest::Approx nearly(double x) { return doctest::Approx(x).epsilon(1e-9).scale
 Vector all(Index n, double x) { return Vector::Constant(n, x); }
 BoundedSet box(Index n, double low, double high) { return {all(n, low), all(n, high), {}}; }
 
-/// Appends the bounds of feature 0.
+/// Appends the bounds of feature 0 to `values`.
 void append(Values& values, const BoundedSet& x) {
   values.insert(values.end(), {x.low[0], x.high[0]});
   if (!x.ellipsoid) return;
@@ -55,7 +55,7 @@ Values norm_bounds(ComputedOps& ops, NormKind kind, double radius) {
   return values;
 }
 
-/// An op, the bounds of its result, and after them the largest magnitudes that it noted inside, by signal.
+/// An op, the bounds of its result, followed by its largest inner magnitudes, by signal.
 struct OpValues {
   std::string op;
   std::function<Values(ComputedOps&)> run;
@@ -166,7 +166,7 @@ const std::vector<OpValues> op_values{
       6.70101666451, 20.6729193999, 2.2955859375, 6.11170959473, 36.8663552527, 41.9928440935}},
 };
 
-TEST_CASE("T24: every op's bounds and what it notes inside have their value, term by term") {
+TEST_CASE("T24: bounds and inner magnitudes of every op equal their golden values") {
   for (const OpValues& row : op_values) {
     CAPTURE(row.op);
     ComputedOps ops(coarse, longest);
@@ -180,7 +180,7 @@ TEST_CASE("T24: every op's bounds and what it notes inside have their value, ter
   }
 }
 
-TEST_CASE("an eps that the squares' underflow may cancel bounds nothing") {
+TEST_CASE("an eps that underflow of squares may cancel gives an infinite bound") {
   ComputedOps ops({Arithmetic::mixed, fp64, {"eta' = 2^-3", 1e300, 53, 49}}, 1);
   const NormBound norm{NormKind::rms, 0.25, all(2, 1.0), {}};
   CHECK(ops.normalised(box(2, -1.0, 1.0), norm).high[0] == infinity);
@@ -188,7 +188,7 @@ TEST_CASE("an eps that the squares' underflow may cancel bounds nothing") {
   CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
 }
 
-TEST_CASE("tables that cancel: a partial sum of another order counts") {
+TEST_CASE("cancelling tables: the bound covers partial sums in every order") {
   ModelSpec m;
   m.layers = 0;
   m.width = 6;
@@ -199,12 +199,12 @@ TEST_CASE("tables that cancel: a partial sum of another order counts") {
   p.matrices[{0, Weight::positions}] = RowMatrix::Constant(3, 6, -3.0);
   p.matrices[{0, Weight::token_types}] = RowMatrix::Constant(1, 6, 2.0);
   const Certificate certificate = certify(m, p, {}, run_arithmetic(Arithmetic::pure, fp64), longest);
-  CHECK(certificate.longest == 3);  // the position table ends there
+  CHECK(certificate.longest == 3);  // size of the position table
   CHECK(certificate.find(Signal::input, -1)->largest < 1e-12);
   CHECK(certificate.find(Signal::addends, -1)->largest >= 6.0);
 }
 
-TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gains; what counts as the largest") {
+TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gains; the largest entry") {
   struct Stored final : PlainParameters {
     void visit_rows(Weight, const BlockVisitor& visit) const override {
       RowMatrix rows = RowMatrix::Constant(2, 3, 1.01);
@@ -214,7 +214,7 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
     }
     [[nodiscard]] NormParameters norm(int, Weight) const override {
       Vector gain(3);
-      // w = 1/8 + 2⁻⁹, whose last place is finer than that of 1 + w; w = −(1 − 2⁻⁹); w = 2 + 2⁻⁵.
+      // w = 1/8 + 2⁻⁹, with a smaller last place than 1 + w; w = −(1 − 2⁻⁹); w = 2 + 2⁻⁵.
       gain << 1.0 + 0x1p-3 + 0x1p-9, 0x1p-9, 3.0 + 0x1p-5;
       return {gain, Vector::Constant(3, 5.0 + 0x1p-6), 1.0};
     }
@@ -229,11 +229,11 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   CHECK(rounded.matrix(0, Weight::q) == RowMatrix::Constant(2, 2, rounded_to(seven, 1.01)));
   CHECK(rounded.changed());
   (void)rounded.bias(0, Weight::k);
-  CHECK(rounded.changed());  // what was changed before stays so
+  CHECK(rounded.changed());  // earlier changes are remembered
   CHECK(rounded.bias(0, Weight::q) == all(2, rounded_to(seven, 1.01)));
   const NormParameters n = rounded.norm(0, Weight::norm_a);
-  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
-  CHECK(n.gain[1] == 0x1p-9);  // −(1 − 2⁻⁹) rounds to −1, which leaves 0: the sum's own order is larger
+  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w has seven bits; 1 + w would be rounded down
+  CHECK(n.gain[1] == 0x1p-9);                 // larger than 0, the result for w rounded to −1
   CHECK(n.bias[0] == 5.0);
   CHECK(rounded.largest() == 5.0);
   rounded.visit_rows(Weight::embedding, [&](Index first, const RowMatrix& rows) {
@@ -242,7 +242,7 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   });
   REQUIRE(rounded.largest_entry());
   CHECK(rounded.largest_entry()->value == -9.1);
-  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // of the whole table, which comes in blocks
+  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // index in the whole table, which is read in blocks
   const auto changes = [&](const auto& read) {
     const RoundedParameters one(stored, seven);
     read(one);

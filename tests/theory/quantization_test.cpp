@@ -15,7 +15,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 
-/// T26 against roundings of drawn numbers.
+/// Compares T26 with rounding of random numbers.
 namespace periscope::testing {
 namespace {
 
@@ -23,15 +23,15 @@ using doctest::Approx;
 
 constexpr const NumberFormat& e4m3 = number_formats.back();
 
-TEST_CASE("T26: the noise of one rounding of Gaussian numbers, subnormal ones included, either way of rounding") {
+TEST_CASE("T26: noise of one rounding of Gaussian numbers, also subnormal, to nearest and stochastic") {
   boost::random::mt19937_64 engine(1);
   boost::random::normal_distribution<double> normal;
   for (const NumberFormat& format : number_formats) {
-    // 0.004 is in the middle of E4M3's subnormal numbers, the smaller ones are about its smallest number, 0.00195.
+    // 0.004 is in the middle of E4M3's subnormal numbers; smaller values are near its smallest number, 0.00195.
     for (const double sigma : {1.0, 1.4, 0.02, 0.004, 0.0015, 6e-4, 1e-4}) {
       INFO(format.name, " at ", sigma);
       const Rounding round(format);
-      // In units of the normal numbers' noise, so that every format has numbers near 1.
+      // Relative to the noise of normal numbers, so that the scale is 1 for every format.
       const double unit = std::ldexp(1.0, -2 * format.precision);
       std::vector<double> nearest, stochastic;
       for (int i = 0; i < 100'000; ++i) {
@@ -47,14 +47,14 @@ TEST_CASE("T26: the noise of one rounding of Gaussian numbers, subnormal ones in
   }
 }
 
-TEST_CASE("T26: numbers below half a step all become zero to nearest; stochastically their noise exceeds themselves") {
+TEST_CASE("T26: numbers below half a step are rounded to zero, or stochastically with noise larger than the numbers") {
   for (const double sigma : {1e-5, 1e-8, 1e-30}) {
     CHECK(theory::floating_noise(e4m3, sigma) == 1.0);
     // E|x|(Δ − |x|) = σ(√(2/π)Δ − σ) for the step Δ = 2⁻⁹.
     const double expected = std::sqrt(2.0 / std::numbers::pi) * 0x1p-9 / sigma - 1.0;
     CHECK(theory::floating_noise(e4m3, sigma, true) / expected == Approx(1.0).epsilon(1e-12));
   }
-  // The series, and the limit used below a tenth of a step, agree there: to nearest one number in 1.7 million is beyond
+  // The series agrees with the limit, which is used below a tenth of a step: there one number in 1.7 million is above
   // half a step.
   for (const bool mode : {false, true}) {
     const double below = theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 - 1e-9), mode);
@@ -63,8 +63,8 @@ TEST_CASE("T26: numbers below half a step all become zero to nearest; stochastic
 }
 
 TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4), stochastically twice that") {
-  // 64 standard deviations over one binade: the mean of a periodic function that is smooth. From 2^8 on numbers below
-  // E4M3's smallest normal one, 2^−6, are so few that 4^e·P adds less than 1e-12.
+  // Mean of a smooth periodic function from 64 standard deviations over one binade. From 2^8 on, numbers below E4M3's
+  // smallest normal number, 2^−6, are so rare that 4^e·P adds less than 1e-12.
   for (const NumberFormat& format : number_formats) {
     for (const bool mode : {false, true}) {
       INFO(format.name, mode);
@@ -76,8 +76,8 @@ TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4)
   }
 }
 
-/// E(x̂ − x)²/(s z)² of x = s z over the phase of log₂ s, exactly, for every z (T26): over the cells [a, b] of one
-/// binade with the number g in each, 1 − Σ g²(1/a² − 1/b²)/(2 ln 2).
+/// Returns the exact mean of (x̂ − x)²/(s z)², x = s z, over the phase of log₂ s, for any z (T26). With cells [a, b] of
+/// one binade that round to g, it is 1 − Σ g²(1/a² − 1/b²)/(2 ln 2).
 double noise_over_phases(int precision) {
   const double spacing = std::ldexp(1.0, 1 - precision);
   double kept = 0.0;
@@ -89,7 +89,7 @@ double noise_over_phases(int precision) {
   return 1.0 - kept / (2.0 * std::numbers::ln2);
 }
 
-TEST_CASE("T26: the same for every law of the signal, and rounding shortens by as much as its noise") {
+TEST_CASE("T26: noise over phases is independent of the distribution, and equals the loss of the second moment") {
   boost::random::mt19937_64 engine(3);
   boost::random::normal_distribution<double> normal;
   const auto uniform = [&] { return static_cast<double>(engine() >> 11U) * 0x1p-53; };
@@ -101,29 +101,29 @@ TEST_CASE("T26: the same for every law of the signal, and rounding shortens by a
   for (const auto& named : laws) {
     const std::string& name = named.first;  // no structured binding: INFO captures it
     for (const NumberFormat& format : number_formats) {
-      if (format.precision > 11) continue;  // the exact share of binary32 is what 2^23 cells leave of 1
+      if (format.precision > 11) continue;  // for binary32 the difference from 1 cancels too many digits
       INFO(name, " in ", format.name);
       const Rounding round(format);
       const double per_signal = noise_over_phases(format.precision);
       std::vector<double> difference, gain;
       for (int i = 0; i < count; ++i) {
         const double z = named.second();
-        // One scale in each of `count` pieces of a binade; far above E4M3's smallest normal number, 2^−6, but with
-        // room for the largest z below 448.
+        // One scale in each of `count` intervals of a binade: far above E4M3's smallest normal number, 2^−6, and with
+        // headroom for the largest z below 448.
         const double s = std::exp2((i + uniform()) / count);
         const double x = s * z;
         const double rounded = std::abs(x) < 400.0 ? round(x) : 0x1p20 * round(x * 0x1p-20);
         difference.push_back((std::pow((rounded - x) / s, 2.0) - per_signal * z * z) / per_signal);
         gain.push_back(rounded * (rounded - x) / (s * s));
       }
-      // Subnormal numbers of E4M3 have at most η²/4 each instead of the law's share of x²; there are few.
+      // E4M3's few subnormal numbers have an error of at most η²/4 each instead of the predicted fraction of x².
       check_consistent(name, estimate(difference), 0.0);
       check_consistent(name, estimate(gain), 0.0);  // E x̂(x̂ − x) = 0
     }
   }
 }
 
-TEST_CASE("whole numbers: the noise of one rounding of groups of Gaussian numbers") {
+TEST_CASE("integers: noise of one rounding of groups of Gaussian numbers") {
   boost::random::mt19937_64 engine(2);
   boost::random::normal_distribution<double> normal;
   struct Case {
@@ -140,9 +140,9 @@ TEST_CASE("whole numbers: the noise of one rounding of groups of Gaussian number
       double sum = 0.0, drawn = 0.0;
       for (const double v : x) {
         sum += std::pow(std::remainder(v, step), 2.0);
-        if (v == most) continue;  // the largest is a number of the format
+        if (v == most) continue;  // the largest value is exact
         const double below = v - std::floor(v / step) * step;
-        drawn += below * (step - below);  // the mean of rounding to either neighbour
+        drawn += below * (step - below);  // mean square of the two roundings
       }
       nearest.push_back(sum / c.group);
       stochastic.push_back(drawn / c.group);
