@@ -94,6 +94,25 @@ TEST_CASE("invalid values are rejected by key and value, in one line") {
   }
 }
 
+TEST_CASE("overlapping layer ranges are rejected if both set the same key") {
+  const std::vector<LayerPlacement> keys{{.placement = *find_placement("peri")},
+                                         {.qk_norm = QkNorm::head},
+                                         {.v_norm = true},
+                                         {.inner_norm = InnerNorm::o},
+                                         {.attention_gate = AttentionGate::head}};
+  for (std::size_t one = 0; one < keys.size(); ++one) {
+    for (std::size_t other = 0; other < keys.size(); ++other) {
+      CAPTURE(one);
+      CAPTURE(other);
+      const std::string message = rejection([&](StackSpec& s) {
+        s.model.layer_placements = {keys[one], keys[other]};
+        for (LayerPlacement& range : s.model.layer_placements) range.last = 1;
+      });
+      CHECK(message.starts_with("model.layer_placement.layers = \"0-1\": ") == (one == other));
+    }
+  }
+}
+
 TEST_CASE("values at the limits are valid") {
   const std::vector<std::function<void(StackSpec&)>> table{
       [](StackSpec&) {},
