@@ -76,6 +76,21 @@ TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
     CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
+  // With several streams, alpha is the weight in the mixing of the stream that is read.
+  StackSpec mixed = placed(tiny_stack(), "hyper");
+  mixed.model.layers = 1;
+  mixed.model.width = 2;
+  mixed.model.stream_mixing = StreamMixing::random;
+  ByHand streams(mixed, 1);
+  for (const int sublayer : {0, 1}) {
+    streams.site(sublayer, Signal::x_in, {1, 0});
+    streams.site(sublayer, Signal::B_out, {3, 4});
+  }
+  const Reading of_streams = streams.take();
+  for (const std::size_t l : {0U, 1U}) {
+    const double own = mixed.model.step(static_cast<int>(l)).mixing[l][l];
+    CHECK(value(of_streams, Statistic::branch_ratio, Signal::B_out, l) == Approx(5.0 / own));
+  }
   ByHand probe(
       SublayerRule{.alpha = -0.5, .beta = 3.0});  // the ratio is scaled by |beta/alpha|; the cosine ignores signs
   probe.input({1, 0});
