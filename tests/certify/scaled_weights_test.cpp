@@ -1,54 +1,77 @@
 #include "sim/model/scaled_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <set>
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/studies/certify/certify.h"
+#include "sim/random/philox.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/outcome.h"
+#include "tests/support/stack_table.h"
 #include "tests/support/weight_contract.h"
 
 /// Tests the headroom advisor: it scales signals without changing the function.
 namespace periscope::testing {
 namespace {
 
+/// Compares the logits, the stream and the branches of a stack with those of the scaled one, at eps 0.
+void check_scaled(StackSpec spec, std::uint32_t seed, double bias, StackScale scale) {
+  // ReLU can switch a whole branch off, and a norm of zeros is NaN at eps 0.
+  if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
+  spec.model.norm_eps = 0.0;
+  if (!can_scale(spec.model)) spec.model.final_norm = true;
+  if (!can_scale(spec.model)) return;
+  // The factors for a tied table also preserve the function of two separate tables.
+  const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
+  if (!tied && scale.embedding == TableFactor::tied_table) scale.embedding = TableFactor::table;
+  const CertifiedStack c(spec, seed, bias);
+  const ScaledWeights scaled(truth(), spec.model, c.weights, scale);
+  const ModelSpec model = scaled_model(spec.model, scale);
+  std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
+  fill_uniform_int({seed, 0, Stream::token_ids}, spec.model.vocab, ids);
+  const Outcome before = outcome_of(c.context(), ids);
+  const Outcome after = outcome_of({.ops = truth(), .model = model, .weights = scaled}, ids);
+  constexpr double rounding = 1e-9;
+  check_close_to_scale("logits", after.logits, before.logits, rounding);
+  for (int s = 0; s < spec.model.steps(); ++s) {
+    check_close_to_scale("x_out", after.stack.at(s, Signal::x_out),
+                         times(scale.stream, before.stack.at(s, Signal::x_out)), rounding);
+  }
+  for (int l = 0; l < spec.model.sublayers(); ++l) {
+    const double k = spec.model.rule(l).norm_b ? scale.branch : scale.stream;
+    check_close_to_scale("f_out", after.stack.at(l, Signal::f_out), times(k, before.stack.at(l, Signal::f_out)),
+                         rounding);
+  }
+}
+
 TEST_CASE("scaled weights: the stream is c times as large, branches k times, the logits are the same at eps 0") {
+  constexpr std::array tables{TableFactor::scale, TableFactor::table, TableFactor::tied_table};
   for (std::uint32_t index = 0; index < 100; ++index) {
     CAPTURE(index);
     verify::Draw draw({9, index, Stream::soundness_checkpoint});
-    StackSpec spec = random_stack(draw);
-    // ReLU can switch a whole branch off, and a norm of zeros is NaN at eps 0.
-    if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
-    spec.model.norm_eps = 0.0;
-    if (!can_scale(spec.model)) spec.model.final_norm = true;
-    if (!can_scale(spec.model)) continue;
-    // The factors for a tied table also preserve the function of two separate tables.
-    const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
-    const StackScale scale{.stream = draw.of({0.125, 3.0}),
-                           .branch = draw.of({1.0, 0.25, 5.0}),
-                           .embedding = draw.of({TableFactor::scale, TableFactor::table,
-                                                 tied ? TableFactor::tied_table : TableFactor::table})};
-    const CertifiedStack c(spec, index, draw.of({0.0, 0.5}));
-    const ScaledWeights scaled(truth(), spec.model, c.weights, scale);
-    const ModelSpec model = scaled_model(spec.model, scale);
-    std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
-    for (int& id : ids) id = draw.integer(0, spec.model.vocab - 1);
-    const Outcome before = outcome_of(c.context(), ids);
-    const Outcome after = outcome_of({.ops = truth(), .model = model, .weights = scaled}, ids);
-    constexpr double rounding = 1e-9;
-    check_close_to_scale("logits", after.logits, before.logits, rounding);
-    for (int l = 0; l < spec.model.sublayers(); ++l) {
-      const double k = spec.model.rule(l).norm_b ? scale.branch : scale.stream;
-      check_close_to_scale("x_out", after.stack.at(l, Signal::x_out),
-                           times(scale.stream, before.stack.at(l, Signal::x_out)), rounding);
-      check_close_to_scale("f_out", after.stack.at(l, Signal::f_out), times(k, before.stack.at(l, Signal::f_out)),
-                           rounding);
-    }
+    const StackSpec spec = random_stack(draw);
+    check_scaled(spec, index, draw.of({0.0, 0.5}),
+                 {.stream = draw.of({0.125, 3.0}),
+                  .branch = draw.of({1.0, 0.25, 5.0}),
+                  .embedding = draw.of({tables[0], tables[1], tables[2]})});
+  }
+  std::vector<NamedStack> stacks = stacks_of_every_kind();
+  for (const InnerNorm inner : {InnerNorm::o, InnerNorm::down}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.inner_norm = inner;
+    stacks.push_back({"peri with an inner norm", spec});
+  }
+  std::uint32_t seed = 0;
+  for (auto& [name, spec] : stacks) {
+    CAPTURE(name);
+    spec.input.kind = InputKind::tokens;
+    check_scaled(spec, ++seed, 0.5, {.stream = 3.0, .branch = 0.25, .embedding = tables[seed % tables.size()]});
   }
 }
 
@@ -138,6 +161,15 @@ TEST_CASE("the stream can be scaled if only norms A and the final norm read it; 
   CHECK(gauge_unsupported(model, TableFactor::tied_table));
   model.final_norm = false;
   CHECK(gauge_unsupported(model, TableFactor::tied_table));
+  for (const bool attention : {true, false}) {
+    FreeForm form;
+    form.attention = std::make_shared<const Placement>(*find_placement(attention ? "none" : "pre"));
+    form.mlp = std::make_shared<const Placement>(*find_placement(attention ? "pre" : "none"));
+    model = placed(tiny_stack(), "pre").model;
+    model.placement = free_placement(form);
+    const std::string sublayer = attention ? "sublayer 0" : "sublayer 1";
+    CHECK(gauge_unsupported(model, TableFactor::table) == sublayer + " has no norm A");
+  }
   model = placed(tiny_stack(), "pre").model;
   model.norm = NormKind::dyt;
   CHECK(gauge_unsupported(model, TableFactor::tied_table));
