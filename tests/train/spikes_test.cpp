@@ -158,5 +158,14 @@ TEST_CASE("spike events: steps at most 16 apart belong to one event") {
   CHECK(spike_events({89, 40, 40, 72, 56}) == Steps{40, 89});  // merged from two series
 }
 
+TEST_CASE("events of a run: spikes of the loss and of the gradient norm, near ones together") {
+  const Series calm = exponential(wave(400));
+  const auto with = [](int step) { return exponential(wave_with(400, step, 20.0)); };
+  CHECK(events_of_run(with(201), calm) == Steps{201});
+  CHECK(events_of_run(calm, with(201)) == Steps{201});
+  CHECK(events_of_run(with(201), with(210)) == Steps{201});
+  CHECK(events_of_run(with(301), with(201)) == Steps{201, 301});
+}
+
 }  // namespace
 }  // namespace periscope::testing
