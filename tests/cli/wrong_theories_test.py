@@ -1,4 +1,4 @@
-"""Theory compared with simulation: a right theory is not rejected, a wrong override or planted fault is."""
+"""Theory compared with simulation: a correct theory is not rejected, a wrong override or planted fault is."""
 
 import math
 

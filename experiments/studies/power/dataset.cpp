@@ -44,7 +44,7 @@ Table<ComparedStack> stack_table() {
 Table<PowerRow> row_table() {
   using R = PowerRow;
   Table<R> table;
-  table.column({"theory", "row", "", "name of the theory; true: the right one"}, &R::theory)
+  table.column({"theory", "row", "", "name of the theory; true: the correct one"}, &R::theory)
       .column({"theory_is_true", "row", "1", "1 for the correct theory"}, &R::is_true)
       .column({"overridden", "row", "", "overridden settings of the theory"},
               [](const R& r) { return fmt::format("{}", fmt::join(r.overridden, " ")); })
@@ -71,7 +71,7 @@ Table<PowerResult> result_table() {
   using R = PowerResult;
   Table<R> table;
   table.rows("row", row_table(), &R::rows)
-      .column({"all_as_expected", "", "1", "1: every wrong theory is rejected, and the right one is not"},
+      .column({"all_as_expected", "", "1", "1: every wrong theory is rejected, and the correct one is not"},
               &R::all_expected)
       .rows(
           "listed", listed_table(), [](const R& r) -> const auto& { return r.list.configs; })
