@@ -6,15 +6,13 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Verdicts of `formats` on synthetic results.
+/// Verdicts of `formats` on constructed results.
 namespace periscope {
-namespace {
 
 using formats::Measure;
 
-}  // namespace
-
-TEST_CASE("formats: fails if the theory disagrees in f64 or a certified format overflows") {
+TEST_CASE(
+    "formats: a check fails if theory disagrees in f64 or a certified run overflows, not if a format breaks the law") {
   using enum judge::Verdict;
   const auto failed = [](judge::Verdict exact, judge::Verdict format, std::optional<bool> certified, bool overflowed) {
     formats::FormatsStack stack;
@@ -36,7 +34,7 @@ TEST_CASE("formats: fails if the theory disagrees in f64 or a certified format o
   CHECK_FALSE(failed(agrees, agrees, std::nullopt, true));
 }
 
-TEST_CASE("formats: the effect of massive features is a t-test of paired differences, corrected for all formats") {
+TEST_CASE("formats: the effect of massive features is judged by Student's t of paired differences over all formats") {
   const auto words = [](const std::vector<double>& costs, int formats) {
     std::vector<formats::FormatsStack> result(1);
     formats::FormatsStack& stack = result.front();
@@ -62,7 +60,7 @@ TEST_CASE("formats: the effect of massive features is a t-test of paired differe
   CHECK(words({1.0, 1.0, 1.0}, 1).empty());
 }
 
-TEST_CASE("formats: the law is rejected only for the format that violates it") {
+TEST_CASE("formats: a law is rejected in a format that changes it, and in no other") {
   constexpr int depths = 7;
   constexpr int seeds = 16;
   const std::pair<Statistic, Measure> statistics[] = {{Statistic::second_moment, Measure::second_moment_drift},
@@ -70,30 +68,30 @@ TEST_CASE("formats: the law is rejected only for the format that violates it") {
   formats::FormatsStack stack;
   stack.spec.model.layers = 3;
   stack.seeds = seeds;
-  stack.prediction.exact_at_width = true;
-  stack.prediction.replicates = stack.prediction.finite_width_replicates = 64;
-  stack.prediction.finite_width_degrees = 63;
+  theory::Prediction& p = stack.prediction;
+  p.exact_at_width = true;
+  p.replicates = p.finite_width_replicates = p.replicates_per_sequence = 64;
+  p.finite_width_degrees = 63;
   for (const auto& [statistic, drift] : statistics) {
-    Curve& mean = stack.prediction.profile.curves[{statistic, Signal::x_out}];
+    Curve& mean = p.profile.curves[{statistic, Signal::x_out}];
     for (int depth = 0; depth < depths; ++depth) mean.value.push_back(1.0 + depth);
     mean.standard_error.assign(depths, 0.003);
-    stack.prediction.spread.curves[{statistic, Signal::x_out}].value.assign(depths, 0.02);
+    p.spread.curves[{statistic, Signal::x_out}].value.assign(depths, 0.02);
   }
-  stack.prediction.replicate_profiles.assign(64, stack.prediction.profile);
-  stack.prediction.replicates_per_sequence = 64;
-  for (const auto& [name, bend] : {std::pair("fp64", 0.0), {"fp16", 0.0}, {"bf16", 0.05}}) {
+  p.replicate_profiles.assign(64, p.profile);
+  for (const auto& [name, change] : {std::pair("fp64", 0.0), {"fp16", 0.0}, {"bf16", 0.05}}) {
     formats::FormatResult& format = stack.formats.emplace_back();
     format.name = name;
     auto& numbers = format.variants.emplace_back().numbers;
     for (int seed = 0; seed < seeds; ++seed) {
-      const double sign = seed % 2 == 0 ? 1.0 : -1.0;
+      const double noise = seed % 2 == 0 ? 1.0 : -1.0;
       Profile& profile = format.law_profiles.emplace_back();
       for (const auto& [statistic, drift] : statistics) {
         auto& drifts = numbers[{formats::stream_site, drift}];
         drifts.resize(formats::places_of(stack.spec.model));
         for (int depth = 0; depth < depths; ++depth) {
-          drifts[static_cast<std::size_t>(depth)].add(bend + 1e-3 * sign);
-          profile.curves[{statistic, Signal::x_out}].value.push_back(1.0 + depth * (1.0 + bend) + 0.02 * sign);
+          drifts[static_cast<std::size_t>(depth)].add(change + 1e-3 * noise);
+          profile.curves[{statistic, Signal::x_out}].value.push_back(1.0 + depth * (1.0 + change) + 0.02 * noise);
         }
       }
     }
@@ -111,10 +109,10 @@ TEST_CASE("formats: the law is rejected only for the format that violates it") {
   CHECK((judged[1].drift.verdict == agrees && judged[2].drift.verdict == disagrees));
   // Both formats, two statistics, seven depths.
   CHECK(judged[1].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 28.0)).epsilon(1e-12));
-  // Each format has a separate tolerance for rounding of the stream.
+  // Each format has its own tolerance for rounding of the stream.
   CHECK(judged_with([](auto& s) { s.formats[2].stream_rounding = 0.06; })[2].drift.rejected == 0);
   CHECK(judged_with([](auto& s) { s.formats[1].stream_rounding = 0.06; })[2].drift.rejected > 0);
-  // No verdicts and tests for a format with diverged seeds, and for all formats with few seeds.
+  // A format in which seeds diverged has no tests or verdicts; with few seeds no format has.
   const auto diverged = judged_with([](auto& s) { s.formats[1].variants[0].forward.seeds = 2; });
   CHECK((diverged[1].law.verdict == not_checked && diverged[1].drift.verdict == not_checked));
   CHECK(diverged[2].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 14.0)).epsilon(1e-12));
@@ -122,7 +120,7 @@ TEST_CASE("formats: the law is rejected only for the format that violates it") {
   CHECK((few[0].law.verdict == not_checked && few[2].drift.verdict == not_checked));
 }
 
-TEST_CASE("formats: first overflow in the order of a pass, number of seeds with one, and overflow of the first seed") {
+TEST_CASE("formats: the first overflow in the order of a pass, the number of seeds that overflow, and the first seed") {
   const formats::FormatsConfig config = testing::small_config("pre", {"fp16"});
   formats::SeedReading reading = testing::reading_of(config);
   formats::FormatsStack stack;

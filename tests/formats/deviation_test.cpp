@@ -6,7 +6,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Measurements of a pass in a format: examples by hand, and properties.
+/// Readings of a pass in a format, by hand and by invariants.
 namespace periscope::testing {
 namespace {
 
@@ -35,7 +35,7 @@ TEST_CASE("every measure by hand") {
   CHECK(std::isnan(bad[static_cast<std::size_t>(Measure::maximum)]));
 }
 
-TEST_CASE("a loss scale of a power of two changes no gradient, and prevents underflow of FP8 gradients") {
+TEST_CASE("a loss scale that is a power of two changes no gradient, and prevents underflow of gradients in FP8") {
   FormatsConfig config = small_config("post", {"bf16", "fp8_e5m2"});
   config.covers = {"stream", "norms", "modules"};
   config.base.model.vocab = 16384;  // probabilities of 2^-14 over 12 tokens are below E5M2's smallest number, 2^-16
@@ -62,7 +62,7 @@ TEST_CASE("the first overflow, forward and backward") {
   const SeedReading reading = reading_of(config);
   const formats::PassReading& e4m3 = reading[0][1];
   REQUIRE(e4m3.forward.found);
-  CHECK(e4m3.forward.sublayer == 0);  // norm outputs are up to √32·300
+  CHECK(e4m3.forward.sublayer == 0);  // the output of the norm is up to √32·300
   CHECK(e4m3.forward.signal == Signal::A_out);
   CHECK_FALSE(reading[0][0].forward.found);
   config.saturates = true;

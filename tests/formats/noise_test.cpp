@@ -38,17 +38,17 @@ void check_predicted(const std::string& what, const std::vector<SeedReading>& re
             pass.predicted[static_cast<std::size_t>(depth)]);
   }
   INFO(what, " at ", depth, ": ", off.mean(), " ± ", off.standard_error());
-  // 4 standard errors; and 0.4 dB (10 %) for second-order terms and the single gradient of 16 tokens.
+  // 0.4 dB, a tenth, for terms of second order and the common gradient of 16 tokens.
   CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
   CHECK(std::abs(off.mean()) < 1.5);
 }
 
-TEST_CASE("T27: the noise of the stream is predicted from the pass in f64, for all parts together") {
+TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in every placement and format") {
   for (const std::string placement : {"pre", "peri", "post", "b-only", "lns"}) {
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
     const std::vector<SeedReading> readings = readings_of(config);
-    // The gradient is isotropic at the final stream and, with an identity path and few layers, nearly so at all depths.
+    // The gradient is isotropic where the loss reads the stream, and nearly so below a few layers with identity paths.
     const int end = config.base.model.sublayers();
     const int first = placement == "pre" || placement == "peri" ? 1 : end;
     for (std::size_t f = 0; f < config.format.size(); ++f) {
@@ -59,7 +59,7 @@ TEST_CASE("T27: the noise of the stream is predicted from the pass in f64, for a
   }
 }
 
-TEST_CASE("T27: each part separately, so that no part hides another; stochastic rounding has twice the noise") {
+TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noise") {
   struct Case {
     const char* placement;
     const char* format;
@@ -84,16 +84,15 @@ TEST_CASE("T27: each part separately, so that no part hides another; stochastic 
       fall.add(nearest[i][0][1].predicted.back() - stochastic[i][0][1].predicted.back());
     }
     INFO(what, ": predicted ", fall.mean(), " ± ", fall.standard_error(), " below rounding to nearest");
-    // The standard deviation of an entry's squared error is 0.9 of the mean to nearest and 0.45 stochastically. A
-    // tensor has 2048 entries. The weights g² of Gaussian gradients reduce the effective number to a third, and the
-    // binades of floating-point formats again to about a third. Thus 8 tensors and 8 seeds give the mean to 1 %, 0.04
-    // dB. For matrices the factor is exactly 2, except for the few numbers below one step.
+    // Errors of single entries vary by 0.9 of their mean to nearest and by 0.45 stochastically. Of 2048 entries per
+    // tensor about a ninth count, because of the weights g² and of binades. Over 8 tensors and 8 seeds the mean is
+    // known to 1 %, 0.04 dB.
     CHECK(std::abs(fall.mean() - 10.0 * std::log10(2.0)) < 0.16);
   }
 }
 
 TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation") {
-  // DeepNorm's W_v and W_o are smaller: below E4M3's normal numbers, where the relative noise is larger.
+  // DeepNorm draws smaller V and O, below the normal numbers of E4M3, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;
   config.covers = {"weights"};

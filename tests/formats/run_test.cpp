@@ -2,7 +2,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Runs of `formats`: tolerance for one rounding of the stream, and certificates.
+/// Whole runs of `formats`: which formats are certified, and for which inputs and weights.
 namespace periscope::testing {
 namespace {
 
@@ -29,8 +29,7 @@ formats::FormatsStack stack_of(const FormatsConfig& config) {
   return formats::run(config, progress).at(0);
 }
 
-TEST_CASE(
-    "formats: certificates exist if a part is stored in the format without a scale, and no part in a narrower format") {
+TEST_CASE("formats: a certificate exists if parts are stored in the format unscaled and no part in a narrower format") {
   struct Row {
     const char* format;
     Words covers;
@@ -39,7 +38,7 @@ TEST_CASE(
   };
   for (const Row& row :
        {Row{"fp16", {}, "bf16", false, true},
-        Row{"bf16", {}, "fp16", false, true},  // covers all parts, so the rest is empty
+        Row{"bf16", {}, "fp16", false, true},  // covers all parts, so no part is in fp16
         Row{"fp16", {"modules"}, "bf16", false, true},
         Row{"bf16", {"modules"}, "fp16", false, false},  // FP16 overflows first
         Row{"int8", {}, "bf16", false, false},

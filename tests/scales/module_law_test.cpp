@@ -48,27 +48,13 @@ WeightScales lecun_scales(const StackSpec& spec) {
   return scales;
 }
 
-TEST_CASE("Gauss rule of a discrete measure: exact for polynomials, and for any function of few points") {
+TEST_CASE("Gauss rule of a discrete measure with few distinct places: the measure itself") {
   const Vector places = (Vector(6) << 0.0, 0.3, 0.3, 1.0, 2.5, 4.0).finished();
   const Vector weights = (Vector(6) << 1.0, 0.5, 0.25, 2.0, 0.0, 3.0).finished();
-  const auto sum = [&](const Vector& x, const Vector& w, const auto& f) {
-    double all = 0.0;
-    for (Eigen::Index i = 0; i < x.size(); ++i) all += w(i) * f(x(i));
-    return all;
-  };
-  for (int most = 1; most <= 4; ++most) {
-    const theory::DiscreteRule rule = theory::discrete_gauss_rule(places, weights, most);
-    REQUIRE(rule.nodes.size() == most);
-    for (int power = 0; power < 2 * most; ++power) {
-      const auto f = [&](double x) { return std::pow(x, power); };
-      CHECK(sum(rule.nodes, rule.weights, f) == doctest::Approx(sum(places, weights, f)).epsilon(1e-12));
-    }
-  }
-  // Four distinct places with nonzero weight: the rule is the measure itself.
   const theory::DiscreteRule rule = theory::discrete_gauss_rule(places, weights, 6);
   CHECK(rule.nodes.size() == 4);
   const auto f = [](double x) { return std::sin(3.0 * x); };
-  CHECK(sum(rule.nodes, rule.weights, f) == doctest::Approx(sum(places, weights, f)).epsilon(1e-10));
+  CHECK(rule.weights.dot(rule.nodes.unaryExpr(f)) == doctest::Approx(weights.dot(places.unaryExpr(f))).epsilon(1e-10));
   CHECK(theory::discrete_gauss_rule(places, Vector::Zero(6), 6).nodes.size() == 0);
 }
 

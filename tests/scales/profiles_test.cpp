@@ -2,17 +2,14 @@
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
-#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
-#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "theory/passes/forward.h"
-#include "theory/predict/predict.h"
 
 /// Variance profiles (T29): random weights with different row and column sizes, theory against simulation.
 namespace periscope::testing {
@@ -32,8 +29,9 @@ std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, d
   return sizes;
 }
 
-/// Adds profiles to every matrix and table before the head, correlated between rows, columns and gains (T29).
-WeightScales with_profiles(const StackSpec& spec, WeightScales scales) {
+/// Uneven scales with profiles of every matrix and table before the head, correlated between rows, columns and gains.
+WeightScales profiled_scales(const StackSpec& spec) {
+  WeightScales scales = uneven_scales(spec);
   std::uint64_t place = 0;
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     for (const Weight w : weights_in(spec.model, l)) {
@@ -46,8 +44,6 @@ WeightScales with_profiles(const StackSpec& spec, WeightScales scales) {
   }
   return scales;
 }
-
-WeightScales profiled_scales(const StackSpec& spec) { return with_profiles(spec, uneven_scales(spec)); }
 
 WeightScales without_columns(WeightScales scales) {
   for (auto& [id, profile] : scales.profiles) profile.columns.clear();
@@ -130,6 +126,15 @@ TEST_CASE("profiles with a plain MLP, biases, LayerNorm and embedding options: t
     const Measured measured = measure(with(spec, scales), config::WeightsChoice::dense, 64);
     check_agrees(measured);
     CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);
+    if (std::string_view(placement) != "pre") continue;
+    for (const Weight matrix : {Weight::q, Weight::v, Weight::o, Weight::up, Weight::down}) {
+      WeightScales wrong = scales;
+      for (int l = 0; l < spec.model.layers; ++l) {
+        wrong.stddev[bias_of(matrix_id(l, matrix))] = matrix == Weight::q ? 4.0 : 0.0;
+      }
+      CAPTURE(std::string(name_of(matrix)));
+      CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
+    }
   }
 }
 
@@ -184,43 +189,17 @@ TEST_CASE("drawn entries are those without a profile times row and column sizes"
   CHECK(seen == 8);
 }
 
-TEST_CASE("profiles of ones give the prediction without profiles, bit for bit") {
-  for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
-    const StackSpec spec = scaled_stack(placement);
-    const WeightScales flat = uneven_scales(spec);
-    WeightScales ones = flat;
-    for (int l = -1; l <= spec.model.sublayers(); ++l) {
-      for (const Weight w : weights_in(spec.model, l)) {
-        if (is_norm(w)) continue;
-        const auto [fan_out, fan_in] = shape_of(spec.model, w);
-        ones.profiles[matrix_id(l / 2, w)] = {.rows = std::vector<double>(static_cast<std::size_t>(fan_out), 1.0),
-                                              .columns = std::vector<double>(static_cast<std::size_t>(fan_in), 1.0)};
-      }
-    }
-    const auto predicted = [](const StackSpec& of) {
-      return theory::predict(of, stacks::distinct_token_ids(of, 0, 2), {.max_samples = 64});
-    };
-    const theory::Prediction a = predicted(with(spec, flat));
-    const theory::Prediction b = predicted(with(spec, ones));
-    REQUIRE(a.profile.curves.size() == b.profile.curves.size());
-    for (const auto& [key, curve] : a.profile.curves) {
-      check_same_bits(std::string(name_of(key.first)), b.profile.curves.at(key).value, curve.value);
-    }
-    CHECK(a.finite_width == b.finite_width);
-    CHECK(a.profile.angular_distance == b.profile.angular_distance);
-  }
-}
-
 TEST_CASE("a profile of the wrong length or sign throws") {
-  StackSpec spec = scaled_stack("pre");
-  WeightScales scales = uneven_scales(spec);
-  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(511, 0.5), .columns = {}};
-  CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
-  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, -0.5), .columns = {}};
-  CHECK_THROWS_AS((void)theory::forward_profile(with(spec, scales), {.ids = std::vector<int>(8, 1)}), std::logic_error);
-  // Constant sizes are no profile.
-  scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(512, 1.0), .columns = {}};
-  CHECK_FALSE(has_profiles(with(spec, scales)));
+  const StackSpec spec = scaled_stack("pre");
+  const auto with_rows = [&](std::size_t count, double size) {
+    WeightScales scales = uneven_scales(spec);
+    scales.profiles[matrix_id(2, Weight::up)] = {.rows = std::vector<double>(count, size), .columns = {}};
+    return with(spec, scales);
+  };
+  const theory::ForwardReplicate replicate{.ids = std::vector<int>(8, 1)};
+  CHECK_THROWS_AS((void)theory::forward_profile(with_rows(511, 0.5), replicate), std::logic_error);
+  CHECK_THROWS_AS((void)theory::forward_profile(with_rows(512, -0.5), replicate), std::logic_error);
+  CHECK_FALSE(has_profiles(with_rows(512, 1.0)));  // constant sizes are not a profile
 }
 
 }  // namespace

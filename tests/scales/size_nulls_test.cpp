@@ -12,7 +12,7 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// Null models: random weights that preserve sizes of given weights.
+/// Null models: random weights with the sizes of given weights.
 namespace periscope::testing {
 namespace {
 

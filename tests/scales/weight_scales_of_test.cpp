@@ -55,15 +55,13 @@ TEST_CASE("scales of tables use the rows of the tokens, with repetition") {
   const StackSpec spec = with_everything();
   const auto ops = make_backend("cpu");
   const GeneratedWeights weights(*ops, spec, DType::f64, 3);
-  const std::vector<int> ids{4, 4, 7};
-  const WeightScales scales = stacks::scales_of(*ops, spec.model, weights, ids);
-  const auto rms_of_rows = [&](Weight table, const std::vector<int>& rows) {
-    return doctest::Approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14);
-  };
-  CHECK(scales.stddev.at(matrix_id(0, Weight::embedding)) == rms_of_rows(Weight::embedding, {4, 4, 7}));
-  CHECK(scales.stddev.at(matrix_id(0, Weight::embedding)) != rms_of_rows(Weight::embedding, {4, 7}));
-  CHECK(scales.stddev.at(matrix_id(0, Weight::positions)) == rms_of_rows(Weight::positions, {2, 3, 4}));
-  CHECK(scales.stddev.at(matrix_id(0, Weight::token_types)) == rms_of_rows(Weight::token_types, {0}));
+  const auto stddev = stacks::scales_of(*ops, spec.model, weights, std::vector<int>{4, 4, 7}).stddev;
+  for (const auto& [table, rows] : {std::pair(Weight::embedding, std::vector{4, 4, 7}),
+                                    {Weight::positions, {2, 3, 4}},
+                                    {Weight::token_types, {0}}}) {
+    CHECK(stddev.at(matrix_id(0, table)) ==
+          doctest::Approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14));
+  }
   CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
 
