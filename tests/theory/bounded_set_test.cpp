@@ -20,9 +20,8 @@ RowMatrix random_matrix(Index rows, Index cols, unsigned seed) {
   return w;
 }
 
-constexpr Index width = 7;
-
-TEST_CASE("eps reduces the bound of a norm, depending on the norm of its input") {
+TEST_CASE("with eps the bound of a norm's output falls with the norm of its input") {
+  constexpr Index width = 7;
   const Vector gain = Vector::Ones(width);
   const BoundedSet small = ball(Vector::Constant(width, 0.1), 0.2);
   const BoundedSet y = normalised(small, {NormKind::rms, 0.01, gain, {}});
@@ -53,7 +52,7 @@ TEST_CASE("activations of an interval equal the extrema on a fine grid") {
       const BoundedSet y = activated(kind, {Vector::Constant(1, low), Vector::Constant(1, high), {}});
       CHECK(y.low[0] <= least + 1e-15);
       CHECK(y.low[0] == Approx(least).epsilon(1e-9));
-      CHECK(y.high[0] >= most - 1e-15);  // rounding errors of the grid
+      CHECK(y.high[0] >= most - 1e-15);  // rounding of the grid
       CHECK(y.high[0] == Approx(most).epsilon(1e-12));
     }
   }
@@ -75,9 +74,9 @@ TEST_CASE("spectral_bound is a tight upper bound of the spectral norm") {
   CHECK(spectral_bound(broken) == infinity);
 }
 
-/// The leading eigenvector is orthogonal to the start of the power iteration, so the proof must fail until the bound is
+/// The leading eigenvector is orthogonal to the start of the power iteration, so the proof fails until the bound is
 /// large enough.
-TEST_CASE("a power iteration that misses the largest eigenvalue gives a valid bound") {
+TEST_CASE("the eigenvalue bound holds where the power iteration misses the largest eigenvalue") {
   RowMatrix gram = RowMatrix::Zero(3, 3);
   gram.topLeftCorner(2, 2) << 1.0, 0.9, 0.9, 1.0;
   gram(2, 2) = 1.5;
@@ -90,14 +89,14 @@ TEST_CASE("weights and bounds near the limits of double") {
   CHECK(BoundedSet(point(Vector::Constant(3, 1e200))).norm() <= 1.8e200);
   CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // and terminates
   CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == Approx(2e300).epsilon(1e-2));
-  // An overflow or a NaN gives an infinite bound.
+  // A product that overflows has an infinite bound, and so does NaN.
   const RowMatrix w = RowMatrix::Constant(1, 2, 1e200);
   CHECK(image_and_sums(w, ball(Vector::Constant(2, 1e200), infinity)).set.magnitude()[0] == infinity);
   Vector broken(2);
   broken << 1.0, std::nan("");
   CHECK(largest_of(broken) == infinity);
   CHECK(norm_of(broken) == infinity);
-  // The squares of x ≈ 1e-170 underflow, but x/√(x² + ε) is 1e-20.
+  // x ≈ 1e-170: its squares underflow, but x/√(x² + ε) is 1e-20.
   const BoundedSet y =
       normalised(ball(Vector::Constant(4, 1e-170), 2e-170), {NormKind::rms, 1e-300, Vector::Constant(4, 1e30), {}});
   CHECK(y.magnitude()[0] == Approx(1e10).epsilon(1e-9));

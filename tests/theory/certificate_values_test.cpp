@@ -2,18 +2,20 @@
 
 #include <cmath>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
 #include "tests/theory/plain_parameters.h"
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// T24: golden values of bounds, as attacks do not detect slightly too large bounds. The arithmetic is so coarse that
-/// every term of an allowance matters. The values were verified against the formulas of docs/theory/certificates.md.
-/// Whole stacks: golden results of `certify`.
-// A separate namespace, because test files are compiled several at a time.
+/// Values of error bounds (T24) in an arithmetic so coarse that every term is a visible part of a bound. An attack
+/// cannot tell bounds from slightly larger ones. The values agree with the formulas of docs/theory/certificates.md,
+/// evaluated by hand. Whole stacks: golden results of `certify`.
+// A separate namespace, because a unity build compiles several test files as one.
 namespace periscope::theory {
 namespace {
 namespace certificate_values {
@@ -44,18 +46,22 @@ Values bounds_of(const ComputedImage& image) {
   return values;
 }
 
+Values bounds_of(const BoundedSet& x) {
+  Values values;
+  append(values, x);
+  return values;
+}
+
 Values norm_bounds(ComputedOps& ops, NormKind kind, double radius) {
   constexpr Index d = 200;
   BoundedSet x = ball(all(d, 0.75), radius);
   x.low.setConstant(-0.25);
   NormBound norm{kind, 0.3, all(d, 1.0), all(d, 3.0)};
   norm.gain[0] = -2.0;
-  Values values;
-  append(values, ops.normalised(x, norm));
-  return values;
+  return bounds_of(ops.normalised(x, norm));
 }
 
-/// An op, the bounds of its result, followed by its largest inner magnitudes, by signal.
+/// An op, the bounds of its result, followed by the largest magnitudes inside the op, by signal.
 struct OpValues {
   std::string op;
   std::function<Values(ComputedOps&)> run;
@@ -65,9 +71,7 @@ struct OpValues {
 const std::vector<OpValues> op_values{
     {"storing",
      [](ComputedOps& ops) {
-       Values values;
-       append(values, ops.stored({all(1, -1.0), all(1, 3.0), Ellipsoid{all(1, 2.0), all(1, 0.5), all(1, 0.25)}}));
-       return values;
+       return bounds_of(ops.stored({all(1, -1.0), all(1, 3.0), Ellipsoid{all(1, 2.0), all(1, 0.5), all(1, 0.25)}}));
      },
      {-1.0244140625, 3.0244140625, 2.0, 0.50390625, 0.2685546875}},
     {"a sum of 300 products and a bias",
@@ -78,9 +82,7 @@ const std::vector<OpValues> op_values{
      {-4.29196428857, -1.95803571143, 0.791964288568, 1.25772425532, 1.24700546265}},
     {"a sum of 4096 products",
      [](ComputedOps& ops) {
-       Values values;
-       append(values, ops.linear(RowMatrix::Constant(1, 4096, 0x1p-13), {}, box(4096, -0.5, 1.0)));
-       return values;
+       return bounds_of(ops.linear(RowMatrix::Constant(1, 4096, 0x1p-13), {}, box(4096, -0.5, 1.0)));
      },
      {-25.4777449966, 25.7277449966, 25.5273361206}},
     {"a map of an ellipsoid",
@@ -109,21 +111,16 @@ const std::vector<OpValues> op_values{
      {-3.18211194481, 9.18211194481, 3.0, 35.693122803, 0.050700654506, 6.1099637902, 267.1875, 1.60013367177,
       654.78969296, 1.85185936747}},
     {"a factor that is rounded",
-     [](ComputedOps& ops) {
-       Values values;
-       append(values, ops.scaled(-0.7, box(1, -1.0, 3.0)));
-       return values;
-     },
+     [](ComputedOps& ops) { return bounds_of(ops.scaled(-0.7, box(1, -1.0, 3.0))); },
      {-2.13785400391, 0.737854003906, 2.13785400391}},
     {"a weighted sum",
      [](ComputedOps& ops) {
-       Values values;
-       append(values, ops.weighted_sum(-0.7, box(1, -3.0, 3.0), 0.5, box(1, -5.0, 5.0)));
+       Values values = bounds_of(ops.weighted_sum(-0.7, box(1, -3.0, 3.0), 0.5, box(1, -5.0, 5.0)));
        append(values, ops.weighted_sum(1.0, box(1, -3.0, 3.0), 1.0, box(1, -5.0, 5.0)));
        return values;
      },
      {-4.6957318306, 4.6957318306, -8.0634765625, 8.0634765625, 2.5205078125}},
-    {"what a product, a sum of magnitudes and a rotation round",
+    {"rounding errors of a product, a sum of magnitudes and a rotation",
      [](ComputedOps& ops) {
        return Values{ops.rounded_twice(all(1, 5.0))[0], ops.stored_sum(5.0, 300), ops.rotation_error(5.0)};
      },
@@ -134,7 +131,7 @@ const std::vector<OpValues> op_values{
     {"GELU's tanh form",
      [](ComputedOps& ops) { return bounds_of(ops.activated(Activation::gelu_tanh, box(4, 40.0, 80.0))); },
      {34.3310241699, 85.6689758301, 0.0, 171.328125, 0.00491333007813, 5.66897583008}},
-    {"soft caps, of which one is no number of the format",
+    {"soft caps, one of them not a number of the format",
      [](ComputedOps& ops) {
        Values values;
        for (const double cap : {2.0, 2.03}) append(values, ops.soft_capped(cap, box(1, -3.0, 3.0)));
@@ -166,7 +163,7 @@ const std::vector<OpValues> op_values{
       6.70101666451, 20.6729193999, 2.2955859375, 6.11170959473, 36.8663552527, 41.9928440935}},
 };
 
-TEST_CASE("T24: bounds and inner magnitudes of every op equal their golden values") {
+TEST_CASE("T24: bounds of every op's result, and of the numbers inside it, have their value") {
   for (const OpValues& row : op_values) {
     CAPTURE(row.op);
     ComputedOps ops(coarse, longest);
@@ -180,7 +177,7 @@ TEST_CASE("T24: bounds and inner magnitudes of every op equal their golden value
   }
 }
 
-TEST_CASE("an eps that underflow of squares may cancel gives an infinite bound") {
+TEST_CASE("an eps that underflow of the squares may cancel gives an infinite bound") {
   ComputedOps ops({Arithmetic::mixed, fp64, {"eta' = 2^-3", 1e300, 53, 49}}, 1);
   const NormBound norm{NormKind::rms, 0.25, all(2, 1.0), {}};
   CHECK(ops.normalised(box(2, -1.0, 1.0), norm).high[0] == infinity);
@@ -188,7 +185,7 @@ TEST_CASE("an eps that underflow of squares may cancel gives an infinite bound")
   CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
 }
 
-TEST_CASE("cancelling tables: the bound covers partial sums in every order") {
+TEST_CASE("tables that cancel: the bound covers partial sums in any order") {
   ModelSpec m;
   m.layers = 0;
   m.width = 6;
@@ -204,7 +201,7 @@ TEST_CASE("cancelling tables: the bound covers partial sums in every order") {
   CHECK(certificate.find(Signal::addends, -1)->largest >= 6.0);
 }
 
-TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gains; the largest entry") {
+TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gains; the largest weight is found") {
   struct Stored final : PlainParameters {
     void visit_rows(Weight, const BlockVisitor& visit) const override {
       RowMatrix rows = RowMatrix::Constant(2, 3, 1.01);
@@ -229,11 +226,11 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   CHECK(rounded.matrix(0, Weight::q) == RowMatrix::Constant(2, 2, rounded_to(seven, 1.01)));
   CHECK(rounded.changed());
   (void)rounded.bias(0, Weight::k);
-  CHECK(rounded.changed());  // earlier changes are remembered
+  CHECK(rounded.changed());  // remembers earlier changes
   CHECK(rounded.bias(0, Weight::q) == all(2, rounded_to(seven, 1.01)));
   const NormParameters n = rounded.norm(0, Weight::norm_a);
-  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w has seven bits; 1 + w would be rounded down
-  CHECK(n.gain[1] == 0x1p-9);                 // larger than 0, the result for w rounded to −1
+  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
+  CHECK(n.gain[1] == 0x1p-9);  // −(1 − 2⁻⁹) rounds to −1 and 1 + w to 0; the unrounded sum is larger
   CHECK(n.bias[0] == 5.0);
   CHECK(rounded.largest() == 5.0);
   rounded.visit_rows(Weight::embedding, [&](Index first, const RowMatrix& rows) {
@@ -242,7 +239,7 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   });
   REQUIRE(rounded.largest_entry());
   CHECK(rounded.largest_entry()->value == -9.1);
-  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // index in the whole table, which is read in blocks
+  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // index within the whole table, not the block
   const auto changes = [&](const auto& read) {
     const RoundedParameters one(stored, seven);
     read(one);
@@ -252,6 +249,22 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   CHECK(changes([](const RoundedParameters& one) { (void)one.norm(0, Weight::norm_a); }));
   CHECK(
       changes([](const RoundedParameters& one) { one.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {}); }));
+}
+
+TEST_CASE("weights are rounded as runs round") {
+  std::mt19937_64 engine(1);
+  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+  std::vector<NumberFormat> formats(number_formats.begin(), number_formats.end());
+  formats.push_back(fp64);
+  for (const NumberFormat& f : formats) {
+    const Rounding run(f, Rounding::Overflow::infinite);
+    for (int i = 0; i < 3000; ++i) {
+      const double x = std::ldexp(std::round(uniform(engine) * 0x1p10), i % 300 - 170);
+      CHECK(rounded_to(f, x) == run(x));
+    }
+    CHECK(rounded_to(f, f.largest) == f.largest);
+    CHECK(rounded_to(f, -f.smallest_subnormal() / 2.0) == 0.0);
+  }
 }
 
 }  // namespace certificate_values

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/significance.h"
 #include "tests/support/threads.h"
+#include "tests/theory/same_curves.h"
 
 namespace periscope::theory {
 namespace {
@@ -44,13 +46,8 @@ TEST_CASE("predict_at_width has the same bits for 1, 2 and 3 threads") {
   const Prediction alone = run(1);
   for (const int count : {2, 3}) {
     const Prediction several = run(count);
-    for (const auto& [key, curve] : alone.profile.curves) {
-      testing::check_same_bits("value", several.profile.curves.at(key).value, curve.value);
-      testing::check_same_bits("standard error", several.profile.curves.at(key).standard_error, curve.standard_error);
-    }
-    for (const auto& [key, curve] : alone.spread.curves) {
-      testing::check_same_bits("spread", several.spread.curves.at(key).value, curve.value);
-    }
+    check_same_curves(several.profile, alone.profile);
+    check_same_curves(several.spread, alone.spread);
   }
 }
 
@@ -107,22 +104,7 @@ TEST_CASE("profile has curves of the chain where they exist; limit has all curve
   }
 }
 
-TEST_CASE("means vary over seeds by their stated standard errors") {
-  const StackSpec spec = small("none");
-  std::vector<double> values;
-  double stated = 0.0;
-  for (std::uint64_t seed = 0; seed < 64; ++seed) {
-    const testing::Estimate e = cell(at_width(spec, 40, seed), Statistic::second_moment, Signal::f_out, 1);
-    values.push_back(e.mean);
-    stated += e.standard_error * e.standard_error / 64;
-  }
-  const double ratio = 64 * std::pow(testing::estimate(values).standard_error, 2) / stated;
-  // F(63, ≥ 63) is within [1/3.6, 3.6] with probability 1 − 1e-6.
-  CHECK(ratio > 1 / 3.6);
-  CHECK(ratio < 3.6);
-}
-
-TEST_CASE("replicates are shared among sequences; the spread is that within a sequence") {
+TEST_CASE("replicates are shared among sequences and independent; the spread is that within a sequence") {
   StackSpec spec = small("pre");
   spec.input.kind = InputKind::tokens;
   spec.input.correlation = 0.0;
@@ -139,60 +121,21 @@ TEST_CASE("replicates are shared among sequences; the spread is that within a se
   testing::check_consistent("cosine", mean, 0.5);
   const auto [alone, alone_spread] = cosine({different}, 2000);
   CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // 0 for the other sequence
-  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_replicates == 6);
-  CHECK(at_width(spec, 5, 3, {same, different}).finite_width_degrees == 4);  // one mean per sequence
-}
-
-TEST_CASE("replicates of several sequences are independent, also for equal sequences") {
-  StackSpec spec = small("pre");
-  spec.input.kind = InputKind::tokens;
-  spec.input.correlation = 0.0;
-  const std::vector<int> ids{0, 1, 2, 3, 4};
-  const Prediction p = at_width(spec, 6, 3, {ids, ids});
-  REQUIRE(p.replicate_profiles.size() == 6);
-  for (std::size_t i = 0; i < 6; ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      const std::pair x{Statistic::second_moment, Signal::x_out};
-      CHECK(p.replicate_profiles[i].curves.at(x).value.back() != p.replicate_profiles[j].curves.at(x).value.back());
-    }
+  const Prediction uneven = at_width(spec, 5, 3, {same, different});
+  CHECK(uneven.finite_width_replicates == 6);
+  CHECK(uneven.finite_width_degrees == 4);  // one mean per sequence
+  const Prediction equal = at_width(spec, 6, 3, {different, different});
+  std::set<double> tops;
+  for (const Profile& p : equal.replicate_profiles) {
+    tops.insert(p.curves.at({Statistic::second_moment, Signal::x_out}).value.back());
   }
-}
-
-TEST_CASE("T12a: with ε = 0 the mean stream of Peri-LN and B-only grows by γ² per sublayer at every width") {
-  for (const char* placement : {"peri", "b-only"}) {
-    for (const int width : {3, 16}) {
-      StackSpec spec = small(placement);
-      spec.model.width = width;
-      spec.model.norm_eps = 0.0;
-      const Prediction p = at_width(spec, 4000);
-      for (std::size_t l = 0; l <= 4; ++l) {
-        testing::check_consistent("second moment", cell(p, Statistic::second_moment, Signal::x_out, l),
-                                  1.0 + static_cast<double>(l) * std::pow(spec.model.gamma, 2));
-      }
-    }
-  }
-}
-
-TEST_CASE("ε lowers the mean of a B-only branch with small weights below the limit") {
-  // The second moment after norm B is v/(v + ε), concave in v, so its mean over a wide spread of v is below the limit.
-  StackSpec spec = small("b-only");
-  spec.model.width = 32;
-  spec.model.gamma = 1.0;
-  spec.model.mlp_width = 128;
-  spec.model.head_dim = 8;
-  spec.init.scheme = InitScheme::normal;
-  spec.init.std = 0.02;
-  spec.input.correlation = 0.0;
-  const Prediction p = at_width(spec, 2000);
-  const testing::Estimate chain = cell(p, Statistic::second_moment, Signal::B_out, 1);
-  CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Signal::B_out)->value[1]) < -10.0);
+  CHECK(tops.size() == 6);
 }
 
 TEST_CASE("a planted fault applies to the limit and to the chain") {
-  const StackSpec spec = small("pre");
-  const auto branches = [&](Fault fault) {
-    Prediction p = predict(spec, {}, {.max_samples = 8, .fault = fault});
-    predict_at_width(spec, {}, {.replicates = 8, .fault = fault}, p);
+  const auto branches = [](Fault fault) {
+    Prediction p = predict(small("pre"), {}, {.max_samples = 8, .fault = fault});
+    predict_at_width(small("pre"), {}, {.replicates = 8, .fault = fault}, p);
     return p.profile.find(Statistic::second_moment, Signal::B_out)->value;
   };
   const std::vector<double> branch = branches(Fault::none);
@@ -205,36 +148,13 @@ TEST_CASE("the number of replicates falls with their cost, to at least 8") {
   StackSpec spec = small("pre");
   CHECK(replicates_for(spec, 16) == 256);
   CHECK(replicates_for(spec, 1) == 32);
-  spec.model.layers = 24;
-  spec.model.width = 256;
-  spec.model.heads = spec.model.kv_heads = 8;
-  spec.model.head_dim = 32;
-  spec.model.mlp_width = 1024;
+  spec.model = {.layers = 24, .width = 256, .heads = 8, .kv_heads = 8, .head_dim = 32, .mlp_width = 1024};
   spec.input.tokens = 128;
   CHECK(replicates_for(spec, 16) == 64);
   spec.model.width = 8192;
   spec.model.mlp_width = 32768;
   spec.input.tokens = 4096;
   CHECK(replicates_for(spec, 16) == 8);
-}
-
-TEST_CASE("the cost of a replicate covers gates, gated MLPs, and keys and values of each group") {
-  StackSpec spec = small("pre");
-  spec.model.mlp = MlpKind::gelu;
-  const double plain = chain_operations(spec);
-  const auto more = [&](const auto& change) {
-    StackSpec other = spec;
-    change(other.model);
-    return chain_operations(other) - plain;
-  };
-  const double of_heads = more([](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
-  const double each = of_heads / spec.model.heads;
-  CHECK(each > 0.0);
-  CHECK(more([](ModelSpec& m) { m.attention_gate = AttentionGate::channel; }) ==
-        Approx(spec.model.query_width() * each).epsilon(1e-12));
-  CHECK(more([](ModelSpec& m) { m.mlp = MlpKind::swiglu; }) == Approx(spec.model.mlp_width * each).epsilon(1e-12));
-  const int fewer = spec.model.key_width() - spec.model.head_dim;
-  CHECK(more([](ModelSpec& m) { m.kv_heads = 1; }) == Approx(-2.0 * fewer * each).epsilon(1e-12));
 }
 
 TEST_CASE("an operation budget limits replicates; without enough, the limit is used and the reason is given") {

@@ -1,10 +1,6 @@
 #include "theory/passes/forward.h"
 
 #include "tests/support/doctest.h"
-#include "tests/theory/exactly.h"
-
-#include <boost/random/mersenne_twister.hpp>
-#include <boost/random/normal_distribution.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +14,7 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/significance.h"
 #include "tests/theory/xiong.h"
+#include "theory/kernels/normal_stream.h"
 
 namespace periscope::theory {
 namespace {
@@ -42,38 +39,15 @@ TEST_CASE("kurtosis of D normal entries, against a simulation") {
   for (const int width : {4, 64}) {
     StackSpec spec = xiong_stack("pre");
     spec.model.width = width;
-    boost::random::mt19937 engine(3);
-    boost::random::normal_distribution<double> unit;
+    theory::NormalStream numbers({.seed = 3, .replicate = 0, .place = 0});
     std::vector<double> kurtosis;
     for (int n = 0; n < 20'000; ++n) {
-      std::vector<double> x(static_cast<std::size_t>(width));
-      double mean = 0.0;
-      for (double& v : x) mean += (v = unit(engine)) / width;
-      double second = 0.0;
-      double fourth = 0.0;
-      for (const double v : x) {
-        second += std::pow(v - mean, 2) / width;
-        fourth += std::pow(v - mean, 4) / width;
-      }
-      kurtosis.push_back(fourth / (second * second));
+      Eigen::ArrayXd x = numbers.normals(width, 1).array();
+      x -= x.mean();
+      kurtosis.push_back(x.pow(4).mean() / std::pow(x.square().mean(), 2));
     }
     testing::check_consistent("kurtosis, width " + std::to_string(width), testing::estimate(kurtosis),
                               predicted(spec, Statistic::kurtosis, Signal::x_out)[0]);
-  }
-}
-
-TEST_CASE("angular distances: a stream with additions only turns by arccos sqrt(q_i/q_j)") {
-  StackSpec spec = xiong_stack("pre");
-  spec.input.tokens = 1;
-  const Profile p = forward_profile(spec, {});
-  const std::vector<double>& q = p.find(Statistic::second_moment, Signal::x_out)->value;
-  REQUIRE(p.angular_distance.size() == 13 * 13);
-  for (std::size_t i = 0; i < 13; ++i) {
-    for (std::size_t j = 0; j < 13; ++j) {
-      const double cosine = std::sqrt(std::min(q[i], q[j]) / std::max(q[i], q[j]));
-      CHECK(p.angular_distance[i * 13 + j] ==
-            Approx(std::acos(std::fmin(cosine, 1.0)) / std::numbers::pi).epsilon(1e-6));
-    }
   }
 }
 

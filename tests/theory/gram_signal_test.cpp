@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tests/support/significance.h"
-#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 namespace {
@@ -93,38 +92,6 @@ TEST_CASE("square roots preserve the Gram matrix, for any rank and scale, and eq
   }
   const Matrix few = some(5, 3, 0);
   CHECK(distance(square_root(few), few) == 0.0);
-}
-
-TEST_CASE("a compacted signal has the same statistics") {
-  const Matrix x = some(6, 30, 8);
-  const Matrix small = compacted(x);
-  CHECK(small.cols() == 7);
-  CHECK(distance(small.col(0), x.col(0)) == 0.0);
-  CHECK(distance(small * small.transpose(), x * x.transpose()) < 1e-12);
-  const SignalReading a = read_signal(x, 50);
-  const SignalReading b = read_signal(small, 50);
-  CHECK(a.second_moment == doctest::Approx(b.second_moment).epsilon(1e-13));
-  CHECK(a.variance == doctest::Approx(b.variance).epsilon(1e-13));
-  CHECK(a.mean == b.mean);
-  CHECK(a.token_cosine == doctest::Approx(b.token_cosine).epsilon(1e-12));
-}
-
-TEST_CASE("norms on coordinates: by hand") {
-  Matrix x(3, 2);
-  x << 3.0, 4.0, 0.0, 0.0, 5.0, 0.0;
-  Matrix rms = x;
-  normalise(rms, {NormKind::rms, 0.0, 25}, 2.0);  // ‖x‖²/25 = 1 for rows 0 and 2
-  CHECK(distance(rms, 2.0 * x) < 1e-15);
-  Matrix layer = x;
-  normalise(layer, {NormKind::layer, 0.0, 4}, 2.0);  // without the mean ‖x‖²/4 = 4
-  Matrix expected(3, 2);
-  expected << 0.0, 4.0, 0.0, 0.0, 0.0, 0.0;
-  CHECK(distance(layer, expected) < 1e-15);
-  const SignalReading r = read_signal(x.topRows(1), 25);
-  CHECK(r.second_moment == 1.0);
-  CHECK(r.variance == doctest::Approx(16.0 / 25));
-  CHECK(r.mean == doctest::Approx(3.0 / 5));
-  CHECK(std::isnan(r.token_cosine));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_CASE("T2: a token that is zero stays zero without eps") {
   check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
 }
 
-TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id") {
+TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id with all options of EmbeddingSpec") {
   StackSpec spec;
   spec.model.width = 8;
   spec.input.tokens = 3;
@@ -43,33 +43,23 @@ TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id") {
   expected.diagonal().setConstant(2.0);
   check_matrix(input_kernel(spec, {}).product, expected);
   check_matrix(input_kernel(spec, {}).mean, expected / 8.0);
-  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;  // the correlation applies to Gaussian input only
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
-}
-
-TEST_CASE("input kernel with all options of EmbeddingSpec") {
-  StackSpec spec;
-  spec.model.width = 8;
-  spec.input.tokens = 3;
-  spec.input.second_moment = 2.0;
+  Matrix same_id(3, 3);
+  same_id << 1, 0, 1, 0, 1, 0, 1, 0, 1;
+  const Matrix one = Matrix::Identity(3, 3);
+  const auto kernel = [&] { return input_kernel(spec, {7, 1, 7}).product; };
+  check_matrix(kernel(), 2.0 * same_id);  // the correlation applies to Gaussian input only
   spec.model.embedding.scale = 3.0;
-  Matrix expected(3, 3);
-  expected << 18, 0, 18, 0, 18, 0, 18, 0, 18;
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+  check_matrix(kernel(), 18.0 * same_id);
   spec.model.embedding.positions = 3;  // one row per position
-  expected.diagonal().array() += 2.0;
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+  check_matrix(kernel(), 18.0 * same_id + 2.0 * one);
   spec.model.embedding.token_types = 2;  // every token reads the first row
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 2.0).matrix());
+  check_matrix(kernel(), ((18.0 * same_id + 2.0 * one).array() + 2.0).matrix());
   spec.init.embedding_std = 0.5;
   spec.init.position_std = 0.25;
-  expected << 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25;
-  expected.diagonal().array() += 0.0625;
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 0.25).matrix());
+  check_matrix(kernel(), ((2.25 * same_id + 0.0625 * one).array() + 0.25).matrix());
   spec.init = {.std = 0.5};  // width · std² = 4 · 0.25 = 1
   spec.model.embedding = {.width = 4};
-  expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;
-  check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
+  check_matrix(kernel(), 2.0 * same_id);
 }
 
 TEST_CASE("token cosine of a kernel: mean over pairs of distinct tokens") {

@@ -1,5 +1,4 @@
 #include "tests/support/doctest.h"
-#include "tests/theory/exactly.h"
 
 #include <cmath>
 #include <string_view>

@@ -25,15 +25,6 @@ TEST_CASE("extrapolation from two levels reduces the bias, and the error covers 
   }
 }
 
-TEST_CASE("extrapolation adds the noise of both levels") {
-  Curve curve{{0.5}, {0.07}};
-  const std::vector<double> fixed = extrapolate(curve, {{0.4}, {0.14}}, 8.0, false);
-  CHECK(curve.value[0] == doctest::Approx(0.5 + 0.1 / 7));
-  const double left = 0.01 / 14;
-  CHECK(fixed[0] == doctest::Approx(std::hypot(0.02, left)));
-  CHECK(curve.standard_error[0] == doctest::Approx(std::sqrt(0.08 * 0.08 + 0.02 * 0.02 + left * left)));
-}
-
 TEST_CASE("equal levels stay exact; a non-finite level has an infinite error") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

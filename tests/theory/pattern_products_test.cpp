@@ -46,30 +46,32 @@ TEST_CASE("products with patterns against Eigen in double, for every shape") {
       const Sample k = drawn(tokens, tokens, 2);
       const Sample symmetric = k + k.transpose();
       const Sample x = drawn(tokens, 5 + tokens / 2, 3);
-      Sample out;
       const FloatFactor pattern = factor_of(a, causal);
-      product_into(out, pattern, factor_of(x));
-      check_product(out, a, x, false);
-      product_into(out, transposed(pattern), factor_of(x));
-      check_product(out, a.transpose(), x, false);
-      product_into(out, factor_of(k), pattern);
-      check_product(out, k, a, false);
-      product_into(out, factor_of(k), transposed(pattern));
-      check_product(out, k, a.transpose(), false);
+      const auto check = [](const FloatFactor& left, const FloatFactor& right, const Sample& l, const Sample& r,
+                            bool lower_only = false) {
+        Sample out;
+        product_into(out, left, right, lower_only);
+        check_product(out, l, r, lower_only);
+        return out;
+      };
+      const auto check_symmetric = [](const FloatFactor& left, const FloatFactor& right, const Sample& l,
+                                      const Sample& r, bool lower_only) {
+        Sample out;
+        symmetric_product_into(out, left, right);
+        check_product(out, l, r, lower_only);
+        CHECK(out == out.transpose());
+      };
+      check(pattern, factor_of(x), a, x);
+      check(transposed(pattern), factor_of(x), a.transpose(), x);
+      check(factor_of(k), pattern, k, a);
+      check(factor_of(k), transposed(pattern), k, a.transpose());
       const Sample y = drawn(tokens, x.cols(), 4);
-      product_into(out, factor_of(x), transposed(factor_of(y)), causal);
-      check_product(out, x, y.transpose(), causal);
-      symmetric_product_into(out, factor_of(x), transposed(factor_of(x)));
-      check_product(out, x, x.transpose(), false);
-      CHECK(out == out.transpose());
-      Sample once;
-      product_into(once, pattern, factor_of(symmetric));
-      symmetric_product_into(out, factor_of(once), transposed(pattern));
-      check_product(out, once, a.transpose(), true);
-      CHECK(out == out.transpose());
-      product_into(once, factor_of(symmetric), pattern);
-      product_into(out, transposed(pattern), factor_of(once), true);
-      check_product(out, a.transpose(), once, true);
+      check(factor_of(x), transposed(factor_of(y)), x, y.transpose(), causal);
+      check_symmetric(factor_of(x), transposed(factor_of(x)), x, x.transpose(), false);
+      const Sample left = check(pattern, factor_of(symmetric), a, symmetric);
+      check_symmetric(factor_of(left), transposed(pattern), left, a.transpose(), true);
+      const Sample right = check(factor_of(symmetric), pattern, symmetric, a);
+      check(transposed(pattern), factor_of(right), a.transpose(), right, true);
     }
   }
 }

@@ -60,47 +60,39 @@ TokenKernel kernel_of(const Pair& p) {
   return TokenKernel::of_independent_features(k, 64);
 }
 
-TEST_CASE("T2: the kernel after DyT and Derf is E phi(u)phi(v), by quadrature, small and large") {
+TEST_CASE("T2, T8: kernel E phi(u)phi(v), gradient factor E phi'(u)phi'(v), slope E phi'(u), by quadrature") {
+  const auto one = [](double) { return 1.0; };
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    const auto f = [&](double u) { return phi(kind, u); };
+    const auto df = [&](double u) { return slope(kind, u); };
     for (const Pair& p : pairs) {
       CAPTURE(p.a);
       CAPTURE(p.b);
       CAPTURE(p.rho);
-      const auto f = [&](double u) { return phi(kind, u); };
       const double tolerance = tolerance_of(kind, p);
-      const double alpha = 0.5;  // the input kernel is that of u over alpha squared
-      TokenKernel x = kernel_of(p);
-      x.product /= alpha * alpha;
-      const TokenKernel y = law_of(kind).kernel(x, with_alpha(kind, alpha), 3.0);
-      CHECK(y.product(0, 1) == Approx(9.0 * expectation(f, f, p.a, p.b, p.rho)).epsilon(tolerance));
-      CHECK(y.product(0, 0) == Approx(9.0 * expectation(f, f, p.a, p.a, 1.0)).epsilon(tolerance));
-      CHECK(y.product(1, 0) == y.product(0, 1));
-      CHECK(y.mean(0, 0) == Approx(y.product(0, 0) / 64.0));
-    }
-  }
-}
-
-TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), and the slope E phi'(u), by quadrature") {
-  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
-    for (const Pair& p : pairs) {
-      CAPTURE(p.a);
-      CAPTURE(p.b);
-      CAPTURE(p.rho);
-      const auto df = [&](double u) { return slope(kind, u); };
-      const double tolerance = tolerance_of(kind, p);
-      const double alpha = 2.0;
-      TokenKernel x = kernel_of(p);
-      x.product /= alpha * alpha;
-      Matrix g(2, 2);
-      g << 5.0, -2.0, -2.0, 7.0;
-      const NormUse norm = with_alpha(kind, alpha);
-      const NormTrace trace = law_of(kind).trace(x, norm);
-      const Matrix before = law_of(kind).gradient(g, trace, norm, 3.0);
-      CHECK(before(0, 1) == Approx(-2.0 * 36.0 * expectation(df, df, p.a, p.b, p.rho)).epsilon(tolerance));
-      CHECK(before(1, 1) == Approx(7.0 * 36.0 * expectation(df, df, p.b, p.b, 1.0)).epsilon(tolerance));
-      const auto one = [](double) { return 1.0; };
-      CHECK(law_of(kind).slope(trace, norm, 3.0)[0] ==
-            Approx(6.0 * expectation(df, one, p.a, 1.0, 0.0)).epsilon(tolerance));
+      const auto close = [&](double expected) { return Approx(expected).epsilon(tolerance); };
+      const double different = expectation(f, f, p.a, p.b, p.rho);
+      const double same = expectation(f, f, p.a, p.a, 1.0);
+      const double slopes = expectation(df, df, p.a, p.b, p.rho);
+      const double squared_slope = expectation(df, df, p.b, p.b, 1.0);
+      const double mean_slope = expectation(df, one, p.a, 1.0, 0.0);
+      for (const double alpha : {0.5, 2.0}) {
+        TokenKernel x = kernel_of(p);
+        x.product /= alpha * alpha;  // the input kernel is the kernel of u over alpha squared
+        const NormUse norm = with_alpha(kind, alpha);
+        const TokenKernel y = law_of(kind).kernel(x, norm, 3.0);
+        CHECK(y.product(0, 1) == close(9.0 * different));
+        CHECK(y.product(0, 0) == close(9.0 * same));
+        CHECK(y.product(1, 0) == y.product(0, 1));
+        CHECK(y.mean(0, 0) == Approx(y.product(0, 0) / 64.0));
+        Matrix g(2, 2);
+        g << 5.0, -2.0, -2.0, 7.0;
+        const NormTrace trace = law_of(kind).trace(x, norm);
+        const Matrix before = law_of(kind).gradient(g, trace, norm, 3.0);
+        CHECK(before(0, 1) == close(-18.0 * alpha * alpha * slopes));
+        CHECK(before(1, 1) == close(63.0 * alpha * alpha * squared_slope));
+        CHECK(law_of(kind).slope(trace, norm, 3.0)[0] == close(3.0 * alpha * mean_slope));
+      }
     }
   }
 }
@@ -170,22 +162,18 @@ TEST_CASE("a pointwise norm of a non-normal signal is unsupported, and the norm 
   CHECK(unsupported_reason("pre", true).find("the embedding norm makes") != std::string::npos);
 }
 
-TEST_CASE("after a pointwise norm B, gradients of the final norm are unsupported and tail statistics left out") {
+TEST_CASE("pointwise norms: gradients of the final norm after a norm B, and the finite-width chain, are unsupported") {
   StackSpec spec = small_stack("b-only", NormKind::dyt);
   const PredictionOptions options{.max_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
-  const Prediction with = predict(spec, {}, options);
-  CHECK(with.unsupported.empty());
-  CHECK(with.gradient_unsupported.find("the final norm (DyT)") == 0);
-  CHECK(with.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
-  CHECK(with.profile.find(Statistic::kurtosis, Signal::x_out) == nullptr);
-  CHECK(with.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
+  Prediction p = predict(spec, {}, options);
+  CHECK(p.unsupported.empty());
+  CHECK(p.gradient_unsupported.find("the final norm (DyT)") == 0);
+  CHECK(p.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
+  CHECK(p.profile.find(Statistic::kurtosis, Signal::x_out) == nullptr);
+  CHECK(p.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
   spec.model.final_norm = false;
-  CHECK(predict(spec, {}, options).gradient_unsupported.empty());
-}
-
-TEST_CASE("the finite-width chain (T25) does not support pointwise norms; signals stay those of the limit") {
-  const StackSpec spec = small_stack("pre", NormKind::dyt);
-  Prediction p = predict(spec, {}, {.max_samples = 16});
+  p = predict(spec, {}, options);
+  CHECK(p.gradient_unsupported.empty());
   predict_at_width(spec, {}, {.seeds = 4}, p);
   CHECK_FALSE(p.exact_at_width);
   CHECK(p.unsupported.empty());

@@ -13,6 +13,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 #include "tests/support/threads.h"
+#include "tests/theory/same_curves.h"
 #include "tests/theory/xiong.h"
 #include "theory/attention/token_grid.h"
 
@@ -48,60 +49,36 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, also on a toke
     const Prediction alone = run(1);
     for (const int count : {2, 3}) {
       const Prediction several = run(count);
-      REQUIRE(several.profile.curves.size() == alone.profile.curves.size());
       CHECK(several.samples == alone.samples);
-      for (const auto& [key, curve] : alone.profile.curves) {
-        testing::check_same_bits("value", several.profile.curves.at(key).value, curve.value);
-        testing::check_same_bits("standard error", several.profile.curves.at(key).standard_error, curve.standard_error);
-      }
       testing::check_same_bits("angles", several.profile.angular_distance, alone.profile.angular_distance);
+      check_same_curves(several.profile, alone.profile);
     }
   }
 }
 
 TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
   const StackSpec spec = softmax_stack("pre");
-  const std::vector<std::vector<int>> labels{{0, 1, 2, 3, 4, 5}};
-  for (const bool backward : {false, true}) {
-    const auto options = [&](OnProgress on_progress) {
-      return PredictionOptions{.max_samples = 256,
-                               .labels = backward ? labels : std::vector<std::vector<int>>(),
-                               .on_progress = std::move(on_progress)};
+  for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{0, 1, 2, 3, 4, 5}}}) {
+    const auto run = [&](OnProgress on_progress) {
+      const Prediction p =
+          predict(spec, {}, {.max_samples = 256, .labels = labels, .on_progress = std::move(on_progress)});
+      return p.profile.find(Statistic::second_moment, Signal::x_out)->value;
     };
     const testing::Threads threads(2);
     std::vector<double> shares;
-    const Prediction overridden = predict(spec, {}, options([&](double share) { shares.push_back(share); }));
+    const std::vector<double> value = run([&](double share) { shares.push_back(share); });
     REQUIRE(shares.size() > 100);
     CHECK(std::ranges::is_sorted(shares));
     CHECK(shares.front() > 0.0);
     CHECK(shares.front() < 0.05);
     CHECK(shares.back() == doctest::Approx(1.0));
-    testing::check_same_bits(
-        "value", overridden.profile.find(Statistic::second_moment, Signal::x_out)->value,
-        predict(spec, {}, options({})).profile.find(Statistic::second_moment, Signal::x_out)->value);
+    CHECK(value == run({}));
     struct Enough {};
     const auto stop = [](double share) {
       if (share > 0.5) throw Enough();
     };
-    CHECK_THROWS_AS(predict(spec, {}, options(stop)), Enough);
+    CHECK_THROWS_AS(run(stop), Enough);
   }
-}
-
-/// Variance over 256 replicates of the second moment after the first attention.
-double replicate_variance(int samples) {
-  std::vector<double> values;
-  for (std::uint64_t r = 0; r < 256; ++r) {
-    const ForwardReplicate chain{.ids = {}, .samples = samples, .seed = 5, .index = r};
-    values.push_back(predicted(softmax_stack("pre"), Statistic::second_moment, Signal::x_out, chain)[1]);
-  }
-  return 256.0 * std::pow(testing::estimate(values).standard_error, 2);
-}
-
-TEST_CASE("T20: sixteen times the patterns give a sixteenth of the variance") {
-  const double ratio = replicate_variance(2) / replicate_variance(32);
-  // F(255, 255) is within [1/1.85, 1.85] with probability 1 − 1e-6.
-  CHECK(ratio > 16.0 / 1.85);
-  CHECK(ratio < 16.0 * 1.85);
 }
 
 TEST_CASE("replicates are added until the tolerance or max_samples is reached") {
@@ -128,7 +105,7 @@ void for_curves(const Profile& profile, const Visit& visit) {
   }
 }
 
-/// Values of one number over 100 prediction seeds, and its mean stated variance.
+/// Values of one number over 100 prediction seeds, and the mean of the variances that predictions state.
 struct Spread {
   std::vector<double> values;
   double stated = 0.0;
@@ -202,8 +179,7 @@ TEST_CASE("an operation budget reduces replicates and patterns; the predictions 
     }
   }
   CHECK(before == 4 * 4);
-  const Prediction least = predict(spec, {}, {.tolerance = 0.5, .operations = 1.0});
-  CHECK(least.samples == before);
+  CHECK(predict(spec, {}, {.tolerance = 0.5, .operations = 1.0}).samples == before);
   // Further replicates for the tolerance also count against the budget.
   const Prediction wanting = predict(spec, {}, {.tolerance = 1e-6, .operations = 1000.0 * each});
   CHECK(wanting.samples <= 1000);
@@ -242,21 +218,16 @@ TEST_CASE("a gradient of exactly zero is predicted as 0 without error, its logar
     });
   };
   for (const char* placement : {"pre", "peri", "post"}) {
+    for (const auto& change : std::initializer_list<void (*)(StackSpec&)>{
+             [](StackSpec& s) { s.input.tokens = 1; }, [](StackSpec& s) { s.input.correlation = 1.0; },
+             [](StackSpec& s) { s.init.qk_factor = 0.0; }, [](StackSpec& s) { s.model.gamma = 0.0; }}) {
+      StackSpec spec = quick_stack(placement);
+      change(spec);
+      zero(spec, {Weight::q, Weight::k});
+    }
     StackSpec spec = quick_stack(placement);
-    spec.input.tokens = 1;
-    zero(spec, {Weight::q, Weight::k});
-    spec = quick_stack(placement);
-    spec.input.correlation = 1.0;
-    zero(spec, {Weight::q, Weight::k});
-    spec = quick_stack(placement);
-    spec.init.qk_factor = 0.0;
-    zero(spec, {Weight::q, Weight::k});
-    spec = quick_stack(placement);
     spec.model.vocab = 1;
     zero(spec, {Weight::q, Weight::k, Weight::v, Weight::o, Weight::up, Weight::down}, 1);
-    spec = quick_stack(placement);
-    spec.model.gamma = 0.0;
-    zero(spec, {Weight::q, Weight::k});
   }
 }
 
@@ -277,23 +248,20 @@ TEST_CASE("degrees of freedom: replicates of one input spread about the mean of 
   }
 }
 
-TEST_CASE("without softmax a prediction is exact") {
-  const Prediction p = predict(xiong_stack("pre"), {}, {});
-  CHECK(p.unsupported.empty());
-  const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
-  for (const double error : q.standard_error) CHECK(error < 1e-14);
-  CHECK(q.value == predicted(xiong_stack("pre"), Statistic::second_moment, Signal::x_out));
-  CHECK(p.finite_width.size() == 13);
+std::vector<double> second_moments(const StackSpec& spec, const std::vector<std::vector<int>>& ids) {
+  return predict(spec, ids, {.tolerance = 1.0}).profile.find(Statistic::second_moment, Signal::x_out)->value;
 }
 
-TEST_CASE("token ids: sequences are averaged over, repeated tokens and all") {
+TEST_CASE("without softmax a prediction is exact; token sequences, also of repeated tokens, are averaged over") {
   StackSpec spec = xiong_stack("pre");
+  const Prediction p = predict(spec, {}, {});
+  for (const double e : p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error) CHECK(e < 1e-14);
+  CHECK(second_moments(spec, {}) == predicted(spec, Statistic::second_moment, Signal::x_out));
+  CHECK(p.finite_width.size() == 13);
   spec.input.kind = InputKind::tokens;
   const std::vector<int> distinct{0, 1, 2, 3, 4};
   const std::vector<int> repeated{7, 7, 7, 7, 7};
-  const auto top = [&](const std::vector<std::vector<int>>& ids) {
-    return predict(spec, ids, {}).profile.find(Statistic::second_moment, Signal::x_out)->value.back();
-  };
+  const auto top = [&](const std::vector<std::vector<int>>& ids) { return second_moments(spec, ids).back(); };
   CHECK(top({distinct}) < top({repeated}));
   CHECK(top({repeated}) == doctest::Approx(1.0 + 6 * 1.5).epsilon(1e-12));
   CHECK(top({distinct, repeated}) == doctest::Approx((top({distinct}) + top({repeated})) / 2).epsilon(1e-12));
@@ -313,14 +281,12 @@ TEST_CASE("at most 64 token sequences are used; the error covers the sequences l
   const Curve half = top();
   CHECK(half.value == whole.value);
   // Uniform attention is exact for each: 16 sequences of the one value and 48 of the other.
-  const double difference =
-      1.0 + 6 * 1.5 -
-      predict(spec, {{0, 1, 2, 3, 4}}, {}).profile.find(Statistic::second_moment, Signal::x_out)->value.back();
+  const double difference = 1.0 + 6 * 1.5 - second_moments(spec, {{0, 1, 2, 3, 4}}).back();
   const double variance = 16.0 * 48.0 / (64.0 * 63.0) * difference * difference;
   CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }
 
-TEST_CASE("an overflow is unsupported, with the depth") {
+TEST_CASE("an overflow or underflow is unsupported, with the depth; deep stacks with norms are supported") {
   StackSpec spec = softmax_stack("none");
   spec.model.layers = 200;
   spec.init.factor = 4.0;
@@ -329,21 +295,16 @@ TEST_CASE("an overflow is unsupported, with the depth") {
   CHECK(p.unsupported.find("overflows at depth") != std::string::npos);
   CHECK(p.profile.curves.empty());
   CHECK(p.finite_width.empty());
-}
 
-TEST_CASE("an underflow is unsupported, with the depth") {
-  StackSpec spec = softmax_stack("b-only");
+  spec = softmax_stack("b-only");
   spec.init.scheme = InitScheme::normal;
   spec.init.std = 1e-100;
   spec.model.norm_eps = 1e300;
   spec.input.correlation = 0.0;
-  const Prediction p = predict(spec, {}, {.max_samples = 8});
-  CHECK(p.unsupported.find("underflows before depth 3") != std::string::npos);
-}
+  CHECK(predict(spec, {}, {.max_samples = 8}).unsupported.find("underflows before depth 3") != std::string::npos);
 
-TEST_CASE("deep stacks with norms are supported") {
   for (const char* placement : {"peri", "post", "lns"}) {
-    StackSpec spec = softmax_stack(placement);
+    spec = softmax_stack(placement);
     spec.model.layers = 40;
     CHECK(predict(spec, {}, {.max_samples = 8}).unsupported.empty());
   }

@@ -5,10 +5,8 @@
 #include <boost/random/normal_distribution.hpp>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <numbers>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sim/numerics/rounding.h"
@@ -23,11 +21,11 @@ using doctest::Approx;
 
 constexpr const NumberFormat& e4m3 = number_formats.back();
 
-TEST_CASE("T26: noise of one rounding of Gaussian numbers, also subnormal, to nearest and stochastic") {
+TEST_CASE("T26: the noise of one rounding of Gaussian numbers, including subnormal ones, in both rounding modes") {
   boost::random::mt19937_64 engine(1);
   boost::random::normal_distribution<double> normal;
   for (const NumberFormat& format : number_formats) {
-    // 0.004 is in the middle of E4M3's subnormal numbers; smaller values are near its smallest number, 0.00195.
+    // 0.004 is in the middle of E4M3's subnormal numbers; its smallest number is 0.00195.
     for (const double sigma : {1.0, 1.4, 0.02, 0.004, 0.0015, 6e-4, 1e-4}) {
       INFO(format.name, " at ", sigma);
       const Rounding round(format);
@@ -47,15 +45,14 @@ TEST_CASE("T26: noise of one rounding of Gaussian numbers, also subnormal, to ne
   }
 }
 
-TEST_CASE("T26: numbers below half a step are rounded to zero, or stochastically with noise larger than the numbers") {
+TEST_CASE("T26: numbers below half a step round to zero; stochastically their noise exceeds their size") {
   for (const double sigma : {1e-5, 1e-8, 1e-30}) {
     CHECK(theory::floating_noise(e4m3, sigma) == 1.0);
     // E|x|(Δ − |x|) = σ(√(2/π)Δ − σ) for the step Δ = 2⁻⁹.
     const double expected = std::sqrt(2.0 / std::numbers::pi) * 0x1p-9 / sigma - 1.0;
     CHECK(theory::floating_noise(e4m3, sigma, true) / expected == Approx(1.0).epsilon(1e-12));
   }
-  // The series agrees with the limit, which is used below a tenth of a step: there one number in 1.7 million is above
-  // half a step.
+  // The series and the limit below a tenth of a step agree: to nearest, one number in 1.7 million exceeds half a step.
   for (const bool mode : {false, true}) {
     const double below = theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 - 1e-9), mode);
     CHECK(theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 + 1e-9), mode) / below == Approx(1.0).epsilon(1e-5));
@@ -63,8 +60,8 @@ TEST_CASE("T26: numbers below half a step are rounded to zero, or stochastically
 }
 
 TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4), stochastically twice that") {
-  // Mean of a smooth periodic function from 64 standard deviations over one binade. From 2^8 on, numbers below E4M3's
-  // smallest normal number, 2^−6, are so rare that 4^e·P adds less than 1e-12.
+  // 64 standard deviations over one binade: the mean of a smooth periodic function. From 2^8 on, numbers below E4M3's
+  // smallest normal number, 2^−6, add less than 1e-12.
   for (const NumberFormat& format : number_formats) {
     for (const bool mode : {false, true}) {
       INFO(format.name, mode);
@@ -76,54 +73,7 @@ TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4)
   }
 }
 
-/// Returns the exact mean of (x̂ − x)²/(s z)², x = s z, over the phase of log₂ s, for any z (T26). With cells [a, b] of
-/// one binade that round to g, it is 1 − Σ g²(1/a² − 1/b²)/(2 ln 2).
-double noise_over_phases(int precision) {
-  const double spacing = std::ldexp(1.0, 1 - precision);
-  double kept = 0.0;
-  for (double g = 1.0; g < 2.0; g += spacing) {
-    const double a = g - (g == 1.0 ? 0.25 : 0.5) * spacing;
-    const double b = g + 0.5 * spacing;
-    kept += g * g * (1.0 / (a * a) - 1.0 / (b * b));
-  }
-  return 1.0 - kept / (2.0 * std::numbers::ln2);
-}
-
-TEST_CASE("T26: noise over phases is independent of the distribution, and equals the loss of the second moment") {
-  boost::random::mt19937_64 engine(3);
-  boost::random::normal_distribution<double> normal;
-  const auto uniform = [&] { return static_cast<double>(engine() >> 11U) * 0x1p-53; };
-  const std::vector<std::pair<std::string, std::function<double()>>> laws{
-      {"Gaussian", [&] { return normal(engine); }},
-      {"uniform", [&] { return 2.0 * uniform() - 1.0; }},
-      {"lognormal", [&] { return std::exp(normal(engine)); }}};
-  constexpr int count = 100'000;
-  for (const auto& named : laws) {
-    const std::string& name = named.first;  // no structured binding: INFO captures it
-    for (const NumberFormat& format : number_formats) {
-      if (format.precision > 11) continue;  // for binary32 the difference from 1 cancels too many digits
-      INFO(name, " in ", format.name);
-      const Rounding round(format);
-      const double per_signal = noise_over_phases(format.precision);
-      std::vector<double> difference, gain;
-      for (int i = 0; i < count; ++i) {
-        const double z = named.second();
-        // One scale in each of `count` intervals of a binade: far above E4M3's smallest normal number, 2^−6, and with
-        // headroom for the largest z below 448.
-        const double s = std::exp2((i + uniform()) / count);
-        const double x = s * z;
-        const double rounded = std::abs(x) < 400.0 ? round(x) : 0x1p20 * round(x * 0x1p-20);
-        difference.push_back((std::pow((rounded - x) / s, 2.0) - per_signal * z * z) / per_signal);
-        gain.push_back(rounded * (rounded - x) / (s * s));
-      }
-      // E4M3's few subnormal numbers have an error of at most η²/4 each instead of the predicted fraction of x².
-      check_consistent(name, estimate(difference), 0.0);
-      check_consistent(name, estimate(gain), 0.0);  // E x̂(x̂ − x) = 0
-    }
-  }
-}
-
-TEST_CASE("integers: noise of one rounding of groups of Gaussian numbers") {
+TEST_CASE("whole numbers: the noise of one rounding of groups of Gaussian numbers") {
   boost::random::mt19937_64 engine(2);
   boost::random::normal_distribution<double> normal;
   struct Case {

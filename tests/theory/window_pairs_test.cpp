@@ -60,12 +60,15 @@ TEST_CASE("all pairs of windows are used; of too many, every window is used abou
 }
 
 TEST_CASE("windows that do not form one batch throw") {
-  CHECK_THROWS_AS((void)pairs_of_windows({}, {}, 64), std::invalid_argument);
-  CHECK_THROWS_AS((void)pairs_of_windows({{}}, {}, 64), std::invalid_argument);
-  CHECK_THROWS_AS((void)pairs_of_windows({{1, 2}, {1}}, {}, 64), std::invalid_argument);
-  CHECK_THROWS_AS((void)pairs_of_windows({{1}, {2}}, {{1}}, 64), std::invalid_argument);
-  CHECK_THROWS_AS((void)pairs_of_windows({{1}, {2}}, {{1}, {1, 2}}, 64), std::invalid_argument);
-  CHECK_THROWS_AS((void)pairs_of_windows({{1}, {2}}, {{1}, {-1}}, 64), std::invalid_argument);
+  const std::vector<std::pair<Windows, Windows>> wrong{{{}, {}},
+                                                       {{{}}, {}},
+                                                       {{{1, 2}, {1}}, {}},
+                                                       {{{1}, {2}}, {{1}}},
+                                                       {{{1}, {2}}, {{1}, {1, 2}}},
+                                                       {{{1}, {2}}, {{1}, {-1}}}};
+  for (const auto& [ids, labels] : wrong) {
+    CHECK_THROWS_AS((void)pairs_of_windows(ids, labels, 64), std::invalid_argument);
+  }
 }
 
 StackSpec three_tokens(bool causal) {
@@ -119,18 +122,16 @@ TEST_CASE("pairs of windows give the gradients of the whole batch; single window
         CHECK(apart.find(Statistic::grad_sq, weight)->value[l] > 1.5 * value);
       }
     }
-    const Curve* stream = found.find(Statistic::grad_sq, Signal::x_out);
-    const Curve* one = apart.find(Statistic::grad_sq, Signal::x_out);
     for (const Statistic same : {Statistic::second_moment, Statistic::token_cosine}) {
-      const Curve* q = found.find(same, Signal::x_out);
-      for (std::size_t i = 0; i < q->value.size(); ++i) {
-        CHECK(q->value[i] == doctest::Approx(apart.find(same, Signal::x_out)->value[i]).epsilon(1e-6));
+      const std::vector<double>& q = found.find(same, Signal::x_out)->value;
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        CHECK(q[i] == doctest::Approx(apart.find(same, Signal::x_out)->value[i]).epsilon(1e-6));
       }
     }
-    for (std::size_t i = 0; i < stream->value.size(); ++i) {
-      const double value = expected.find(Statistic::grad_sq, Signal::x_out)->value[i];
-      CHECK(stream->value[i] / value == doctest::Approx(1.0).epsilon(1e-5));
-      CHECK(16.0 * stream->value[i] / one->value[i] == doctest::Approx(1.0).epsilon(1e-5));  // of a mean over four
+    const auto stream = [](const Profile& p) { return p.find(Statistic::grad_sq, Signal::x_out)->value; };
+    for (std::size_t i = 0; i < stream(found).size(); ++i) {
+      CHECK(stream(found)[i] / stream(expected)[i] == doctest::Approx(1.0).epsilon(1e-5));
+      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == doctest::Approx(1.0).epsilon(1e-5));  // of a mean over four
     }
     CHECK(found.find(Statistic::maximum, Signal::x_out) == nullptr);
   }

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 #include "theory/passes/forward.h"
 
@@ -26,6 +27,9 @@ inline StackSpec xiong_stack(std::string_view placement) {
   spec.input.tokens = 5;
   return testing::placed(spec, placement);
 }
+
+/// Up to a few hundred roundings.
+inline doctest::Approx exactly(double x) { return doctest::Approx(x).epsilon(1e-12); }
 
 /// Returns one predicted curve.
 inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
