@@ -10,15 +10,15 @@
 
 namespace periscope::testing {
 
-/// Direction of all D features of a stack: a single feature, or all features with equal size (for LayerNorm with
-/// alternating signs, because it removes the mean).
+/// Direction d [D] of all signals: one feature, or all features (with alternating signs for LayerNorm, which removes
+/// the mean).
 enum class Direction { spike, spread };
 
-/// Weights of rank one along a unit vector d [D]: every matrix that reads the stream is b dᵀ, every one that writes it
-/// d bᵀ, b positive and different for every layer, head and feature, and biases are `bias`·b. Thus one input along d
-/// maximizes every signal. RoPE rotates a feature pair of queries and keys into one feature at position 1; with QK-norm
-/// each head has one nonzero feature. Value and key heads differ by a factor of 10, so that a query head that reads the
-/// wrong one is detected.
+/// Weights of rank one along a unit vector d [D]: b dᵀ for a matrix that reads the stream and d bᵀ for one that writes
+/// it, with positive b that differ between layers, heads and features; biases are `bias`·b. One input along d then
+/// makes every signal as large as it can be. RoPE rotates a pair of features of q and k into one feature at position 1;
+/// under QK-norm each head has one nonzero feature. Values and keys of heads differ tenfold, so that a query head that
+/// reads the wrong ones is detected.
 class AlignedWeights {
   using Index = Tensor::Index;
 
@@ -42,8 +42,7 @@ class AlignedWeights {
 
   [[nodiscard]] const ResidentWeights& source() const { return source_; }
 
-  /// Returns the largest input with entries up to `largest` along d, times a factor for every token [factors.size(),
-  /// D].
+  /// The largest input along d with entries up to `largest`, times one factor per token [factors.size(), D].
   [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const {
     const std::vector<double> d = direction(model_.width);
     const double length = largest / *std::ranges::max_element(d);
@@ -55,14 +54,14 @@ class AlignedWeights {
   }
 
  private:
-  /// Whether a matrix's rows, not its columns, are features of the stream or of the embedding.
+  /// Whether rows of the matrix are features of the stream.
   static bool writes(Weight weight) { return weight == Weight::o || weight == Weight::down; }
-  /// Whether both its rows and its columns are.
+  /// Whether rows and columns are both features of the stream or the embedding.
   static bool turns(Weight weight) {
     return weight == Weight::project_in || weight == Weight::project_out || weight == Weight::head_dense;
   }
 
-  /// d, in the stream's width or in the embedding's.
+  /// d at the width of the stream or of the embedding.
   [[nodiscard]] std::vector<double> direction(Index n) const {
     const auto size = static_cast<std::size_t>(n);
     std::vector<double> d(size, 0.0);
@@ -76,18 +75,18 @@ class AlignedWeights {
     return d;
   }
 
-  /// b of a matrix that reads the stream, of one that writes it (then of its columns), or of a table's rows.
+  /// b of a matrix that reads the stream (its rows), of one that writes it (its columns), or of the rows of a table.
   [[nodiscard]] std::vector<double> other_side(int layer, Weight weight, std::size_t n) const {
     std::vector<double> b(n);
     for (std::size_t i = 0; i < n; ++i) b[i] = (1.0 + 0.25 * layer) * (0.5 + 0.1 * static_cast<double>(i % 7));
-    // The rows that the tokens 0 and their positions read are the largest.
+    // The rows that token 0 and its positions read are the largest.
     if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
     if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
-    // Later heads count more in the output, so that the order of the heads matters to it.
+    // Later heads have larger weights, so that the output depends on the order of heads.
     if (weight == Weight::o) {
       for (std::size_t i = 0; i < n; ++i) b[i] = 0.2 + 0.1 * static_cast<double>(i);
     }
-    // Behind a norm, one feature is as large as it can be where it is all there is.
+    // After a norm, a feature is largest if it is the only one that is not 0.
     if ((weight == Weight::up || weight == Weight::gate) && model_.inner_norm_at(2 * layer + 1)) {
       std::fill(b.begin() + 1, b.end(), 0.0);
     }
@@ -138,7 +137,7 @@ class AlignedWeights {
     if (direction_ == Direction::spike) {
       for (std::size_t i = 0; i < gain.size(); ++i) gain[i] -= 0.1 * static_cast<double>(i);
     }
-    // d is feature 1 of the stream and of the embedding, that of norms inside modules is feature 0.
+    // d is feature 1 of the stream and the embedding, and feature 0 of norms inside modules.
     if (gain.size() > 1 && !is_module_norm(norm)) std::swap(gain[0], gain[1]);
     return truth().from_host(1, like.cols(), like.dtype(), gain);
   }

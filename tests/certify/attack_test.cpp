@@ -11,13 +11,13 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/stack_table.h"
 
-/// Attacks certificates for exact arithmetic: an optimiser approaches tight bounds and exceeds none.
+/// Attacks on the certificate in exact arithmetic: gradient ascent reaches sharp bounds and exceeds none.
 namespace periscope::testing {
 namespace {
 
 constexpr double attack_rounding = 1e-11;
 
-/// Checks that every bounded signal was measured and that none exceeds its bound.
+/// Checks that all bounded signals were measured and none exceeds its bound.
 void check_below(const theory::Certificate& certificate, const certify::SignalMaxima& seen) {
   CHECK(seen.size() == certificate.bounds.size());
   const auto worst = certify::check_bounds(certificate, seen, attack_rounding).exceeded;
@@ -48,7 +48,7 @@ TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft c
   }
 }
 
-TEST_CASE("gradient ascent attains tight bounds, after an embedding norm and for bounded inputs") {
+TEST_CASE("gradient ascent reaches sharp bounds, after an embedding norm and for bounded inputs") {
   struct Row {
     double largest;  ///< entry of the input; infinite: unbounded, before an embedding norm
     certify::SignalPlace place;
@@ -59,8 +59,7 @@ TEST_CASE("gradient ascent attains tight bounds, after an embedding norm and for
       if (static_cast<NormKind>(norm) == NormKind::none) continue;
       for (const Row& row : {Row{theory::infinity, {Signal::x_out, -1, 4}, 1.0 - 1e-6},
                              Row{theory::infinity, {Signal::v, 0, 2}, 0.9}, Row{0.5, {Signal::A_out, 0, 2}, 0.9}}) {
-        if (row.place.signal == Signal::A_out && placement == "residual-dual")
-          continue;  // reads the input without a norm
+        if (row.place.signal == Signal::A_out && placement == "residual-dual") continue;  // has no norm A
         StackSpec spec = placed(tiny_stack(), placement);
         spec.model.norm = static_cast<NormKind>(norm);
         spec.model.norm_eps = 1e-12;
@@ -87,7 +86,7 @@ TEST_CASE("greedy search changes tokens at every position and finds the largest 
   const int vocab = spec.model.vocab;
   for (int position = 0; position < 3; ++position) {
     CAPTURE(position);
-    // Feature 3 equals the id plus 1000 at one position, so that only the token there matters.
+    // Feature 3 is the token id plus 1000 at one position, so that only the token at this position matters.
     const EditedWeights weights(
         plain,
         [&](int, Weight weight, const Tensor& w) {
@@ -144,7 +143,7 @@ TEST_CASE("the attack's gradients equal finite differences") {
   }
 }
 
-TEST_CASE("stored models of every family: tokens and attacks exceed no bound; scaling keeps the logits") {
+TEST_CASE("stored models of every family: greedy search over tokens exceeds no bound; scaling preserves the logits") {
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;

@@ -12,38 +12,38 @@
 #include "tests/soundness/inner_signals.h"
 #include "theory/certify/signal.h"
 
-/// Tests that the bounds of T17 and T24 are tight. If every matrix has rank one and the same direction, a single input
-/// makes every signal attain its bound, so bounds that are too low or too high are both detected.
+/// Bounds that are attained (T17, T24). If every matrix has rank one along one direction, one input makes every signal
+/// as large as its bound, so that both too low and too large bounds are detected.
 namespace periscope::testing {
 namespace {
 
 using theory::Certificate;
 using theory::SignalBound;
 
-/// Certified bounds exceed the attained values only by rounding (1e-11 at these depths) and by the margins of up to
-/// three spectral norms: gate and up, or query and key, and one matrix before them. A margin is 0.2 % of the square,
-/// because power iteration is exact for a single eigenvalue (spectral_norm.h).
+/// Bounds exceed signals by rounding (1e-11 at these depths) and by the proofs of up to three spectral norms, of gate
+/// and up or query and key and one before them. Each proof adds 0.2 % to the square, because power iteration on a
+/// single eigenvalue is exact at once (spectral_norm.h).
 constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
 constexpr double roundings = 1e-11;
 
-/// Returns the smallest allowed ratio of a signal to its bound. In floating point, bounds after LayerNorm are too large
-/// by c = √(D/(D−1)), because the computed mean may not cancel (computed_ops.cpp). The factor enters linear signals
-/// once, scores twice and, since σ(cg) ≤ cσ(g) for g ≥ 0, φ(gate)∘up three times. The next norm resets it.
+/// After LayerNorm a bound is c = √(D/(D−1)) too large, since the computed mean may not cancel (computed_ops.cpp). The
+/// factor enters linear signals once, scores twice and, since σ(cg) ≤ cσ(g) for g ≥ 0, φ(gate)∘up three times; it does
+/// not pass the next norm.
 double least_share(const ModelSpec& m, bool exact) {
   return exact || m.norm == NormKind::rms ? proof : proof * std::pow((m.width - 1.0) / m.width, 1.5);
 }
 
-/// Signals of heads and hidden units. Every feature must attain its bound, so that swapped heads are detected.
+/// Signals of heads and hidden units. Every feature attains its bound, so that mixed-up heads are detected.
 const std::set<Signal> feature_by_feature{Signal::v,    Signal::scores, Signal::mixed,
                                           Signal::gate, Signal::up,     Signal::hidden};
 
-/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: bounds of single features of a norm's output, and
-/// sums with them.
+/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: single features of a norm's output, and sums with
+/// them.
 const std::set<Signal> of_single_features{Signal::A_out,     Signal::B_out,       Signal::sum,       Signal::x_out,
                                           Signal::output,    Signal::transformed, Signal::projected, Signal::dense,
                                           Signal::activated, Signal::head_scores, Signal::logits};
 
-/// Largest observed ratio of every signal to its bound.
+/// Largest share of its bound that each signal reached.
 using Shares = std::map<Signal, double>;
 
 void compare(const std::string& what, const Certificate& certificate, const certify::SignalMaxima& seen,
@@ -51,7 +51,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
   for (const SignalBound& b : certificate.bounds) {
     const bool of_arithmetic = b.signal >= Signal::dots && b.signal <= Signal::denominators;
     const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
-    if (of_arithmetic && std::isnan(largest)) continue;  // a run need not record all of them
+    if (of_arithmetic && std::isnan(largest)) continue;  // not every run reports it
     INFO(what, ": ", name_of(b.signal), "[", b.sublayer, "]: ", largest, " of ", b.largest);
     CHECK(largest <= b.largest * (1.0 + roundings));
     const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
@@ -60,7 +60,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
     const std::vector<double>& each = *seen.find(b.signal, b.sublayer);
     for (std::size_t k = 0; k < each.size(); ++k) {
       const double bound = b.magnitude[static_cast<Eigen::Index>(k)];
-      // The bound of a head whose output is zero consists of underflow only.
+      // The bound of a head with zero output is a rounding error of underflow.
       const bool tight = bound < 1e-300 || !feature_by_feature.contains(b.signal) || each[k] >= least * bound;
       CHECK_MESSAGE((each[k] <= bound * (1.0 + roundings) && tight), "feature ", k, ": ", each[k], " of ", bound);
     }
@@ -68,8 +68,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
   }
 }
 
-/// Returns a stack of two layers with every part that a certificate bounds. Heads share keys and values. RoPE rotates
-/// the pairs of q and k by 1/8 and 1/6 of a turn per token.
+/// A stack of two layers with grouped keys and values. RoPE rotates q and k by 1/8 and 1/6 of a turn per token.
 StackSpec aligned_stack(std::string_view placement, NormKind norm) {
   StackSpec spec = placed(tiny_stack(), placement);
   ModelSpec& m = spec.model;
@@ -97,18 +96,17 @@ std::vector<Case> cases() {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       for (const Direction direction : {Direction::spike, Direction::spread}) {
         for (const double bias : {0.0, 0.3}) {
-          const StackSpec spec = aligned_stack(placement.name, norm);
-          const bool spike = direction == Direction::spike;
-          all.push_back({fmt::format("{}, {}, {}, bias {}", placement.name, facts_of(norm).name,
-                                     spike ? "one feature" : "all features", bias),
-                         spec, direction, bias});
-          if (bias > 0.0) all.back().spec.model.mlp = MlpKind::relu;
+          StackSpec spec = aligned_stack(placement.name, norm);
+          if (bias > 0.0) spec.model.mlp = MlpKind::relu;
+          const char* features = direction == Direction::spike ? "one feature" : "all features";
+          all.push_back({fmt::format("{}, {}, {}, bias {}", placement.name, facts_of(norm).name, features, bias), spec,
+                         direction, bias});
         }
       }
     }
   }
   for (const QkNorm qk : {QkNorm::head, QkNorm::full}) {
-    // The cap 0.3 is far below the scores z and thus their bound: they are bounded by min(z, c), not c·tanh(z/c).
+    // The cap is far below the scores, where the bound min(z, c) is close to c·tanh(z/c).
     for (const double cap : {0.0, 0.3}) {
       StackSpec spec = aligned_stack("peri", NormKind::rms);
       spec.model.qk_norm = qk;
@@ -124,7 +122,7 @@ std::vector<Case> cases() {
         spec.model.attention_gate = gate;
         spec.model.v_norm = v_norm;
         spec.model.inner_norm = inner;
-        // An inner norm attains its bound if a single channel is nonzero, and every head has one.
+        // The output of an inner norm is largest if only one channel is not 0.
         if (inner == InnerNorm::both) spec.model.heads = spec.model.kv_heads = 1;
         all.push_back(
             {fmt::format("gate {}, V-norm {}, inner norms {}", static_cast<int>(gate), v_norm, static_cast<int>(inner)),
@@ -167,7 +165,7 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
       if (domain.tokens) {
         seen.add(c, std::vector<int>(tokens, 0), hooks);
       } else {
-        // Two equal tokens, two opposite tokens, and two zero tokens.
+        // The same token twice, its opposite followed by it, and zeros.
         for (const auto& [first, second] : {std::pair{1.0, 1.0}, {-1.0, 1.0}, {0.0, 0.0}}) {
           seen.add(c, weights.input(largest, {first, second}), hooks);
         }
@@ -178,13 +176,12 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     }
   }
   for (const Signal signal : theory::certified_signals) {
-    CHECK_MESSAGE(shares[signal] >= proof, name_of(signal), " attains at most ", shares[signal], " of its bound");
+    CHECK_MESSAGE(shares[signal] >= proof, name_of(signal), " reached ", shares[signal], " of its bound");
   }
 }
 
-/// The features of a RoPE pair read different input features. The norm of the pair bounds both before and after
-/// rotation.
-TEST_CASE("T17: RoPE does not increase the bounds of a pair that reads two input features") {
+/// Each pair of rotated features reads two features of the input, and is bounded by the ball of the head's image.
+TEST_CASE("T17: RoPE rotates one feature into another, which bounds both") {
   StackSpec spec = aligned_stack("pre", NormKind::rms);
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
   const EditedWeights weights(

@@ -4,7 +4,7 @@
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
 
-/// Regression tests of certificates (T17, T24): the first signal that overflows.
+/// Regression tests of certificates (T17, T24): the first signal that may overflow.
 namespace periscope::testing {
 namespace {
 
@@ -24,7 +24,7 @@ EditedWeights::MatrixEdit all_matrices_times(double factor) {
   };
 }
 
-TEST_CASE("the first signal that may overflow, in the stream and upstream of it") {
+TEST_CASE("the first signal that may overflow, in the stream or upstream of it") {
   struct Row {
     const char* placement;
     double factor;  ///< factor of the matrices of all layers
@@ -40,7 +40,7 @@ TEST_CASE("the first signal that may overflow, in the stream and upstream of it"
       // Weights overflow when they are rounded to the format.
       {"peri", 1e7, 1.0, eps, Arithmetic::mixed, fp16, Signal::weights},
       {"peri", 1e7, 1.0, eps, Arithmetic::pure, fp16, Signal::weights},
-      // Infinite products and module outputs make norm B return NaN, so a stream that fits by itself is not certified.
+      // Infinite products and module outputs make norm B return NaN, so a stream within the format is not certified.
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, bf16, {}},
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, fp16, Signal::dots},
       // eps underflows to 0 in the accumulators' format.
@@ -68,7 +68,7 @@ TEST_CASE("the first signal that may overflow, in the stream and upstream of it"
       CHECK(v.certified == !row.first.has_value());
       if (v.first != nullptr) CHECK(v.first->signal == row.first);
     }
-    if (row.factor == 300.0) {  // in exact arithmetic classes are independent
+    if (row.factor == 300.0) {  // in exact arithmetic the verdict is on one class alone
       const theory::Certificate exact = certify(spec.model, weights);
       CHECK(theory::verdict(exact, SignalClass::stream, fp16).certified);
       CHECK_FALSE(theory::verdict(exact, SignalClass::mlp, fp16).certified);
@@ -102,7 +102,7 @@ TEST_CASE("a weight beyond a format is named: parameter, entry and value as stor
   }
 }
 
-TEST_CASE("a norm after signals above 1e154, whose squares overflow, has a bound of γ√D, not 0") {
+TEST_CASE("the bound of a norm's output is not 0 where squares of its input overflow, beyond 1e154") {
   StackSpec spec = token_stack("none");
   spec.model.final_norm = true;
   spec.model.layers = 6;

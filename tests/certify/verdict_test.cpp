@@ -7,8 +7,9 @@
 #include "experiments/studies/certify/certify.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
+#include "tests/support/threads.h"
 
-/// Verdicts from bounds and measured maxima, for synthetic certificates and for inputs of increasing size.
+/// Verdicts on constructed bounds and measured maxima; certificates for inputs of increasing size and several threads.
 namespace periscope::testing {
 namespace {
 
@@ -23,14 +24,14 @@ theory::SignalBound bound(Signal signal, int sublayer, std::vector<double> magni
           std::ranges::max(magnitudes)};
 }
 
-/// Returns bounds of two features at three places: the stream, inside an op, and downstream of both.
+/// A certificate of two features at three places: the stream, a number inside an op, and signals after both.
 theory::Certificate planted(double stream, double inside, double after, const RunArithmetic& arithmetic) {
   return {.bounds = {bound(Signal::x_out, -1, {1.0, stream}), bound(Signal::f_out, 0, {2.0, after}),
                      bound(Signal::squares, 0, {inside}), bound(Signal::x_out, 0, {3.0, after})},
           .arithmetic = arithmetic};
 }
 
-TEST_CASE("an infinite signal violates a bound, unless the certificate lets the run's arithmetic overflow") {
+TEST_CASE("an infinite signal exceeds its bound, unless the certificate says that the arithmetic may overflow") {
   const auto check = [](const theory::Certificate& certificate, const std::vector<double>& stream,
                         const std::vector<double>& module) {
     certify::SignalMaxima seen;
@@ -43,31 +44,31 @@ TEST_CASE("an infinite signal violates a bound, unless the certificate lets the 
   CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, 4.0}).exceeded);  // equality is allowed
   const BoundsCheck finite = check(fits, {1.0, 8.5}, {3.0, 4.0});
   REQUIRE(finite.exceeded);
-  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3/2 > 8.5/8
+  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3/2 is larger than 8.5/8
   CHECK(finite.exceeded->place.channel == 0);
   CHECK(finite.exceeded->ratio() == 1.5);
   CHECK(check(fits, {1.0, 8.0}, {2.0, infinity}).exceeded);
   CHECK(check(fits, {1.0, std::nan("")}, {2.0, 4.0}).exceeded);
   // Nothing overflows in exact arithmetic.
   CHECK(check(planted(8.0, 1e40, 1e40, {}), {1.0, 8.0}, {2.0, infinity}).exceeded);
-  // The bound of the signal, or of a value inside the op that computes it, exceeds fp32.
+  // The bound of the signal, or of a number inside the op that computes it, is beyond fp32.
   for (const theory::Certificate& overflows : {planted(8.0, 1e30, 1e40, pure), planted(8.0, 1e40, 4.0, pure)}) {
     const BoundsCheck own = check(overflows, {1.0, 8.0}, {2.0, infinity});
     CHECK_FALSE(own.exceeded);
     REQUIRE(own.overflowed);
     CHECK(own.overflowed->signal == Signal::f_out);
     CHECK(own.overflowed->channel == 1);
-    // Upstream of it nothing overflows, and finite signals are compared with their bounds.
+    // Nothing overflows upstream, and finite signals are compared with their bounds.
     CHECK(check(overflows, {1.0, infinity}, {2.0, infinity}).exceeded);
     CHECK(check(overflows, {1.0, 8.0}, {2.5, 4.0}).exceeded);
   }
 }
 
-TEST_CASE("certify passes if no bound is exceeded and all required classes are certified") {
+TEST_CASE("certify passes if no bound was exceeded and all required signals are certified") {
   const certify::Requirement stream{SignalClass::stream, fp16};
   const certify::Requirement branch{SignalClass::branch, fp16};
   const certify::Requirement all{std::nullopt, fp16};
-  for (const double after : {65504.0, 65505.0, infinity}) {  // 65504 is the largest number of fp16
+  for (const double after : {65504.0, 65505.0, infinity}) {  // 65504 is the largest number of FP16
     CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
     r.certificates.runs = {planted(65504.0, 1.0, after, run_arithmetic(Arithmetic::mixed, fp16))};
     CHECK(passed(r, {}));
@@ -80,7 +81,7 @@ TEST_CASE("certify passes if no bound is exceeded and all required classes are c
   }
 }
 
-TEST_CASE("certification and bounds are monotonic in the size of the input") {
+TEST_CASE("a larger input never gives a smaller bound, and is not certified where a smaller one is not") {
   std::vector<double> magnitudes{65504.0, 65519.0, 65520.0, 3.389e38, 3.39e38, 3.4e38, 1.7e308};
   for (int exponent = 0; exponent <= 308; exponent += 14) magnitudes.push_back(std::pow(10.0, exponent));
   for (const double edge : {19.0, 37.0, 38.0, 77.0, 153.0, 155.0}) magnitudes.push_back(std::pow(10.0, edge));
@@ -119,8 +120,32 @@ TEST_CASE("certification and bounds are monotonic in the size of the input") {
   }
 }
 
-TEST_CASE(
-    "after an embedding norm, inputs are certified if they round to a finite FP16 number: below 65520, or any FP16") {
+TEST_CASE("the certificate has the same bits for any number of threads") {
+  StackSpec spec;  // wide enough that threads share its products
+  spec.model.layers = 1;
+  spec.model.width = 320;
+  spec.model.heads = spec.model.kv_heads = 2;
+  spec.model.head_dim = 160;
+  spec.model.mlp_width = 416;
+  spec.init.scheme = InitScheme::lecun;
+  for (const std::string_view placement : {"none", "peri"}) {
+    spec.model.placement = find_placement(placement).value();
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    for (const RunArithmetic& run : {RunArithmetic{}, run_arithmetic(Arithmetic::mixed, number_formats[1])}) {
+      const auto bounds = [&](int threads) {
+        const Threads set(threads);
+        return certify(spec.model, weights, {}, run).bounds;
+      };
+      const std::vector<theory::SignalBound> one = bounds(1);
+      for (const int threads : {2, 3}) {
+        CHECK(std::ranges::equal(one, bounds(threads), {}, &theory::SignalBound::magnitude,
+                                 &theory::SignalBound::magnitude));
+      }
+    }
+  }
+}
+
+TEST_CASE("after an embedding norm every input of FP16 is certified: 65519 rounds to 65504, 65520 overflows") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.embedding_norm = true;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -131,7 +156,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("attention that divides after averaging is covered with two tokens fewer per rescaling") {
+TEST_CASE("attention that divides after averaging is covered for n tokens if n plus two per rescaling is certified") {
   ModelSpec model;
   model.layers = 1;
   const auto covered = [&](int longest, double values, const RunArithmetic& run) {
@@ -141,7 +166,7 @@ TEST_CASE("attention that divides after averaging is covered with two tokens few
   };
   const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, fp16);
   const RunArithmetic pure = run_arithmetic(Arithmetic::pure, fp16);
-  // After the first block of 64 tokens, every block needs a rescaling, which costs two tokens.
+  // Blocks of 64 tokens; every block after the first rescales, which costs two tokens.
   for (int longest = 1; longest < 400; ++longest) {
     const int n = covered(longest, 1.0, mixed);
     CHECK(n + 2 * ((n - 1) / 64) <= longest);
@@ -152,11 +177,11 @@ TEST_CASE("attention that divides after averaging is covered with two tokens few
   CHECK(covered(4096, infinity, mixed) == 0);
   CHECK(covered(4096, 1.0, pure) == 1008);  // n·u' ≤ 1/2
   CHECK(covered(4096, 1.0, {}) == 0);
-  model.layers = 3;  // uses the largest value of all layers, not of the last
+  model.layers = 3;  // the largest values over all layers count
   CHECK(covered(4096, 100.0, pure) == 327);
   model.layers = 1;
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
-  CHECK(covered(4096, 1.0, mixed) == 65);  // limited by the window
+  CHECK(covered(4096, 1.0, mixed) == 65);  // the window limits tokens and rescalings
 }
 
 }  // namespace

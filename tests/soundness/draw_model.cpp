@@ -7,10 +7,30 @@
 namespace periscope::soundness {
 namespace {
 
-const std::array<std::string, 14> families{"llama", "mistral", "qwen2", "qwen3",    "gpt2",          "gemma2", "gemma3",
-                                           "olmo2", "bert",    "opt",   "opt-post", "opt-projected", "any",    "any"};
-
-Placement placed(const char* name) { return *find_placement(name); }
+/// Options that all models of a family share.
+struct Family {
+  std::string name;
+  const char* placement;
+  NormKind norm;
+  MlpKind mlp;
+  bool rope;
+};
+const std::array families{
+    Family{"llama", "pre", NormKind::rms, MlpKind::swiglu, true},
+    Family{"mistral", "pre", NormKind::rms, MlpKind::swiglu, true},
+    Family{"qwen2", "pre", NormKind::rms, MlpKind::swiglu, true},
+    Family{"qwen3", "pre", NormKind::rms, MlpKind::swiglu, true},
+    Family{"gpt2", "pre", NormKind::layer, MlpKind::gelu_tanh, false},
+    Family{"gemma2", "peri", NormKind::rms, MlpKind::geglu_tanh, true},
+    Family{"gemma3", "peri", NormKind::rms, MlpKind::geglu_tanh, true},
+    Family{"olmo2", "b-only", NormKind::rms, MlpKind::swiglu, true},
+    Family{"bert", "post", NormKind::layer, MlpKind::gelu, false},
+    Family{"opt", "pre", NormKind::layer, MlpKind::relu, false},
+    Family{"opt-post", "post", NormKind::layer, MlpKind::relu, false},
+    Family{"opt-projected", "pre", NormKind::layer, MlpKind::relu, false},
+    Family{"any", "none", NormKind::rms, MlpKind::swiglu, true},  // options are drawn
+    Family{"any", "none", NormKind::rms, MlpKind::swiglu, true},
+};
 
 void set_sizes(verify::Draw& draw, ModelSpec& m) {
   m.layers = draw.chance(0.6) ? 1 : draw.integer(2, 3);
@@ -38,31 +58,7 @@ void set_positions(verify::Draw& draw, ModelSpec& m, int offset, int tokens) {
   m.embedding.positions = offset + tokens + draw.integer(0, 2);
 }
 
-/// Llama, Mistral, Qwen: Pre-LN, RMSNorm, SwiGLU, RoPE.
-void like_llama(ModelSpec& m) {
-  m.placement = placed("pre");
-  m.norm = NormKind::rms;
-  m.mlp = MlpKind::swiglu;
-  m.rope = true;
-}
-
-/// GPT-2, BERT, OPT: LayerNorm and learned positions.
-void like_gpt(ModelSpec& m, const char* placement, MlpKind mlp) {
-  m.placement = placed(placement);
-  m.norm = NormKind::layer;
-  m.mlp = mlp;
-  m.rope = false;
-}
-
-void like_gemma(verify::Draw& draw, ModelSpec& m) {
-  m.placement = placed("peri");
-  m.norm = NormKind::rms;
-  m.mlp = MlpKind::geglu_tanh;
-  m.rope = true;
-  m.embedding.scale = std::sqrt(draw.integer(1, 24));
-}
-
-void like_nothing(verify::Draw& draw, ModelSpec& m) {
+void draw_options(verify::Draw& draw, ModelSpec& m) {
   if (draw.chance(0.6)) {
     const auto table = placement_table();
     m.placement = table[static_cast<std::size_t>(draw.integer(0, static_cast<int>(table.size()) - 1))];
@@ -88,33 +84,31 @@ void like_nothing(verify::Draw& draw, ModelSpec& m) {
 
 }  // namespace
 
-std::span<const std::string> specimen_families() { return families; }
+std::vector<std::string> specimen_families() {
+  std::vector<std::string> names;
+  for (const Family& family : families) names.push_back(family.name);
+  return names;
+}
 
 void draw_model(verify::Draw& draw, Specimen& s) {
   ModelSpec& m = s.model;
-  s.family = families[static_cast<std::size_t>(draw.integer(0, static_cast<int>(families.size()) - 1))];
-  // Long inputs, for which softmax denominators stagnate in narrow formats, are rare, as they are slow.
+  const Family& family = families[static_cast<std::size_t>(draw.integer(0, static_cast<int>(families.size()) - 1))];
+  // Long inputs, where softmax denominators stagnate in narrow formats, are rare because they are slow.
   s.tokens = draw.chance(0.02) ? draw.integer(20, 150) : draw.integer(1, 6);
-  const std::string& f = s.family;
-  if (f == "llama" || f == "mistral" || f == "qwen2" || f == "qwen3") like_llama(m);
-  if (f == "qwen3") m.qk_norm = QkNorm::head;
-  if (f == "gpt2") like_gpt(m, "pre", MlpKind::gelu_tanh);
-  if (f == "opt" || f == "opt-projected") like_gpt(m, "pre", MlpKind::relu);
-  if (f == "opt-post") like_gpt(m, "post", MlpKind::relu);
+  const std::string& f = s.family = family.name;
+  m.placement = *find_placement(family.placement);
+  m.norm = family.norm;
+  m.mlp = family.mlp;
+  m.rope = family.rope;
+  if (f == "qwen3" || f == "gemma3") m.qk_norm = QkNorm::head;
+  if (f == "olmo2") m.qk_norm = QkNorm::full;
   if (f == "bert") {
-    like_gpt(m, "post", MlpKind::gelu);
     m.causal = false;
     m.embedding_norm = true;
     m.head.transform = true;
   }
-  if (f == "gemma2" || f == "gemma3") like_gemma(draw, m);
-  if (f == "gemma3") m.qk_norm = QkNorm::head;
-  if (f == "olmo2") {
-    like_llama(m);
-    m.placement = placed("b-only");
-    m.qk_norm = QkNorm::full;
-  }
-  if (f == "any") like_nothing(draw, m);
+  if (f == "gemma2" || f == "gemma3") m.embedding.scale = std::sqrt(draw.integer(1, 24));
+  if (f == "any") draw_options(draw, m);
   m.final_norm = f == "any" && draw.chance(0.3) ? draw.chance(0.5) : m.placement.defaults.final_norm;
   set_sizes(draw, m);
   m.norm_eps = draw.of({0.0, 1e-300, 1e-12, 1e-6, 1e-5, 1e-5, 0.1});
@@ -128,7 +122,7 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   if (f == "any" && draw.chance(0.2) && m.embedding_width() >= 2) m.head.transform = true;
   if (f == "any" && draw.chance(0.1)) m.unembedding = false;
   if (f != "any" || !draw.chance(0.4)) return;
-  // Real vectors: unbounded if an embedding norm follows, else with a largest entry.
+  // Real vectors: of any size before an embedding norm, else with entries up to a largest one.
   m.embedding.positions = m.embedding.token_types = m.embedding.position_offset = 0;
   const bool bounded = !m.embedding_norm || draw.chance(0.3);
   s.domain = {.tokens = false, .largest = bounded ? draw.magnitude(-2.0, 2.0) : theory::infinity};

@@ -35,7 +35,7 @@ Values signs(verify::Draw& draw, int count, double scale) {
   return w;
 }
 
-/// Returns rows that are multiples of one vector.
+/// Rows are multiples of one row of signs.
 Values aligned_rows(verify::Draw& draw, int rows, int cols, double scale) {
   const Values row = signs(draw, cols, scale);
   Values w;
@@ -54,7 +54,7 @@ Values one_per_row(verify::Draw& draw, int rows, int cols, double scale) {
 
 struct Shaped {
   Values values;
-  const char* structure;  ///< null if unstructured
+  const char* structure;  ///< nullptr for normal entries
 };
 
 Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& format) {
@@ -79,7 +79,7 @@ Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& f
       for (int j = 0; j < cols; ++j) w[at(row * cols + j)] *= 1e3;
       return {std::move(w), "a huge row"};
     }
-    // Nearly constant rows: terms with the centre of a bound cancel.
+    // The terms with the centre of a bound cancel for nearly constant rows.
     case 10: {
       Values w = constant_rows(draw, rows, cols, scale);
       for (double& v : w) v += 1e-3 * scale * draw.normal();
@@ -142,7 +142,7 @@ class Writer {
     put(bias_of(id), 1, rows, draw_.normals(rows, draw_.chance(0.3) ? 0.0 : draw_.magnitude(-2.0, 1.5)));
   }
 
-  /// Makes parameters depend on each other.
+  /// Relates parameters of different places: copies, and biases or positions that cancel other terms.
   void relate() {
     const ModelSpec& m = s_.model;
     for (int l = 0; l < m.layers; ++l) {
@@ -159,7 +159,7 @@ class Writer {
     }
   }
 
-  /// Sets a bias that cancels the matrix applied to norm A's bias.
+  /// Sets the bias to minus the matrix times the bias of norm A.
   void cancel_bias(int sublayer, int layer, Weight weight) {
     const auto shift = s_.numbers.find(bias_of(gain_id(sublayer, Weight::norm_a)));
     const auto bias = s_.numbers.find(bias_of(matrix_id(layer, weight)));
@@ -175,7 +175,7 @@ class Writer {
     s_.structure.push_back(name_of(bias->first) + ": cancels");
   }
 
-  /// Makes the row of every position cancel the scaled row of one token.
+  /// Sets every position to minus the scaled row of one token.
   void cancel_positions() {
     Numbers& positions = s_.numbers.at(matrix_id(0, Weight::positions));
     const Numbers& table = s_.numbers.at(matrix_id(0, Weight::embedding));

@@ -18,12 +18,12 @@
 namespace periscope::soundness {
 namespace {
 
-/// Requested certificate.
+/// Options of the certificate.
 struct Claim {
   RunArithmetic arithmetic;
-  int longest;                              ///< tokens
-  bool unrounded;                           ///< certifies the weights before they are rounded to the format
-  std::optional<theory::SignalClass> kind;  ///< class whose verdict limits the scale; nullopt: all
+  int longest;                              ///< largest number of tokens
+  bool unrounded;                           ///< certify weights before rounding to the format
+  std::optional<theory::SignalClass> kind;  ///< class whose verdict the scale is tuned for
 };
 
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
@@ -44,13 +44,13 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Returns for every bound whether it applies to runs: all values upstream of the signal fit their formats, according
-/// to the order of bounds, or the class of the signal is certified.
+/// Returns for every bound whether runs can be compared with it: all earlier bounds, which may enter the signal, fit
+/// their formats, or the class of the signal is certified.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
     if (other == i || fits(certificate, bounds[other])) return other == i && !fits(certificate, bounds[i]);
-    // The order is undefined for bounds inside ops of the same sublayer.
+    // Bounds of numbers inside ops are in no particular order within their sublayer.
     const auto inside = [&](std::size_t k) {
       return theory::class_of(bounds[k].signal) == theory::SignalClass::inside;
     };
@@ -66,7 +66,7 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   return claims;
 }
 
-/// Returns the factor of the knob for which the largest bound is just below the limit of its format.
+/// Returns the factor of the knob at which the largest bound is just below the limit of its format.
 double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Claim& claim) {
   constexpr int halvings = 14;
   constexpr double range = 50.0;  // of log2(factor)
@@ -136,7 +136,7 @@ class Trial {
 
   /// Runs an input and returns the ratio of the target signal to its bound.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    // The simulator always adds the first row of the token types, so every other run moves another row there.
+    // The simulator adds the first row of the token types; every other run has another row there.
     const WeightSource& weights = ++result_.runs % 2 == 0 && other_types_ ? *other_types_ : weights_;
     certify::SignalMaxima seen;
     InnerSignals inner(model_, weights, seen);
@@ -198,7 +198,7 @@ class Trial {
 }  // namespace
 
 SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
-  constexpr int changes = 16;  // number of modified inputs after the initial ones
+  constexpr int changes = 16;  // number of changed inputs
   const RunArithmetic arithmetic = config.arithmetics[index % config.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
   verify::Draw draw({config.seed, index, Stream::soundness_run});
@@ -214,7 +214,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   const double factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, specimen, knob, claim);
   r.tightness.fill(std::numeric_limits<double>::quiet_NaN());
   Parameters rounded = turned(specimen, knob, factor, format);
-  // A certificate for unrounded weights must detect weights beyond the format's range itself.
+  // Weights beyond the format are rejected by the certificate only if it gets unrounded weights.
   if (!claim.unrounded && !is_finite(rounded)) return r;
   const theory::Certificate certificate = certificate_of(specimen, *ops, knob, factor, claim);
   specimen.numbers = std::move(rounded);
@@ -229,7 +229,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   int number = draw.integer(0, 100);
   SpecimenInput best;
   double nearest = -1.0;
-  // Signal to maximize by changes of the input.
+  // Changes of the input increase this signal.
   const auto target = static_cast<std::size_t>(draw.integer(0, static_cast<int>(certificate.bounds.size()) - 1));
   const auto attempt = [&](const SpecimenInput& input) {
     const double share = trial.run(draw_emulation(draw, arithmetic, number++), input, target);

@@ -9,8 +9,8 @@
 
 namespace periscope::soundness {
 
-/// Adds the values inside the ops of an emulated run, which are signals too (T24), to the maxima. Receives them from
-/// the backend and, as a recorder of the same pass, assigns them to sublayers.
+/// Adds the numbers inside the ops of an emulated run to signal maxima (T24). It watches the ops of the backend, and
+/// records the pass in order to know the sublayer.
 class InnerSignals final : public Watch, public SignalRecorder {
  public:
   InnerSignals(const ModelSpec& model, const WeightSource& weights, certify::SignalMaxima& maxima)
@@ -21,11 +21,11 @@ class InnerSignals final : public Watch, public SignalRecorder {
   }
   void on_signal(const Emission& at, const Tensor& /*x*/) override {
     if (at.pass != Pass::forward) return;
-    // A signal of a whole step belongs to its last sublayer.
+    // Signals of a whole step belong to its last sublayer.
     const bool of_step = is_of_step(at.signal) && at.sublayer >= 0 && at.sublayer < model_.steps();
     const int sublayer = of_step ? model_.step(at.sublayer).branches.back().sublayer : at.sublayer;
     for (const Record& r : std::exchange(records_, {})) {
-      // Without a bias the product is the result of the op and is recorded as such.
+      // Without a bias the product is the result of the op, which is another signal.
       if (r.signal == Signal::products && !has_bias(sublayer, r.parameter)) continue;
       maxima_.raise_to(r.signal, sublayer, r.magnitudes);
     }

@@ -17,7 +17,7 @@ std::vector<int> random_ids(verify::Draw& draw, const Specimen& s) {
   return ids;
 }
 
-/// Returns the largest allowed input entry that is a number of the format.
+/// Largest entry of the domain, as a number of the format.
 double largest_entry(const Specimen& s, const NumberFormat& format) {
   const double largest = std::min(s.domain.largest, format.largest);
   const double rounded = Rounding(format)(largest);
@@ -53,7 +53,7 @@ std::vector<Values> real_values(verify::Draw& draw, const Specimen& s, const Num
   return all;
 }
 
-/// Returns the bounds of the certificate before the first one that exceeds its limit.
+/// The bounds of the certificate before the first that overflows its arithmetic.
 theory::Certificate certified_part(const theory::Certificate& certificate) {
   theory::Certificate part = certificate;
   const auto end = std::ranges::find_if(part.bounds, [&](const auto& b) { return !(b.largest <= part.limit(b)); });

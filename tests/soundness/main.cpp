@@ -8,8 +8,8 @@
 #include "sim/base/error.h"
 #include "tests/soundness/search.h"
 
-/// soundness_attack: attacks certificates with a given number of checkpoints. Prints a table and the violations.
-/// Exit code: 0 if no bound was exceeded, 1 otherwise, 2 for usage errors.
+/// soundness_attack: attacks certificates with any number of checkpoints. Prints a table and the violations.
+/// Exit code: 0 no bound exceeded, 1 a bound exceeded, 2 usage error.
 int main(int argc, char** argv) {
   using namespace periscope;
   CLI::App app{"Attack certificates: adversarial checkpoints, run in the arithmetic they are certified for"};

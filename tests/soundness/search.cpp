@@ -51,8 +51,9 @@ std::string report(const SoundnessConfig& config, const std::vector<SpecimenResu
               fmt::to_string(violated), fmt::format("{}", fmt::join(classes, " "))});
   }
   return rows.text() +
-         "stream ok, all ok: certified for the format, of the residual stream and of every signal; tightness: largest "
-         "value that a run reached over the largest bound of the class.\n" +
+         "stream ok, all ok: the residual stream or every signal is certified; tightness: largest value of a run over "
+         "the "
+         "largest bound of the class.\n" +
          violations;
 }
 

@@ -11,7 +11,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
-/// The attack finds no run that exceeds a certified bound, but finds violations of lowered bounds.
+/// The attack on certificates finds no run that exceeds a bound, and finds such runs for bounds that are too low.
 namespace periscope::testing {
 namespace {
 
@@ -35,18 +35,18 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs approach every c
     certified += static_cast<int>(r.all_certified);
     for (std::size_t c = 0; c < nearest.size(); ++c) nearest[c] = std::fmax(nearest[c], r.tightness[c]);
   }
-  // With few runs or certified checkpoints the test would have no power.
+  // The search is meaningful only if many checkpoints are certified and run.
   CHECK(runs > 20 * 300);
   CHECK(certified > 60);
   for (std::size_t c = 0; c < nearest.size(); ++c) {
-    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], " attains ", nearest[c], " of its bound");
+    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], " reached ", nearest[c], " of its bound");
   }
 }
 
-TEST_CASE("bounds lowered by a tenth are exceeded in every arithmetic with certified checkpoints") {
+TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic with certified checkpoints") {
   const soundness::SoundnessConfig lowered = config(200, 0.9);
   const std::vector<SpecimenResult> results = soundness::run(lowered);
-  std::map<std::size_t, int> surplus;  // violated minus certified checkpoints, by arithmetic
+  std::map<std::size_t, int> surplus;  // violated minus certified checkpoints
   for (std::size_t i = 0; i < results.size(); ++i) {
     const SpecimenResult& r = results[i];
     surplus[i % lowered.arithmetics.size()] += static_cast<int>(r.violated()) - static_cast<int>(r.all_certified);
@@ -57,7 +57,7 @@ TEST_CASE("bounds lowered by a tenth are exceeded in every arithmetic with certi
   for (const auto& [arithmetic, count] : surplus) CHECK_MESSAGE(count >= 0, arithmetic);
 }
 
-TEST_CASE("results do not depend on the number of threads or on other checkpoints") {
+TEST_CASE("the result of a checkpoint does not depend on the number of threads or on other checkpoints") {
   const auto violations = [](const soundness::SoundnessConfig& c, int threads) {
     const Threads set(threads);
     std::vector<std::string> all;
