@@ -16,7 +16,7 @@
 #include "tests/support/stack_table.h"
 #include "tests/support/weight_contract.h"
 
-/// Scaled weights, which change the size of signals and not the function, and the headroom search.
+/// Tests the headroom advisor: it scales signals without changing the function.
 namespace periscope::testing {
 namespace {
 
@@ -55,38 +55,27 @@ TEST_CASE("scaled weights: the stream is c times as large, branches k times, the
   for (std::uint32_t index = 0; index < 100; ++index) {
     CAPTURE(index);
     verify::Draw draw({9, index, Stream::soundness_checkpoint});
-    StackSpec spec = random_stack(draw);
-    // ReLU can switch a whole branch off, and a norm of zeros is NaN at eps 0.
-    if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
-    spec.model.norm_eps = 0.0;
-    if (!can_scale(spec.model)) spec.model.final_norm = true;
-    if (!can_scale(spec.model)) continue;
-    // Scaling for a tied table also preserves the function of a model with two tables.
-    const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
-    const StackScale scale{.stream = draw.of({0.125, 3.0}),
-                           .branch = draw.of({1.0, 0.25, 5.0}),
-                           .embedding = draw.of({TableFactor::scale, TableFactor::table,
-                                                 tied ? TableFactor::tied_table : TableFactor::table})};
-    const CertifiedStack c(spec, index, draw.of({0.0, 0.5}));
-    const ScaledWeights scaled(truth(), spec.model, c.weights, scale);
-    const ModelSpec model = scaled_model(spec.model, scale);
-    std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
-    for (int& id : ids) id = draw.integer(0, spec.model.vocab - 1);
-    const Outcome before = outcome_of(c.context(), ids);
-    const Outcome after = outcome_of({.ops = truth(), .model = model, .weights = scaled}, ids);
-    constexpr double rounding = 1e-9;
-    check_close_to_scale("logits", after.logits, before.logits, rounding);
-    for (int l = 0; l < spec.model.sublayers(); ++l) {
-      const double k = spec.model.rule(l).norm_b ? scale.branch : scale.stream;
-      check_close_to_scale("x_out", after.stack.at(l, Signal::x_out),
-                           times(scale.stream, before.stack.at(l, Signal::x_out)), rounding);
-      check_close_to_scale("f_out", after.stack.at(l, Signal::f_out), times(k, before.stack.at(l, Signal::f_out)),
-                           rounding);
-    }
+    const StackSpec spec = random_stack(draw);
+    check_scaled(spec, index, draw.of({0.0, 0.5}),
+                 {.stream = draw.of({0.125, 3.0}),
+                  .branch = draw.of({1.0, 0.25, 5.0}),
+                  .embedding = draw.of({tables[0], tables[1], tables[2]})});
+  }
+  std::vector<NamedStack> stacks = stacks_of_every_kind();
+  for (const InnerNorm inner : {InnerNorm::o, InnerNorm::down}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.inner_norm = inner;
+    stacks.push_back({"peri with an inner norm", spec});
+  }
+  std::uint32_t seed = 0;
+  for (auto& [name, spec] : stacks) {
+    CAPTURE(name);
+    spec.input.kind = InputKind::tokens;
+    check_scaled(spec, ++seed, 0.5, {.stream = 3.0, .branch = 0.25, .embedding = tables[seed % tables.size()]});
   }
 }
 
-TEST_CASE("weights scaled by one, or with biases of 0, equal their source; rows of a table equal those of its matrix") {
+TEST_CASE("factors of 1 and zero biases leave weights unchanged; rows of a table equal those of its matrix") {
   const DistinctWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
@@ -100,7 +89,7 @@ TEST_CASE("weights scaled by one, or with biases of 0, equal their source; rows 
   }
 }
 
-TEST_CASE("theory parameters visit the rows of a table in order, in blocks") {
+TEST_CASE("theory reads the rows of a table larger than one block in order") {
   StackSpec spec = token_stack("pre");
   spec.model.vocab = 2 * 4096 + 3;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -115,9 +104,9 @@ TEST_CASE("theory parameters visit the rows of a table in order, in blocks") {
   CHECK((read == truth().to_host(weights.rows(truth(), Weight::embedding, ids))));
 }
 
-TEST_CASE("headroom: the scaled stack is certified at the returned power of two and not at the next") {
+TEST_CASE("headroom: the certified factor is the largest power of two whose scaled stack is certified") {
   int certified = 0;
-  // The bounds of a small stream are dominated by rounding near zero, which does not scale with c.
+  // For a stream of 2^-40, rounding errors near zero dominate the bounds. They do not scale with c.
   for (const char* placement : {"pre", "peri", "post"}) {
     for (const double size : {1.0, 0x1p-40}) {
       const StackSpec spec = token_stack(placement);
@@ -156,8 +145,7 @@ TEST_CASE("headroom: the scaled stack is certified at the returned power of two 
   CHECK(certified > 15);
 }
 
-TEST_CASE(
-    "the size of the stream is a gauge if only norms A and the final norm read it; recipes that change gains alone") {
+TEST_CASE("the stream can be scaled if only norms A and the final norm read it; recipes that change gains alone") {
   const std::set<std::string_view> gauges{"pre",   "peri",   "lns",         "depth-scaled", "beam",
                                           "u-mup", "sub-ln", "layer-scale", "parallel",     "muse-spark",
                                           "x0",    "hyper",  "parallel-two"};
@@ -167,15 +155,24 @@ TEST_CASE(
     spec.model.layers = 4;
     CHECK(!gauge_unsupported(spec.model, TableFactor::table).has_value() == gauges.contains(row.name));
   }
-  const auto is_gauge = [](const auto& change) {
-    ModelSpec model = placed(tiny_stack(), "pre").model;
-    change(model);
-    return !gauge_unsupported(model, TableFactor::tied_table).has_value();
-  };
-  CHECK(is_gauge([](ModelSpec&) {}));
-  CHECK_FALSE(is_gauge([](ModelSpec& m) { m.head.transform = true; }));
-  CHECK_FALSE(is_gauge([](ModelSpec& m) { m.head.transform = true, m.final_norm = false; }));
-  CHECK_FALSE(is_gauge([](ModelSpec& m) { m.norm = NormKind::dyt; }));
+  ModelSpec model = placed(tiny_stack(), "pre").model;
+  CHECK_FALSE(gauge_unsupported(model, TableFactor::tied_table));
+  model.head.transform = true;
+  CHECK(gauge_unsupported(model, TableFactor::tied_table));
+  model.final_norm = false;
+  CHECK(gauge_unsupported(model, TableFactor::tied_table));
+  for (const bool attention : {true, false}) {
+    FreeForm form;
+    form.attention = std::make_shared<const Placement>(*find_placement(attention ? "none" : "pre"));
+    form.mlp = std::make_shared<const Placement>(*find_placement(attention ? "pre" : "none"));
+    model = placed(tiny_stack(), "pre").model;
+    model.placement = free_placement(form);
+    const std::string sublayer = attention ? "sublayer 0" : "sublayer 1";
+    CHECK(gauge_unsupported(model, TableFactor::table) == sublayer + " has no norm A");
+  }
+  model = placed(tiny_stack(), "pre").model;
+  model.norm = NormKind::dyt;
+  CHECK(gauge_unsupported(model, TableFactor::tied_table));
   for (const char* placement : {"peri", "b-only", "pre"}) {
     const ModelSpec m = placed(tiny_stack(), placement).model;
     CHECK(recipe_of(m).gains_alone == (std::string_view(placement) == "peri"));
