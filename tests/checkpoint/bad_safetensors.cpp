@@ -107,6 +107,7 @@ std::vector<MadeFile> bad_safetensors() {
            R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})",
            4),
        "tensor \"b\" ends at byte 0"},
+      {"overlapping tensors", several({{0, 4}, {2, 6}}, 6), "begins at byte 2 of the data, expected 4"},
       {"an empty tensor after the end", several({{0, 4}, {8, 8}}, 4), "begins at byte 8 of the data"},
       {"no data", f32("[2]", "[0,8]", 0), "has only 0"},
       {"data without a tensor", file("{}", 1), "1 bytes of data"},
