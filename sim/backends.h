@@ -15,8 +15,8 @@ std::span<const std::string_view> device_names();
 /// name that is unknown or not part of this build, and Error (run-time failure) if the machine lacks the device.
 std::unique_ptr<Backend> make_backend(std::string_view device);
 
-/// Returns the instruction set used for `device`: cpu_level() (sim/cpu/levels.h) for cpu, whose errors it throws, else
-/// the one for which the program was compiled.
+/// Returns the instruction set used for `device`: cpu_level() (sim/cpu/levels.h) for cpu, else the compiler's target.
+/// Throws as cpu_level does.
 std::string_view instructions_of(std::string_view device);
 
 }  // namespace periscope

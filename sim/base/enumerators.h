@@ -15,7 +15,7 @@ constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
 }
 
-/// Returns "norm", or "" for a value without an enumerator.
+/// Returns the identifier of an enumerator, e.g. "norm", or "" for a value without an enumerator.
 template <auto value>
 constexpr std::string_view identifier_of() {
   std::string_view text = text_of<value>();
@@ -47,8 +47,8 @@ constexpr bool is_spelling_of(std::string_view name, std::string_view identifier
 
 }  // namespace enumerators_details
 
-/// The identifiers of the enumerators of E, whose values must be 0, 1, 2, … Tables indexed by an enumerator check
-/// them in a static_assert: an enumerator without a table row fails to compile.
+/// The identifiers of the enumerators of E, whose values must be 0, 1, 2, … Tables indexed by an enumerator compare
+/// their size with this list in a static_assert, so an enumerator without a row fails to compile.
 template <class E>
 inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i...>) {
   return std::array{enumerators_details::identifier_of<static_cast<E>(i)>()...};
@@ -60,7 +60,7 @@ inline constexpr bool enumerators_supported =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();
 
-/// Returns true if `names` has one name per enumerator of E, none empty or equal to another enumerator's identifier.
+/// Returns true if `names` has one nonempty name per enumerator of E, and no name is the identifier of a different one.
 template <class E, std::size_t size>
 constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   if constexpr (enumerators_supported) {

@@ -43,11 +43,11 @@ class InputError : public Error {
 };
 
 /// Returns the element of `names` that is closest to a misspelt `word` by edit distance, or "" if there are no names.
-/// Names within two edits, and names of which one is a prefix of the other, take precedence.
+/// Names within two edits of `word`, and names that start with `word` or are a prefix of it, take precedence.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
 /// Returns the nearest name if it is similar, else "". Similar means at most two edits and at most half of the letters
-/// of `word`, or that one is a prefix of the other.
+/// of `word`, or that the name starts with `word` or is a prefix of it.
 [[nodiscard]] std::string similar_name(std::string_view word, std::span<const std::string> names);
 
 /// Returns the suffix of an error message, "; nearest is " + `prefix` + name, or "" if no name is similar.

@@ -20,7 +20,7 @@ class Checkpoint {
   /// ("text_config.x" in a nested object). Throws InputError as TensorFiles does, or if a check fails. Throws
   /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
-  /// For a model in memory. Its own ignored keys are added to `ignore_keys`.
+  /// Reads a model in memory, whose own ignored keys are added to `ignore_keys`.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
@@ -31,7 +31,7 @@ class Checkpoint {
   [[nodiscard]] const TensorFiles& files() const { return files_; }
   /// Tensors of all parameters, by their names in the files.
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
-  /// Parameters stored in every used tensor.
+  /// Parameters stored in each used tensor, by the tensor's name.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
   /// Describes an entry of a parameter (row-major) by its tensor: "h.0.attn.c_attn.weight (q part): entry 7".
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
@@ -40,12 +40,12 @@ class Checkpoint {
   /// Optional copies of other tensors: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
-  /// Keys missing in config.json, with their default values.
+  /// Keys missing in config.json, with the default values used for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// Returns the stack for another config.json with these files. Throws InputError like the constructor.
+  /// Returns the stack of another config.json with these tensors. Throws InputError like the constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

@@ -4,7 +4,7 @@
 
 namespace periscope {
 
-/// Returns the path of a checkpoint's config.json. If there is none, throws InputError that describes `folder`: a file
+/// Returns the path of a checkpoint's config.json. If it is missing, throws InputError that describes `folder`: a file
 /// of a checkpoint, an entry of Hugging Face's download cache, or a folder with weights in another format.
 [[nodiscard]] std::string config_file_of(const std::string& folder);
 

@@ -23,7 +23,7 @@ class CheckpointGradients final : public GradientRecorder {
 
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
 
-  /// Returns tensors with missing uses; none after a backward pass from logits to token ids.
+  /// Returns the tensors for which gradients are missing; empty after a backward pass from logits to token ids.
   [[nodiscard]] std::vector<std::string> incomplete() const;
 
  private:

@@ -13,7 +13,7 @@ std::string text_of(const SublayerRule& r) {
                      r.norm_c ? "C " : "", r.alpha, r.beta, r.input_gain);
 }
 
-/// Properties in which two stacks must agree, as key and text; sizes first, as they determine the list's length.
+/// Returns {key, value} of properties in which two stacks must agree. Sizes come first: they fix the list's length.
 std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelSpec& m) {
   std::vector<std::pair<std::string_view, std::string>> all;
   const auto add = [&](std::string_view key, const auto& value) { all.emplace_back(key, fmt::to_string(value)); };
@@ -65,7 +65,7 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
   return all;
 }
 
-/// Adds the family's fixed properties to `wanted`, where `wanted` has the default value.
+/// Returns `wanted` with default values replaced by the family's fixed properties, taken from `written`.
 ModelSpec with_additions(ModelSpec wanted, const ModelSpec& written) {
   const auto take = [](auto& value, const auto& plain, const auto& added) {
     if (value == plain) value = added;

@@ -9,17 +9,17 @@
 
 namespace periscope {
 
-/// Weights of a checkpoint, converted at every read, so a stack needs memory for one sublayer. The first `cache`
-/// bytes stay cached; eviction would not help, because every pass reads tensors in the same order. A norm without
-/// stored vectors has gain 1 and no bias. Values are rounded to `dtype`; throws InputError for a finite f64 beyond the
-/// range of f32. Checkpoint and backend must outlive this object. Thread-safe.
+/// Weights of a checkpoint, converted at every read, so that only one sublayer is in memory. The first `cache` bytes
+/// stay cached; eviction would not help, because every pass reads tensors in the same order. A norm without stored
+/// vectors has gain 1 and no bias. Values are rounded to `dtype`; throws InputError for a finite f64 beyond the range
+/// of f32. Checkpoint and backend must outlive this object. Thread-safe.
 class CheckpointWeights final : public WeightSource {
  public:
   CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype, std::size_t cache = 0)
       : backend_(backend), checkpoint_(checkpoint), dtype_(dtype), cache_left_(cache) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// Reads only these rows of the file.
+  /// Reads only rows `ids` from the file.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:

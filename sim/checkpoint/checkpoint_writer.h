@@ -22,9 +22,9 @@ struct CheckpointLayout {
 [[nodiscard]] CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted);
 
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; missing biases
-/// are written as 0. Gains stored as w of 1 + w are rounded by the subtraction; all other values are exact if `type`
-/// can represent the weights' dtype. Throws as OutputFolder does, and Error (run-time failure) if parameters that share
-/// a tensor have different values.
+/// are written as 0. Gains g that are stored as g − 1 are rounded by the subtraction; all other values are exact if
+/// `type` can represent the weights' dtype. Throws as OutputFolder does, and Error (run-time failure) if parameters
+/// that share a tensor have different values.
 void write_checkpoint(const std::string& folder, const CheckpointLayout& layout, const Backend& backend,
                       const WeightSource& weights, SafetensorsType type, bool overwrite = false);
 

@@ -24,7 +24,7 @@ struct StoredCounts {
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< total number of values
 };
 
-/// A key that no public implementation reads, and the values that agree with these implementations.
+/// A key that no public implementation reads, with the values for which ignoring the key is correct.
 struct InertKey {
   std::string_view key;           ///< "unsloth_*" means every key with this prefix
   std::string_view values = {};   ///< JSON list of accepted values; empty means any value
@@ -40,7 +40,7 @@ class ConfigReader {
   /// `prefix` precedes keys in messages, such as "text_config.". Throws InputError unless `object` is an object.
   ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
 
-  /// Sets bounds of sizes, also for nested objects; unbounded by default.
+  /// Sets upper bounds on sizes, also for nested objects; without a call there are no bounds.
   void set_counts(const StoredCounts& counts) { counts_ = counts; }
   [[nodiscard]] const StoredCounts& counts() const { return counts_; }
   /// Makes finish() accept these keys if they are unknown ("text_config.x" in a nested object). Reading an ignored key
@@ -52,7 +52,7 @@ class ConfigReader {
   [[nodiscard]] bool has(std::string_view key) const;
   /// Treats null as absent for this key, as the family's public implementation does.
   void null_is_absent(std::string_view key) { null_is_absent_.emplace(key); }
-  /// True if the key is present, except if it is null and null means absent.
+  /// True if the key is present. A null value counts as absent for keys passed to null_is_absent.
   [[nodiscard]] bool is_given(std::string_view key) const;
 
   /// Reads an integer from `min` to `max`.
@@ -81,7 +81,7 @@ class ConfigReader {
   [[nodiscard]] std::vector<ConfigReader> tables(std::string_view key, std::string_view expected);
   [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }
 
-  /// Null gives nullopt; only an absent key gives the fallback.
+  /// Reads an integer from 1 to `max`. Null gives nullopt; only an absent key gives the fallback.
   [[nodiscard]] std::optional<int> integer_or_none(std::string_view key, std::optional<int> fallback, int max);
   [[nodiscard]] std::optional<double> positive_or_none(std::string_view key, std::optional<double> fallback);
 

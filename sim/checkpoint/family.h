@@ -43,7 +43,8 @@ struct Family {
   /// init.residual of the recipe: factor on the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns an untied config.json from which read() gives `model`, if supported. Null for the family "periscope".
+  /// Returns a config.json, without tying, from which read() restores a supported `model`. Null for the family
+  /// "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
@@ -55,8 +56,8 @@ const Family* find_family(std::string_view model_type);
 /// Looks up a public family by name; null if unknown.
 const Family* family_named(std::string_view name);
 
-/// Removes wrapping modules, nested or not, from a tensor's name: torch.compile's _orig_mod, module of data
-/// parallelism, and base_model.model of PEFT.
+/// Removes wrapping modules, nested or not, from a tensor's name: _orig_mod (torch.compile), module (data parallelism),
+/// base_model.model (PEFT).
 [[nodiscard]] std::string unwrapped(std::string_view name);
 
 /// Names of a checkpoint's tensors, with prefixes that depend on head, enclosing model and wrappers.

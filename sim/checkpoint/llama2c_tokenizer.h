@@ -12,7 +12,7 @@ namespace periscope {
 
 /// Tokenizer file of llama2.c, little-endian: i32 length of the longest piece; then for every id f32 score, i32 length,
 /// and the bytes of the piece. Ids 0, 1, 2 are <unk>, begin and end of a sequence. The piece "<0xXX>" represents a byte
-/// without another piece.
+/// that has no other piece.
 class Llama2cTokenizer final : public Tokenizer {
  public:
   static constexpr int begin_id = 1;
@@ -24,9 +24,9 @@ class Llama2cTokenizer final : public Tokenizer {
   Llama2cTokenizer(std::span<const std::byte> file, const std::string& path, int vocab);
 
   /// Returns begin_id, then a space (unless the text is empty), then the text's UTF-8 characters, or their bytes if a
-  /// character has no piece. Neighbours are then merged while a piece joins them: highest score first, then leftmost.
+  /// character has no piece. Adjacent tokens that form a piece are then merged: highest score first, then leftmost.
   [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
-  /// Concatenates the pieces, with "<0xXX>" as its byte. Omits begin_id, end_id, and the space after a begin_id.
+  /// Concatenates the pieces; "<0xXX>" becomes a byte. Omits begin_id, end_id, and the space after a begin_id.
   [[nodiscard]] std::string decode(std::span<const int> ids) const override;
   [[nodiscard]] std::string piece(int id) const override;
   [[nodiscard]] int size() const override { return static_cast<int>(pieces_.size()); }
@@ -36,13 +36,13 @@ class Llama2cTokenizer final : public Tokenizer {
     std::string text;
     float score;
   };
-  [[nodiscard]] int find(const std::string& text) const;  // −1 if there is none
+  [[nodiscard]] int find(const std::string& text) const;  // −1 if no piece equals `text`
   void append(std::string_view character, std::vector<int>& ids) const;
   [[nodiscard]] std::vector<int> merged(std::vector<int> ids) const;
 
   std::string path_;
   std::vector<Piece> pieces_;
-  std::map<std::string, int> ids_;  ///< the first of equal pieces
+  std::map<std::string, int> ids_;  ///< piece -> id; of equal pieces the smallest id
 };
 
 }  // namespace periscope

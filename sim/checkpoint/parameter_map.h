@@ -53,7 +53,7 @@ class ParameterMap {
     std::int64_t rows;  ///< fan_out
     std::int64_t cols;  ///< fan_in; 0 for a vector
   };
-  /// Returns the parameters in every tensor, for the model of this map.
+  /// Returns the parameters stored in each tensor, for the model of this map.
   [[nodiscard]] std::map<std::string, std::vector<Use>> uses(const ModelSpec& model) const;
 
  private:
@@ -67,7 +67,7 @@ class ParameterMap {
 [[nodiscard]] std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t index,
                                                    std::int64_t stride);
 
-/// Returns the shape of a tensor with these uses: it includes the output features of all of them.
+/// Returns the shape of a tensor with these uses, large enough for the output features of every use.
 [[nodiscard]] std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses);
 [[nodiscard]] std::int64_t product_of(const std::vector<std::int64_t>& shape);
 

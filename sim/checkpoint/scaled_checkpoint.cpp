@@ -19,7 +19,7 @@
 namespace periscope {
 namespace {
 
-/// Factor of a tensor, and the offset added before multiplying: 1 for gains that are stored as w of 1 + w.
+/// Factor of a tensor, and the offset added before multiplying: 1 for gains that are stored as gain − 1.
 struct TensorFactor {
   double factor = 1.0;
   double plus = 0.0;

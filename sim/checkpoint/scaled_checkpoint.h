@@ -19,16 +19,16 @@ struct ScaledTensors {
     SafetensorsType from, to;
   };
   std::vector<Widened> widened;
-  std::uint64_t rounded = 0;  ///< number of inexact results, in gains that are stored as w of 1 + w
+  std::uint64_t rounded = 0;  ///< number of inexact results; only gains stored as gain − 1 can be inexact
 };
 
 /// Returns the factor of a parameter, a power of two.
 using FactorOfParameter = std::function<double(const ParameterId&)>;
 
 /// Writes a checkpoint into `folder` with every parameter multiplied by its factor and `config` as config.json. Tensors
-/// with factor 1 or without parameters are copied unchanged; only ScaledTensors::rounded numbers are rounded. Needs
-/// memory for one tensor in double precision. Throws ConfigError for a factor of an implicit gain, and as OutputFolder
-/// and TensorFiles do.
+/// with factor 1 or without parameters are copied unchanged; results are exact, except for ScaledTensors::rounded
+/// gains. Needs memory for one tensor in double precision. Throws ConfigError for a factor of an implicit gain, and as
+/// OutputFolder and TensorFiles do.
 ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoint, const nlohmann::json& config,
                            const FactorOfParameter& factor, bool overwrite);
 

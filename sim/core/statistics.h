@@ -32,8 +32,8 @@ struct StatisticsRequest {
   bool squares = false;         ///< Σ_j x_ij² for every row
   Tensor dots_with = {};        ///< y [N, D]: Σ_j x_ij y_ij for every row
   int cosine_of_sequences = 0;  ///< number of sequences for the token cosine; 0: not measured
-  int top_magnitudes = 0;       ///< number of largest magnitudes; at most all are returned
-  int top_entries = 0;          ///< number of entries with the largest magnitudes; at most all are returned
+  int top_magnitudes = 0;       ///< number of largest magnitudes to return, at most N·D
+  int top_entries = 0;          ///< number of entries to return, those with the largest magnitudes; at most N·D
   bool median_magnitude = false;
   bool column_maxima = false;
 };

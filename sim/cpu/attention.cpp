@@ -11,7 +11,7 @@ namespace cpu {
 namespace {
 
 /// Number of queries of a head whose scores are in memory at a time. For short sequences it is half the tokens, so that
-/// the first half skips the keys of the second.
+/// the first half skips the keys of the second (causal mask).
 Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
 /// Returns the first key of a block whose first query sees keys from `first` on. It is rounded down to a multiple of

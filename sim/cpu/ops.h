@@ -67,7 +67,7 @@ template <class T>
 using Row = Eigen::Map<Eigen::Array<T, 1, Eigen::Dynamic>>;
 
 /// Ops on fewer elements run on one thread, since starting a team of threads costs more, especially on a busy machine.
-/// Results do not depend on it.
+/// Results do not depend on the number of threads.
 inline constexpr Index min_parallel_size = 4096;
 
 /// Calls body(first, count) for consecutive chunks of 0 … size−1, on all threads. The chunks depend only on the size.

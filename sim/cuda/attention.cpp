@@ -8,8 +8,8 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Operands of tiled attention. Only the scores of one tile of queries are in memory: a product gives the scores, a
-/// kernel the softmax, a second product the result. Products are batched over key/value heads.
+/// Operands of tiled attention. Only the scores of one tile of queries are in memory: one matrix product computes the
+/// scores, a kernel their softmax, and a second product the result. Products are batched over key/value heads.
 template <class T>
 struct AttentionOperands {
   using C = Computed<T>;

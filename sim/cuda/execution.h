@@ -20,7 +20,7 @@ struct MatrixAt {
 };
 
 /// A batch of `count` products c = alpha·op(a)·op(b) + beta·c; op(a) [m, k], op(b) [k, n]. Transposed operands are
-/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is that dtype or `operands`.
+/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is either of the two dtypes.
 struct Product {
   DType operands;
   DType result;

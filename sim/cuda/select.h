@@ -5,7 +5,7 @@
 #include "sim/cuda/moments.h"
 
 /// Selects the k largest magnitudes of a tensor by radix selection: four or eight counting passes find the k-th largest
-/// digit by digit, then larger ones are collected. Counts are integers, so the order of threads does not matter.
+/// digit by digit; a last pass collects the larger ones. Counts are integers, so the order of threads does not matter.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
@@ -28,7 +28,7 @@ inline constexpr int digits = 1 << digit_bits;
 template <class Bits>
 struct Search {
   Bits prefix;      ///< the digits found so far; lower digits are 0
-  Index remaining;  ///< rank (from 1) of the wanted magnitude among those with this prefix
+  Index remaining;  ///< rank (from 1) of the wanted magnitude among magnitudes with this prefix
 };
 
 PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
@@ -182,7 +182,7 @@ struct Collect {
   Index chunks;
   Index* indices;
   PERISCOPE_HOST_DEVICE void operator()(Index chunk) const {
-    const Index larger = k - search->remaining;  // of all chunks
+    const Index larger = k - search->remaining;  // total over all chunks
     ChunkCount next = before[chunk];
     const bool last = chunk + 1 == chunks;
     const bool any_larger = last ? next.larger < larger : before[chunk + 1].larger > next.larger;

@@ -83,7 +83,7 @@ Destination destination_of(const std::string& path) {
   }
   struct stat status {};
   if (::stat(at.c_str(), &status) != 0) {
-    // Missing folders are created later; create_folders reports obstacles such as ENOTDIR.
+    // Missing folders are created later; create_folders reports a parent that is not a folder (ENOTDIR).
     if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
     if (!at.has_filename()) throw ConfigError(fmt::format("{}: expected a file name, found a folder name", path));
     return {.path = at.string(), .is_stream = false, .descriptor = {}};

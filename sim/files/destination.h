@@ -36,9 +36,9 @@ struct Destination {
 /// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.
 [[nodiscard]] bool refers_to(const std::string& path, int descriptor);
 
-/// Creates the folder and its parents, and syncs the new directory entries. Throws ConfigError if the name belongs to
-/// anything else, including a broken symbolic link. Throws Error (run-time failure), naming the file `path` that is to
-/// be written, if a system call fails.
+/// Creates the folder and its parents, and syncs the new directory entries. Throws ConfigError if the name exists but
+/// is not a folder, e.g. a broken symbolic link. Throws Error (run-time failure) that names `path`, the file to write,
+/// if a system call fails.
 void create_folders(const std::string& folder, const std::string& path);
 
 /// Syncs a folder's directory entries to disk. Throws Error (run-time failure).

@@ -14,7 +14,7 @@ namespace periscope {
 
 inline constexpr int top_count = 100;
 inline constexpr int angular_tokens = 32;
-/// Deeper stacks get no angular distances, because the number of pairs is quadratic in depth.
+/// Maximum number of depths with angular distances; the number of pairs is quadratic in depth.
 inline constexpr std::size_t angular_depths = 513;
 
 /// Largest magnitudes of every signal, per sublayer, in descending order.

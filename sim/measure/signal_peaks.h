@@ -29,7 +29,7 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 
-/// Largest |x| of all signals per sublayer [2L]; the input belongs to the first. NaN counts as infinite.
+/// Largest |x| of all signals per sublayer [2L]; the stack's input counts for the first. NaN counts as infinite.
 [[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
 
 }  // namespace periscope

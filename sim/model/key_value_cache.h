@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// Keys and values of one layer; the first rows belong to the tokens so far.
+/// Keys and values of one layer; the first KeyValueCache::tokens() rows are in use.
 struct KeysAndValues {
   Tensor k;  ///< after QK-norm and RoPE [capacity, kv_heads·head_dim]
   Tensor v;

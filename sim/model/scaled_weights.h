@@ -31,12 +31,12 @@ ModelSpec scaled_model(ModelSpec model, const StackScale& scale);
 /// Returns the factor of one parameter in the scaled stack (T1). Parameters that write to the stream are multiplied by
 /// c: gain and bias of norms B, C and of the embedding norm, or else W_o and W_down with their biases and the position
 /// and token-type tables. Parameters that read without a norm are divided by c: W_q, W_k, W_v, W_gate and W_up of
-/// sublayers without a norm A, and the head's first matrix if there is no final norm. After a norm A, C or final norm
-/// only ε changes, in effect to ε/c².
-/// ResiDual adds x to the final norm's output, so that norm's gain and bias are also multiplied, and the head is
-/// divided. With a tied table, the final norm's gain and bias, or the matrix after it, are divided instead of the head.
-/// k multiplies W_o, W_down and their biases; in a gated MLP W_up and its bias instead of W_down, so that the hidden
-/// layer is scaled, too. Norm B removes k, up to ε.
+/// sublayers without a norm A, and the head's first matrix if there is no final norm. Norms A, C and the final norm
+/// divide by the stream's scale, so only their ε changes, in effect to ε/c². ResiDual adds x to the final norm's
+/// output, so that norm's gain and bias are also multiplied, and the head is divided. With a tied table, the final
+/// norm's gain and bias, or the matrix after it, are divided instead of the head. k multiplies W_o, W_down and their
+/// biases; in a gated MLP W_up and its bias instead of W_down, so that the hidden layer is scaled, too. Norm B removes
+/// k, up to ε.
 
 double factor_of(const ModelSpec& model, const StackScale& scale, const ParameterId& id);
 

@@ -26,7 +26,7 @@ struct StackTape {
   std::unique_ptr<SublayerPass> exit;             ///< after the last step: final norm
 };
 
-/// Runs all steps and end norms on input [N, D]. Fills the tape if there is one; the context must outlive it.
+/// Runs all steps and end norms on input [N, D]. Fills the tape unless it is null; the context must outlive the tape.
 StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 

@@ -127,7 +127,7 @@ Streams step_backward(StepPass& pass, const Streams& out) {
     if (step.norm_c[i]) dx = whole.norm_backward(Weight::norm_c, dx);
     dsum[i] = name == Signal::x_out ? whole.emit_backward(Signal::sum, dx, part) : dx;
   }
-  // Backward from the last branch, so that the first has the gradients of all branches that share its A_out.
+  // In reverse order, so that the first branch has the gradients of all branches that share its A_out.
   std::vector<Tensor> dread(step.branches.size());
   Tensor dshared;
   for (std::size_t i = step.branches.size(); i-- > 0;) {

@@ -28,7 +28,7 @@ class SublayerPass {
   Tensor emit(Signal signal, Tensor x, int part = 0);
   /// Returns x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);
-  /// Returns a norm of x [N, D]. QK-norms are RMSNorms of every head or of the whole projection.
+  /// Applies a norm to x [N, D]. QK-norms are RMSNorms of every head or of the whole projection.
   Tensor norm(Weight weight, const Tensor& x);
 
   /// As `emit`, for a signal's gradient.

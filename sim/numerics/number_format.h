@@ -41,7 +41,7 @@ inline constexpr std::array<NumberFormat, 5> number_formats{fp32, NumberFormat{"
                                                             NumberFormat{"fp8_e5m2", 57344.0, 3, -14},
                                                             NumberFormat{"fp8_e4m3", 448.0, 4, -6}};
 
-/// γ_n = n·u/(1 − n·u): bound of the relative error of n roundings with unit round-off u. The error of a sum of n
+/// γ_n = n·u/(1 − n·u): bound on the relative error of n roundings with unit round-off u. The error of a sum of n
 /// terms, in any order, is at most γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and
 /// §4.2).
 [[nodiscard]] constexpr double rounding_bound(double n, double u) { return n * u / (1.0 - n * u); }

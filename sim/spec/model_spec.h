@@ -112,8 +112,8 @@ struct ModelSpec {
   double layer_scale = 0.1;  ///< initial factor of every channel in placement "layer-scale"
   bool embedding_norm = false;
   bool final_norm = true;
-  QkNorm qk_norm = QkNorm::none;  ///< RMSNorm with gain 1, before RoPE
-  bool rope = true;               ///< half-split form, base 10000
+  QkNorm qk_norm = QkNorm::none;  ///< RMSNorm of queries and keys with gain 1, before RoPE
+  bool rope = true;               ///< rotary embedding in half-split form, base 10000
   bool causal = true;
   int vocab = 512;
   bool unembedding = true;
@@ -173,7 +173,7 @@ struct ModelSpec {
   }
   [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
-  /// True if some step has a norm. Pointwise norms count: they prevent fluctuations from multiplying.
+  /// True if some step has a norm. Includes pointwise norms, which also stop fluctuations from compounding over depth.
   [[nodiscard]] bool has_norms() const;
 
  private:
@@ -206,8 +206,8 @@ struct InitSpec {
   double down_factor = 1.0;  ///< multiplies the standard deviation of W_down
   /// Multiplies the standard deviation of W_o and W_down; replaces o_factor and down_factor.
   DepthExpression residual = 1.0;
-  /// Truncation point in standard deviations. Multiplies every standard deviation by that of a standard normal variable
-  /// truncated there; entries stay Gaussian. 0 means 3 for scheme "mitchell", and no truncation otherwise.
+  /// Truncation point in standard deviations. Entries stay Gaussian; every standard deviation is multiplied by the one
+  /// of N(0, 1) truncated at this point. 0 means 3 for scheme "mitchell", else no truncation.
   double truncation = 0.0;
   /// Standard deviations of the embedding table, the unembedding and the position table. If nullopt, the embedding
   /// follows input.second_moment, the unembedding follows `scheme`, and positions follow the embedding.

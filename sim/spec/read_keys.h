@@ -93,7 +93,7 @@ std::string take(const Json& value, std::vector<T>& target) {
   return {};
 }
 
-/// Returns the index of the row named `word`. Throws an error listing the known names if there is none.
+/// Returns the index of the row named `word`. If no row has this name, throws an error that lists the known names.
 template <class Reader, class Rows, class Name = std::identity>
 std::size_t index_of(const Reader& reader, std::string_view key, const std::string& word, const Rows& rows,
                      Name name = {}) {

@@ -45,7 +45,7 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< [N, V]
 
-  // Recorded only for the arithmetic of a run (T24). From `products` on: one number per sublayer, the maximum.
+  // Recorded only for the arithmetic of a run (T24). `products` to `denominators`: the maximum of each sublayer.
   dots,          ///< q·k of every head, before scale and soft cap
   cap_inputs,    ///< scaled score z and z/c of every head with a soft cap c; the same for the head's logits
   gated,         ///< φ(gate), before the product with up

@@ -37,8 +37,8 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   map_linear(map, 0, Weight::head_dense, head + "transform.dense");
   map.set_norm(0, Weight::head_norm, layer_norm(head + "transform.LayerNorm"));
   map_head(config, names, stack, true, embedding_name, head + "decoder.weight");
-  // The public implementation adds decoder.bias. If tied, and always before transformers 5, it equals the head's own
-  // bias; otherwise the head's own bias is stored but not used.
+  // The public implementation adds decoder.bias. It equals the head's own bias if the tables are tied, and in all
+  // versions before transformers 5. Otherwise the head's own bias is stored but not used.
   if (!stack.tied && names.contains(head + "decoder.bias")) {
     map.set_bias(0, Weight::unembedding, whole(head + "decoder.bias"));
     stack.unread.push_back(head + "bias");

@@ -91,7 +91,7 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
               const std::string& embedding, const std::string& head = "lm_head.weight");
 
 // -- Llama and families derived from it -------------------------------------------------------------
-/// Values of absent keys; 0 and null have the meaning defined at read_kv_heads and read_head_dim.
+/// Default values of keys. read_kv_heads and read_head_dim define the meanings of 0 and null.
 struct LlamaDefaults {
   int kv_heads = 0;
   bool null_kv_heads = true;
@@ -103,14 +103,14 @@ struct LlamaDefaults {
 /// default rule with the RoPE frequencies that were read.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
 
-/// Which projections have biases; by_key means all four if attention_bias is true.
+/// Attention projections with biases; by_key means all four if attention_bias is true.
 enum class AttentionBiases { by_key, qkv, none };
 /// Differences between families in tensors named model.layers.{i}.self_attn.q_proj and so on.
 struct LlamaTensors {
   AttentionBiases biases = AttentionBiases::by_key;
   bool mlp_bias = false;
   bool tied_by_default = false;  ///< see map_head
-  double gain_plus = 0.0;        ///< 1 if gains are stored as w of 1 + w
+  double gain_plus = 0.0;        ///< added to stored gains: 1 if they are stored as gain − 1
   // Names of the norms after "model.layers.{i}."; empty means that there is no such norm.
   std::string_view attention_a = "input_layernorm";
   std::string_view attention_b = {};

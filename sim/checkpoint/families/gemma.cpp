@@ -17,7 +17,7 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
   read_kv_heads(config, m, 4, false);
   read_head_dim(config, m, 256);
   m.mlp = read_gated_mlp(config, "hidden_activation", "gelu_pytorch_tanh");
-  // An older name of this key, which the public implementation ignores.
+  // hidden_act is the key's older name, which the public implementation ignores.
   if (config.has("hidden_act") && read_gated_mlp(config, "hidden_act", "") != m.mlp) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
@@ -64,7 +64,7 @@ nlohmann::ordered_json gemma_config(const ModelSpec& m, std::string_view model_t
   return json;
 }
 
-/// Soft caps of scores and logits; windows in every other layer, starting with the first.
+/// Gemma 2: soft caps on scores and logits; every other layer has an attention window, starting with the first.
 FamilyStack read_gemma2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;
@@ -114,7 +114,7 @@ RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
   return pair;
 }
 
-/// QK-norm of every head with gains 1 + w. Five layers with a window alternate with one without, by default.
+/// Gemma 3: a QK-norm per head with gains 1 + w. By default, five layers with a window are followed by one without.
 FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;

@@ -20,7 +20,7 @@ nlohmann::ordered_json write_llama(const ModelSpec& m) {
   return json;
 }
 
-/// Llama without biases, with a window.
+/// Mistral: Llama without biases, with an attention window.
 FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   config.null_is_absent("head_dim");
@@ -43,7 +43,7 @@ nlohmann::ordered_json write_mistral(const ModelSpec& m) {
   return json;
 }
 
-/// Reads the window that Qwen 2 and 3 add, from layer max_window_layers on, if use_sliding_window is true.
+/// Reads the attention window of Qwen 2 and 3: with use_sliding_window, layers from max_window_layers on have one.
 void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
   const bool windows = config.flag_or("use_sliding_window", false);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
@@ -62,7 +62,7 @@ void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule>
   set_attention(m, std::move(rules));
 }
 
-/// Llama with biases of queries, keys and values, but not of the output.
+/// Qwen 2: Llama with biases on W_q, W_k and W_v, but not on W_o.
 FamilyStack read_qwen2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   read_windows(config, stack.model, read_llama_like(config, stack.model, {.kv_heads = 32, .context = 32768}));
@@ -76,7 +76,7 @@ nlohmann::ordered_json write_qwen2(const ModelSpec& m) {
   return json;
 }
 
-/// Llama with QK-norm of every head.
+/// Qwen 3: Llama with a QK-norm per head.
 FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   const LlamaDefaults defaults{.kv_heads = 32, .head_dim = 128, .context = 32768};
@@ -86,7 +86,7 @@ FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
-/// Placement B only: both norms of a layer are on its branches. QK-norm of whole projections.
+/// Olmo 2: placement B only, i.e. one norm after each module, on the branch; QK-norm of whole projections.
 FamilyStack read_olmo2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   set_attention(stack.model, read_llama_like(config, stack.model, {.norm_eps = 1e-5}));

@@ -13,7 +13,7 @@ class Library {
   /// Searches the system's library path, then the toolkit that this program was built with. Throws Error (run-time
   /// failure) if the library cannot be loaded.
   explicit Library(const std::string& name);
-  /// Sets `function` to the function `name` of the library. Throws Error if there is none.
+  /// Sets `function` to the function `name` of the library. Throws Error if the library lacks it.
   template <class Function>
   void find(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(address(name));
