@@ -88,7 +88,8 @@ void check_query_offset(const Target& target, AttentionShape shape, Index tokens
   check_close_to_scale("scores", ops.to_host(some.scores), ops.to_host(later(all.scores)), error);
 }
 
-TEST_CASE("attention: queries with an offset match the same rows of attention over all queries") {
+TEST_CASE("attention: queries with an offset match the same rows of attention over all queries" *
+          doctest::test_suite("slow")) {
   for (const Target& target : targets_and_truth()) {
     for (const Index offset : {0, 1, 17, 32}) {
       for (const int window : {0, 1, 5, 40}) {

@@ -47,13 +47,13 @@ void compare_at(const std::string& what, double condition, const Run& run) {
 
 using Results = std::vector<Tensor>;
 
-TEST_CASE("sizes: products") {
+TEST_CASE("sizes: products" * doctest::test_suite("slow")) {
   compare_at("products", 32.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
     return {ops.linear(x, y), ops.linear_backward_weight(x, y), ops.linear_backward_input(ops.linear(x, row), row)};
   });
 }
 
-TEST_CASE("sizes: elementwise ops and sums of columns") {
+TEST_CASE("sizes: elementwise ops and sums of columns" * doctest::test_suite("slow")) {
   compare_at("elementwise", 32.0,
              [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
                const GatedGradient g = ops.gated_backward(Activation::gelu, x, y, y);
@@ -94,7 +94,7 @@ void check_attention_sizes(const Target& target, const AttentionShape& shape, In
   check("dv", g.dv, e.dv);
 }
 
-TEST_CASE("sizes: attention and its gradients, in one tile and in several") {
+TEST_CASE("sizes: attention and its gradients, in one tile and in several" * doctest::test_suite("slow")) {
   std::vector<Target> all = targets_of_every_dtype();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     all.push_back({make_cuda_backend_on_host(), dtype});  // one tile, as on a GPU
@@ -121,7 +121,7 @@ TEST_CASE("sizes: attention and its gradients, in one tile and in several") {
   }
 }
 
-TEST_CASE("sizes: norms and the loss") {
+TEST_CASE("sizes: norms and the loss" * doctest::test_suite("slow")) {
   compare_at("norms", 64.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
     const NormGradient g = ops.norm_backward(NormKind::layer, x, row, y, 0.1);
     const std::vector<int> labels(static_cast<std::size_t>(x.rows()), static_cast<int>(x.cols() / 2));

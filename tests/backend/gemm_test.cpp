@@ -96,7 +96,8 @@ void check_products(bool a_by_rows, bool b_by_rows) {
   }
 }
 
-TEST_CASE("gemm: both types and storage orders, at the edges of slivers, panels and blocks") {
+TEST_CASE("gemm: both types and storage orders, at the edges of slivers, panels and blocks" *
+          doctest::test_suite("slow")) {
   for (const bool a_by_rows : {true, false}) {
     for (const bool b_by_rows : {true, false}) {
       CAPTURE(a_by_rows);

@@ -19,7 +19,8 @@ TEST_CASE("every op of the table has a case") {
 }
 
 TEST_CASE(
-    "every op agrees with the reference and returns the dtype of the table, on every backend and for every dtype") {
+    "every op agrees with the reference and returns the dtype of the table, on every backend and for every dtype" *
+    doctest::test_suite("slow")) {
   for (const Target& target : targets_of_every_dtype()) {
     const OpInputs here = inputs_on(target);
     const OpInputs there = inputs_on_truth(target);

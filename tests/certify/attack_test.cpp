@@ -25,7 +25,8 @@ void check_below(const theory::Certificate& certificate, const certify::SignalMa
     FAIL_CHECK(name_of(worst->place.signal), " ", worst->place.sublayer, ": ", worst->reached, " of ", worst->bound);
 }
 
-TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft caps and windows") {
+TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft caps and windows" *
+          doctest::test_suite("slow")) {
   int number = 0;
   for (NamedStack stack : stacks_of_every_kind()) {
     CAPTURE(stack.name);
@@ -48,7 +49,8 @@ TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft c
   }
 }
 
-TEST_CASE("gradient ascent reaches sharp bounds, after an embedding norm and for bounded inputs") {
+TEST_CASE("gradient ascent reaches sharp bounds, after an embedding norm and for bounded inputs" *
+          doctest::test_suite("slow")) {
   struct Row {
     double largest;  ///< entry of the input; infinite: unbounded, before an embedding norm
     certify::SignalPlace place;
@@ -143,7 +145,8 @@ TEST_CASE("the attack's gradients equal finite differences") {
   }
 }
 
-TEST_CASE("stored models of every family: greedy search over tokens exceeds no bound; scaling preserves the logits") {
+TEST_CASE("stored models of every family: greedy search over tokens exceeds no bound; scaling preserves the logits" *
+          doctest::test_suite("slow")) {
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;

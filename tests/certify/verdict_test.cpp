@@ -120,7 +120,7 @@ TEST_CASE("a larger input never gives a smaller bound, and is not certified wher
   }
 }
 
-TEST_CASE("the certificate has the same bits for any number of threads") {
+TEST_CASE("the certificate has the same bits for any number of threads" * doctest::test_suite("slow")) {
   StackSpec spec;  // wide enough that threads share its products
   spec.model.layers = 1;
   spec.model.width = 320;

@@ -16,7 +16,7 @@ double loss_of(EditedCheckpoint& edited) {
   return run_checkpoint(Checkpoint(edited.write()), some_ids, next_tokens(some_ids), truth_target()).at("loss").front();
 }
 
-TEST_CASE("gradients of stored tensors against finite differences of their values") {
+TEST_CASE("gradients of stored tensors against finite differences of their values" * doctest::test_suite("slow")) {
   // Fused, transposed and tied tensors; gains 1 + w and two kinds of RoPE; a projected embedding; a head transform.
   for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
     EditedCheckpoint edited(name);

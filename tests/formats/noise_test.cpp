@@ -43,7 +43,8 @@ void check_predicted(const std::string& what, const std::vector<SeedReading>& re
   CHECK(std::abs(off.mean()) < 1.5);
 }
 
-TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in every placement and format") {
+TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in every placement and format" *
+          doctest::test_suite("slow")) {
   for (const std::string placement : {"pre", "peri", "post", "b-only", "lns"}) {
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
@@ -59,7 +60,7 @@ TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in eve
   }
 }
 
-TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noise") {
+TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noise" * doctest::test_suite("slow")) {
   struct Case {
     const char* placement;
     const char* format;
@@ -91,7 +92,8 @@ TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noi
   }
 }
 
-TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation") {
+TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation" *
+          doctest::test_suite("slow")) {
   // DeepNorm draws smaller V and O, below the normal numbers of E4M3, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;

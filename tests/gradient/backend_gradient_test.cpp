@@ -72,7 +72,7 @@ TEST_CASE("both passes in bf16 and f16 equal the reference to their rounding") {
   }
 }
 
-TEST_CASE("both passes give the same bits for 1, 2 and 3 threads") {
+TEST_CASE("both passes give the same bits for 1, 2 and 3 threads" * doctest::test_suite("slow")) {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.width = 130;
   spec.model.heads = 6;

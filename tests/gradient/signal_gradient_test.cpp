@@ -68,7 +68,7 @@ void check_signals(const std::string& what, const StackSpec& spec) {
   for (const auto& [place, gradient] : g.site) CHECK(signals.contains(place));
 }
 
-TEST_CASE("gradients of every signal match finite differences, in every placement") {
+TEST_CASE("gradients of every signal match finite differences, in every placement" * doctest::test_suite("slow")) {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
     if (placement.wiring == Wiring::hyper) continue;  // its streams are parts of one signal
@@ -78,7 +78,8 @@ TEST_CASE("gradients of every signal match finite differences, in every placemen
   }
 }
 
-TEST_CASE("gradients of every signal match finite differences: QK-norm, embedding width, head, soft caps") {
+TEST_CASE("gradients of every signal match finite differences: QK-norm, embedding width, head, soft caps" *
+          doctest::test_suite("slow")) {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.layers = 1;
   spec.model.norm = NormKind::layer;
@@ -91,7 +92,8 @@ TEST_CASE("gradients of every signal match finite differences: QK-norm, embeddin
   check_signals("checkpoint", spec);
 }
 
-TEST_CASE("gradients of every signal match finite differences: norms and gates inside modules") {
+TEST_CASE("gradients of every signal match finite differences: norms and gates inside modules" *
+          doctest::test_suite("slow")) {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     StackSpec spec = placed(tiny_stack(), "peri");
     spec.model.layers = 1;
@@ -107,7 +109,7 @@ TEST_CASE("gradients of every signal match finite differences: norms and gates i
   }
 }
 
-TEST_CASE("gradients of every signal match finite differences: two streams with scales") {
+TEST_CASE("gradients of every signal match finite differences: two streams with scales" * doctest::test_suite("slow")) {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;
   spec.model.placement.custom =

@@ -44,7 +44,7 @@ void check_stack(const std::string& what, const StackSpec& spec, int entries = 2
   check_problem(what, loss_problem(spec, 5, sequences), entries);
 }
 
-TEST_CASE("gradients of every kind of stack match finite differences") {
+TEST_CASE("gradients of every kind of stack match finite differences" * doctest::test_suite("slow")) {
   for (const NamedStack& stack : stacks_of_every_kind()) check_stack(stack.name, stack.spec);
 }
 

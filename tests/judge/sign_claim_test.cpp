@@ -119,7 +119,8 @@ judge::SignClaim shape(std::mt19937& generator, const Values& means, const Value
   return tested(table);
 }
 
-TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, with three and five rates") {
+TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, with three and five rates" *
+          doctest::test_suite("slow")) {
   constexpr int draws = 20000;
   for (const std::size_t rates : {3UL, 5UL}) {
     CAPTURE(rates);

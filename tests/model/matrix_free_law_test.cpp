@@ -93,14 +93,15 @@ StackSpec narrow(std::string_view placement) {
   return spec;
 }
 
-TEST_CASE("matrix-free stacks have the law of dense ones, for every placement") {
+TEST_CASE("matrix-free stacks have the law of dense ones, for every placement" * doctest::test_suite("slow")) {
   for (const Placement& placement : rows_of_t1()) {
     check_same_law(std::string(placement.name), narrow(placement.name), 1000);
   }
   for (const char* name : {"parallel", "x0", "hyper"}) check_same_law(name, narrow(name), 600);
 }
 
-TEST_CASE("matrix-free stacks have the law of dense ones: 20 tokens, one token, nearly equal tokens") {
+TEST_CASE("matrix-free stacks have the law of dense ones: 20 tokens, one token, nearly equal tokens" *
+          doctest::test_suite("slow")) {
   StackSpec many = narrow("peri");
   many.input.tokens = 20;
   check_same_law("20 tokens", many, 600);

@@ -116,7 +116,8 @@ double tails(const std::vector<double>& x) {
   return least / (false_alarm / 10);
 }
 
-TEST_CASE("a million numbers are normal: moments, Kolmogorov-Smirnov, chi-square, tails") {
+TEST_CASE("a million numbers are normal: moments, Kolmogorov-Smirnov, chi-square, tails" *
+          doctest::test_suite("slow")) {
   for (const Generator& right : {Generator(ours), Generator(boosts)}) {
     const std::vector<double> x = right(some_key, 1'000'000);
     CHECK(moments(x) < 1.0);
@@ -126,7 +127,7 @@ TEST_CASE("a million numbers are normal: moments, Kolmogorov-Smirnov, chi-square
   }
 }
 
-TEST_CASE("wrong coefficients are detected by the distribution tests") {
+TEST_CASE("wrong coefficients are detected by the distribution tests" * doctest::test_suite("slow")) {
   const std::vector<double> leading = mapped_by<WrongLeadingCoefficient>(some_key, 1'000'000);
   CHECK(kolmogorov(leading) > 1.0);
   CHECK(moments(leading) > 1.0);

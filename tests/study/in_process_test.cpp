@@ -129,7 +129,8 @@ class Stopping final : public stacks::Progress {
   mutable std::atomic<int> queries_ = 0;
 };
 
-TEST_CASE("every study runs in process: it prints nothing, leaves no file and changes no process state") {
+TEST_CASE("every study runs in process: it prints nothing, leaves no file and changes no process state" *
+          doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   const TemporaryFolder elsewhere;
   const std::map<std::string, Given> all_given = given(folder);
@@ -175,7 +176,7 @@ bool stops(const study::Study& study, const study::Request& request, int from) {
   }
 }
 
-TEST_CASE("every study stops on request, without a result") {
+TEST_CASE("every study stops on request, without a result" * doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   const std::map<std::string, Given> all_given = given(folder);
   const Threads threads(1);

@@ -178,7 +178,8 @@ void for_laws(std::initializer_list<QkNorm> norms, const Visit& visit) {
   }
 }
 
-TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, QK-norm and score rule") {
+TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, QK-norm and score rule" *
+          doctest::test_suite("slow")) {
   for_laws({QkNorm::none, QkNorm::head},
            [](const std::string& what, const PatternLaw& law) { check_against_simulation(what, law); });
   PatternLaw law = plain_law;
@@ -307,7 +308,8 @@ void check_closed_form(const std::string& what, const PatternLaw& law) {
   }
 }
 
-TEST_CASE("T9: the closed form against the sampled score path, for every mask, RoPE, norm and score rule") {
+TEST_CASE("T9: the closed form against the sampled score path, for every mask, RoPE, norm and score rule" *
+          doctest::test_suite("slow")) {
   for_laws({QkNorm::none, QkNorm::head, QkNorm::full}, [](const std::string& what, PatternLaw law) {
     law.query.heads = 3;
     check_closed_form(what, law);

@@ -64,7 +64,7 @@ TEST_CASE("T7: label sequences are averaged; tokens without a label have no grad
   for (Eigen::Index t = 0; t < 5; ++t) CHECK((some(1, t) == 0.0 && some(t, 4) == 0.0));
 }
 
-TEST_CASE("T7: a soft cap of the logits, against sampled gradients") {
+TEST_CASE("T7: a soft cap of the logits, against sampled gradients" * doctest::test_suite("slow")) {
   StackSpec spec = xiong_stack("pre");
   spec.model.vocab = 3;
   spec.model.head.soft_cap = 1.5;

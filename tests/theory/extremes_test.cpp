@@ -32,7 +32,8 @@ testing::Estimate simulated_maximum(const Vector& second_moment, int width, int 
   return testing::estimate(maxima);
 }
 
-TEST_CASE("T18: the expected maximum against a simulation, for tokens of equal and unequal size") {
+TEST_CASE("T18: the expected maximum against a simulation, for tokens of equal and unequal size" *
+          doctest::test_suite("slow")) {
   for (const int tokens : {1, 2, 7, 32}) {
     for (const int width : {1, 2, 33}) {
       const Vector q = Vector::Constant(tokens, 2.25);

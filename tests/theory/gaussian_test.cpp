@@ -61,7 +61,7 @@ double worst_error(const Function& f, const std::function<Matrix(const Matrix&)>
   return worst;
 }
 
-TEST_CASE("kernels of every activation against quadrature, at variances up to 30") {
+TEST_CASE("kernels of every activation against quadrature, at variances up to 30" * doctest::test_suite("slow")) {
   const auto sigmoid = [](double x) { return 0.5 * (1.0 + std::tanh(0.5 * x)); };
   const auto sigmoid_derivative = [](double x) { return 0.25 / std::pow(std::cosh(0.5 * x), 2); };
   struct Row {
@@ -91,7 +91,8 @@ TEST_CASE("a token of variance 0 has the kernel of a constant") {
   }
 }
 
-TEST_CASE("interpolated coefficients for similar variances, against the coefficients of each variance") {
+TEST_CASE("interpolated coefficients for similar variances, against the coefficients of each variance" *
+          doctest::test_suite("slow")) {
   for (const double variance : {0.01, 1.0, 30.0}) {
     const Eigen::Index tokens = 40;  // more than one block of the Horner evaluation
     Matrix c(tokens, tokens);

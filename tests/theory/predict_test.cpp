@@ -111,7 +111,7 @@ struct Spread {
   double stated = 0.0;
 };
 
-TEST_CASE("every number varies over 100 prediction seeds by its stated error") {
+TEST_CASE("every number varies over 100 prediction seeds by its stated error" * doctest::test_suite("slow")) {
   // B-only without norm A has sharp patterns, where noise of the kernels causes a bias.
   for (const char* placement : {"pre", "post", "b-only"}) {
     StackSpec spec = quick_stack(placement);
@@ -286,7 +286,8 @@ TEST_CASE("at most 64 token sequences are used; the error covers the sequences l
   CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }
 
-TEST_CASE("an overflow or underflow is unsupported, with the depth; deep stacks with norms are supported") {
+TEST_CASE("an overflow or underflow is unsupported, with the depth; deep stacks with norms are supported" *
+          doctest::test_suite("slow")) {
   StackSpec spec = softmax_stack("none");
   spec.model.layers = 200;
   spec.init.factor = 4.0;

@@ -159,7 +159,8 @@ std::map<std::string, std::vector<double>> replicate_entries(const StackSpec& sp
   return entries;
 }
 
-TEST_CASE("replicates on a grid have the means of replicates of all tokens, within the stated share") {
+TEST_CASE("replicates on a grid have the means of replicates of all tokens, within the stated share" *
+          doctest::test_suite("slow")) {
   struct Case {
     const char* placement;
     double correlation;

@@ -122,7 +122,7 @@ Series planted(double deviation, int count, int steps, int apart) {
   return series;
 }
 
-TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width") {
+TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width" * doctest::test_suite("slow")) {
   // A simulation of 900 000 steps found at most 1 in 10 000, for windows of 16 to 128 steps.
   constexpr int series = 500;
   constexpr std::size_t steps = 240;
@@ -139,7 +139,7 @@ TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width") {
   for (const int count : found) CHECK(count == found.front());
 }
 
-TEST_CASE("planted spikes are detected as one event each, of any length") {
+TEST_CASE("planted spikes are detected as one event each, of any length" * doctest::test_suite("slow")) {
   for (const double deviation : {0.05, 0.3, 0.7}) {
     CAPTURE(deviation);
     for (const int steps : {1, 3, 16}) {
