@@ -11,7 +11,7 @@
 
 namespace periscope::python {
 
-/// Python's handle of a model in memory.
+/// Python handle for a model in memory.
 struct Model {
   std::shared_ptr<const MemoryModel> memory;
 };

@@ -41,8 +41,8 @@ std::string resolve(const std::string& file, const std::vector<std::string>& ent
   return text;
 }
 
-/// Returns the names and shapes of the configured stack's parameters for `Model`. Throws ConfigError for several
-/// stacks.
+/// Returns the names and shapes of the configured stack's parameters for `Model`. Throws ConfigError if there are
+/// several stacks.
 std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::string& file,
                                                                  const std::vector<std::string>& entries) {
   std::vector<std::pair<std::string, std::vector<int>>> all;

@@ -27,7 +27,7 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// Runs the study and fills `result`, except for the caller's circumstances. Called on the worker thread.
+/// Runs the study and fills `result`; `attributes` and `json` add argv later. Called on the worker thread.
 void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
   install_out_of_memory_handler();
   result.job = result.study->resolve(request);

@@ -15,7 +15,7 @@ namespace periscope::python {
 
 /// Progress of a run at one moment.
 struct Snapshot {
-  std::string phase;   ///< "propagate"
+  std::string phase;   ///< name of the phase, e.g. "propagate"
   std::string label;   ///< label of the current step, such as a placement
   double share = 0.0;  ///< fraction of the phase that is done, 0 to 1
   double steps_done = 0.0;

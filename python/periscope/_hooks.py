@@ -14,7 +14,7 @@ from ._patches import function_recorder, unwatch_rotations, watch_rotations
 from .errors import InputError
 
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
-# Signals in the order of the dataflow. _WHOLE ones are stored completely; of others only the largest magnitude per row.
+# Signals in the order of the dataflow. _WHOLE ones are stored completely, others as the largest magnitude per row.
 _FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden",
             "f_out", "B_out", "sum", "x_out")  # fmt: skip
 _WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
@@ -44,7 +44,7 @@ class StepHooks:
         self._signals: Signals = {}
         self._signal_gradients: Signals = {}
         self._sums: dict[tuple[int, str], float] = {}  # squared norms of gradients by layer and matrix
-        self._backward_pass: int | None = None  # the first one that reached a recorded signal
+        self._backward_pass: int | None = None  # id of the first backward pass that reached a recorded signal
         self._ids: Any = None
         self._labels: Any = None
         self._logits: Any = None
@@ -83,7 +83,7 @@ class StepHooks:
             self._stop_pass()
         if self._gradients and not torch.is_grad_enabled():  # a validation pass is not part of the step
             return
-        if self.is_complete or self._thread is not None:  # a later micro-batch, or a pass before the backward
+        if self.is_complete or self._thread is not None:  # a later micro-batch, or a second forward pass before the backward pass
             self._has_mixed_passes = self._has_mixed_passes or (self._gradients and self._backward_pass is None)
             return
         named = _by_name(module, arguments, named)
@@ -250,7 +250,7 @@ class StepHooks:
         }
 
     def _labels_of(self) -> list[int]:
-        """Returns the next token or the batch's label at every position; −1 if there is none."""
+        """Returns the label of every position: the batch's label, or the next token without labels; −1 for no label."""
         import torch
 
         causal = self._layout.info["causal"]
@@ -262,7 +262,7 @@ class StepHooks:
         return list(labels.clip(min=-1).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
-        """Returns the signals, plus those that are the same tensor because a norm is absent or sublayers adjoin."""
+        """Returns the signals, also under other names of the same tensor (norm absent, or input of the next sublayer)."""
         found = dict(recorded)
         for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:
@@ -343,7 +343,7 @@ def _current_backward_pass() -> int:
 
 
 def _version(x: Any) -> Any:
-    """Returns the number of in-place changes of a tensor; None for tensors of inference_mode, which do not count."""
+    """Returns the number of in-place changes of a tensor; None for tensors of inference_mode, which have no count."""
     try:
         return x._version
     except RuntimeError:

@@ -1,5 +1,5 @@
-"""Locates the signals of a transformers model. The module of a signal is the one that owns the tensor of its matrix or
-norm, for every family."""
+"""Locates the signals of a transformers model. In every family, a signal belongs to the module whose matrix or
+norm reads or computes it."""
 
 import json
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ class Place(NamedTuple):
 class Layout:
     """The signals of a model and their locations."""
 
-    info: dict[str, Any]  # of the compiled module's `layout`
-    parts: dict[tuple[int, str], dict[str, Any]]  # parameters by sublayer (0 for the stack's own) and weight
+    info: dict[str, Any]  # result of the compiled module's `layout`
+    parts: dict[tuple[int, str], dict[str, Any]]  # by sublayer (0 for parameters outside layers) and weight
     places: dict[tuple[str, bool], list[Place]] = field(default_factory=dict)  # by module and is_input
     attention: dict[str, int] = field(default_factory=dict)  # sublayer by attention module
 

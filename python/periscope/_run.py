@@ -34,7 +34,7 @@ DIVERGED = 5
 class Record:
     """Values recorded from one stack during training."""
 
-    run: str  #: "peri-seed0"
+    run: str  #: name of the run, e.g. "peri-seed0"
     placement: str
     seed: int
     step: int  #: number of steps done

@@ -44,7 +44,7 @@ def one_sequence(name: str, values: Any) -> Any:
 
 
 def _tokenizer_file(checkpoint: Any) -> Path | None:
-    """Returns the path of a checkpoint's tokenizer.json, or None if it has none or has a tok*.bin."""
+    """Returns the path of a checkpoint's tokenizer.json; None if the file is missing or the folder has a tok*.bin."""
     if not isinstance(checkpoint, (str, os.PathLike)):
         return None
     folder = Path(checkpoint)

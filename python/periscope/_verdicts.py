@@ -22,7 +22,7 @@ def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
 
     Columns: the ``verdict`` ("agrees", "disagrees", "inconclusive", …); ``quantity``, the variable of the verdict; its
     coordinates; and, if the result has them, the worst test, its deviation in combined standard errors (``worst_z``),
-    the deviation that rejects (``critical``), and the error detected with 95 % probability (``detectable``).
+    the smallest deviation that rejects (``critical``), and the error detected with 95 % probability (``detectable``).
 
     By default returns the first five columns, without coordinates that are the same in all rows. ``all=True`` returns
     all columns, the last one being the ``reason`` of the verdict.

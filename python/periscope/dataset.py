@@ -99,7 +99,7 @@ os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-d
 
 
 def _in_netcdf_thread(work: Callable[[], T]) -> T:
-    """Runs work that uses NetCDF in a separate thread, one at a time. An interrupt is raised after the work has
+    """Runs work that uses NetCDF in a separate thread, one call at a time. An interrupt is raised after the work has
     finished, because an interrupt inside the library would leave its locks locked."""
     answers: list[T] = []
     failures: list[BaseException] = []

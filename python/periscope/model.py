@@ -13,7 +13,7 @@ from .errors import ConfigError, InputError, utf8
 if TYPE_CHECKING:
     from . import _periscope
 
-# Type names of safetensors files by those of numpy, torch and ml_dtypes.
+# Type names of safetensors files by type names of numpy, torch and ml_dtypes.
 TYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e5m2": "F8_E5M2",
     "float8_e4m3fn": "F8_E4M3", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
@@ -56,7 +56,7 @@ class Model:
 def compiled(
     name: str, config: str, weights: Mapping[str, Any], copy: bool, ignore_keys: Sequence[str] = ()
 ) -> "_periscope.Model":
-    """Returns a model of the compiled module. ``config`` is the text of config.json; ``ignore_keys`` are keys of it."""
+    """Returns a model of the compiled module. ``config`` is the text of config.json; ``ignore_keys`` are keys in it to ignore."""
     from . import _periscope
 
     if isinstance(ignore_keys, str):

@@ -77,7 +77,7 @@ class Recorder:
         self._top = top
         self._ignore_keys = ignore_keys
         self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
-        self._compiled: Any = None  # with the gains at the recorded step
+        self._compiled: Any = None  # the model with the gains of the recorded step
         self._step = 0
         self._is_entered = False
         self._hooks: _hooks.StepHooks | None = None

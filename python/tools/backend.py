@@ -15,7 +15,7 @@ COMMIT = ROOT / "COMMIT"  # read by experiments/engine/settings/write_build_info
 
 @contextmanager
 def _commit_file() -> Iterator[None]:
-    """Creates the file COMMIT temporarily. An unpacked source distribution already has one, which is kept."""
+    """Creates the file COMMIT temporarily. An unpacked source distribution already has one, which is used."""
     if COMMIT.exists() and not (ROOT / ".git").exists():
         yield
         return

@@ -43,8 +43,7 @@ struct Family {
   /// init.residual of the recipe: factor on the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns a config.json, without tying, from which read() restores a supported `model`. Null for the family
-  /// "periscope".
+  /// Returns an untied config.json that read() converts back to `model`, if supported. Null for the family "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
