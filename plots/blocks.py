@@ -1,4 +1,4 @@
-"""Many placements in one figure: variance, gradient and angle over depth of the most different ones, by class."""
+"""Many placements in one figure: variance, gradient and angle over depth of the most different stacks, by class."""
 
 from dataclasses import dataclass
 
@@ -28,8 +28,8 @@ VARYING_RULES = list(CLASSES)[-1]
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves of a stack over the number of layers passed. The variance is relative to that of the input, because nGPT's
-    stream has length 1; the angle is between the stream and the stack's input."""
+    """Curves of a stack over the number of layers passed. The variance is relative to the input's variance, because
+    nGPT's stream has length 1; the angle is between the stream and the stack's input."""
 
     layers: np.ndarray
     variance: curves.Curve
@@ -125,7 +125,7 @@ def _narrow() -> bool:
 
 def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
     """Sets the titles of the columns and a common scale per column."""
-    titles = ("Variance over that of the input", "Norm of its gradient", "Angle to the input (half turns)")
+    titles = ("Variance relative to the input", "Gradient norm", "Angle to the input (half turns)")
     titles = ("Variance", "Gradient", "Angle") if _narrow() else titles
     for column, title in enumerate(titles):
         panels = [row[column] for row in grid]

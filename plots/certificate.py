@@ -1,7 +1,7 @@
 """The overflow certificate over depth: bounds as lines, measurements as markers, limits of number formats.
 
-The bounds are those of the certified arithmetic (T24), for FP16 or else the first judged format. Exact arithmetic has
-one set of bounds for all formats (T17).
+The bounds are for the certified arithmetic (T24) in FP16, or else in the first judged format. Exact arithmetic has one
+set of bounds for all formats (T17).
 """
 
 from dataclasses import dataclass

@@ -152,7 +152,7 @@ def input_title(ds: xr.Dataset, i: int) -> str:
 
 
 def input_note(ds: xr.Dataset) -> str:
-    """Returns a note if the input's second moment differs from that of embeddings drawn like the matrices, or ""."""
+    """Returns a note if the input's second moment differs from embeddings drawn like the matrices, or ""."""
     every = captions.stacks(ds)
     scheme, std, moment = (captions.shared(every, k) for k in ("init.scheme", "init.std", "input.second_moment"))
     if scheme != "normal" or std is None or moment is None or abs(moment / std**2 - 1) < 1e-6:

@@ -17,7 +17,7 @@ import xarray as xr
 
 
 def tidy(values: Any, missing: int | None = None) -> np.ndarray:
-    """Converts a column from the types of files and of the program to those of datasets.
+    """Converts a column from the types of a file or of the program to the types of datasets.
 
     Real numbers become float64. Integers become int64, and flags (bytes 0 or 1) bool; both become float64 with NaN if
     a value is `missing`. Text becomes an object array of str. Raises TypeError for other types, and ValueError for a
@@ -60,7 +60,7 @@ def array(ds: xr.Dataset, name: str) -> np.ndarray:
 
 
 def scalar(ds: xr.Dataset, name: str) -> Any:
-    """Returns a variable without dimensions, or a global attribute. Raises KeyError if there is none."""
+    """Returns a variable without dimensions, or a global attribute. Raises KeyError if neither exists."""
     if name in ds.variables and ds.variables[name].ndim == 0:
         return ds.variables[name].values.item()
     return ds.attrs[name]

@@ -35,7 +35,7 @@ class Options:
     formats: tuple[str, ...] = ("png", "svg")
     caption: str = "file"
     claims: bool = False
-    labels: tuple[str, ...] = ()  # of combined results, in their order; empty: their differences
+    labels: tuple[str, ...] = ()  # labels of combined results, in order; empty: differing keys
 
 
 DEFAULT = Options()
@@ -160,7 +160,7 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
         style.caption_below(figure)
     figure.set_dpi(style.SETTINGS["savefig.dpi"])
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # every format has the layout of the PNG, whichever of them are written
+    figure.set_layout_engine("none")  # every format has the layout of the PNG, even if no PNG is written
     for kind in options.formats:
         image = partial(figure.savefig, format=kind, metadata=UNDATED.get(kind))
         yield _write(path.with_name(f"{path.name}.{kind}"), image)

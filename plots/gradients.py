@@ -155,7 +155,7 @@ def identity_path(ds: xr.Dataset) -> style.Page:
     curves.log_scale([skip], skips)
     branch.set_yscale("log")
     share.set(title="Share of the skip path", ylabel=r"$\|s\|^2/(\|s\|^2+\|r\|^2)$", xlabel="Sublayers passed")
-    skip.set(title="Its gradient over that at the top", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
+    skip.set(title="Its gradient relative to the top", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
     branch.set(title="Terms of the branches", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer (from 0)")
     for axes in (share, skip, branch):
         scales.integers(axes, 5)
@@ -191,7 +191,7 @@ def crossover(ds: xr.Dataset) -> style.Page:
     if not np.isfinite([array(ds, f"log_rms_a_{v}") for v in ("predicted", "measured")]).any():
         axes.set_xlim(0.1, 10.0)  # a logarithmic axis without data has no limits
     axes.set(xscale="log", xlabel="Size of the last MLP's output, rms $a$",
-             ylabel="Gradient of the last $W_\\mathrm{down}$\nover that of Pre-LN")
+             ylabel="Gradient of the last $W_\\mathrm{down}$\nrelative to Pre-LN")
     keys = [style.key(s, True) for s in styles]
     keys.append(style.entry(**LAW, label="closed form with measured sizes"))
     words = "Vertical bands: sizes at which the measured ratio is 1, ± 2 standard errors. Claim of the literature that "

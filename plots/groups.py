@@ -34,7 +34,7 @@ def kind(
     shown: Sequence[str] | Callable[[xr.Dataset], Sequence[Any]],
 ) -> Callable[[Callable[[xr.Dataset, Any], style.Page]], makers.Kind]:  # fmt: skip
     """Decorator that makes a kind of figures of `reproduce` from a drawing function. `shown` is a list of placements or
-    a function; the selected groups or its result are passed to the drawing function, and nothing is drawn if empty."""
+    a function. The selected groups, or its result, are passed to the drawing function; if empty, nothing is drawn."""
 
     def cases(ds: xr.Dataset) -> dict[str, tuple[Any]]:
         found = shown(ds) if callable(shown) else rows(ds, placements=shown)

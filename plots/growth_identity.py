@@ -22,7 +22,7 @@ STEPS = (style.Style("", "#C9A227", "o"), style.Style("", "#8C6D1F", "s"), style
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-@groups.kind("growth", "second moment of the stream, compared with Eq. 4 and with no alignment", REQUIRED, groups.rows)
+@groups.kind("growth", "the stream's second moment, compared with Eq. 4 and with random weights", REQUIRED, groups.rows)
 def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     styles, at, step = groups.styles(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment", threes=True)
@@ -56,8 +56,8 @@ def gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("ln(second moment / Eq. 4) at the top")
     words = (
-        "One line per seed: logarithm of the second moment at the top of the stack over that of Eq. 4 of the paper, "
-        "which omits the cosine of stream and branch. Above 0 branches are aligned with the stream."
+        "One line per seed: logarithm of the ratio of the second moment at the top of the stack to Eq. 4 of the paper, "
+        "which omits the cosine of stream and branch. Above 0, branches are aligned with the stream."
     )
     return groups.finish(figure, ds, [style.key(s, False) for s in styles], words, ["growth"], shown)
 
@@ -79,12 +79,12 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
 @groups.kind("growth-parts", "growth due to weight sizes and due to alignment",
              REQUIRED | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
 def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    """Growth at the top, split into parts due to sizes of and inside matrices and due to alignment (T29)."""
+    """Draws growth at the top in parts due to sizes of matrices, sizes inside matrices, and alignment (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
-    # The opposite order of the split; hollow markers.
+    # Parts of the split in the opposite order; hollow markers.
     other = (("growth_from_scales_given_directions", "sizes, given directions", "#0072B2", "o", 0.3),
              ("growth_from_directions", "directions, at the sizes before training", "#D55E00", "s", -0.3))  # fmt: skip
     keys = []

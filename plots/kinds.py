@@ -1,4 +1,4 @@
-"""All kinds of figures, and those that a result has."""
+"""All kinds of figures, and selection of the kinds that a result supports."""
 
 import operator
 from collections.abc import Callable, Hashable
@@ -27,7 +27,7 @@ def family(name: str) -> str:
 
 def of(ds: xr.Dataset) -> list[Kind]:
     """Returns the kinds of figures whose required variables the dataset has on the required dimensions (results of
-    different kinds may share variable names). If there are none, dimensions may be missing because of a selection."""
+    different kinds may share variable names). If no kind matches, dimensions may be missing because of a selection."""
 
     def kinds(is_on: Callable[[set[Hashable], set[str]], bool]) -> list[Kind]:
         return [kind for kind in KINDS if all(

@@ -68,7 +68,7 @@ def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style
         style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
     words = (
-        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: means over depth (moments: of measured over "
+        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: means over depth (moments: of the ratio to "
         f"theory) minus theory, over 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
         "errors. The parabola's value at 0 is compared with theory; second line of the titles: the verdict. "
     )
@@ -91,7 +91,7 @@ def errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.
     ]
     words = (
         f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: difference between measured means over depth "
-        "(moments: of measured over theory) and the theory of infinite width, and the fitted finite-width part; "
+        "(moments: of the ratio to theory) and the theory of infinite width, and the fitted finite-width part; "
         f"{config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. Numbers in the panels: the error "
         "at the largest width. "
     )

@@ -117,11 +117,11 @@ def _places(ds: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _choose(available: Available, name: str | None) -> str:
-    """Returns the name of an available figure. Raises ValueError, which lists them, for another name."""
+    """Returns the name of an available figure. Raises ValueError with the available names for any other name."""
     figures = f"this dataset has {', '.join(available.makers) or 'none'}"
     if name is None:
         if not available.makers and not available.reasons:
-            raise ValueError("the dataset has the variables of no figure; expected a result of Periscope")
+            raise ValueError("no figure supports the variables of the dataset; expected a result of Periscope")
         name = available.first
     if name in available.makers:
         return name

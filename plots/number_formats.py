@@ -48,7 +48,7 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
     overflowed = False
     for axes, f in zip(panels, formats, strict=False):
         for i, curve_style in zip(stacks, styles, strict=True):
-            # Without the first place, the input, which is rounded once, and the last, which is after the stack.
+            # Omits the first place (the input, which is rounded once) and the last place (after the stack).
             values, error = (array(ds, name)[i, f, 0, place, 1:-1] for name in ("sqnr", "sqnr_stderr"))
             depth = np.arange(1, len(values) + 1)
             if predicted:
@@ -127,7 +127,7 @@ def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     keys = [*map(_marker, styles), style.patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
     order = ", ".join(s.label for s in styles)
     words = ("Second moment of the residual stream: in FP64 over its prediction at this width, and in a format over "
-             f"that of the same seeds in FP64; {style.INPUTS[name]}, mean over {config(ds)['run']['seeds']} seeds, "
+             f"FP64 with the same seeds; {style.INPUTS[name]}, mean over {config(ds)['run']['seeds']} seeds, "
              "bars ± 2 standard errors, markers shifted horizontally. Second line of the titles: the verdicts "
              f"({order}), which tolerate one rounding of the stream. ")  # fmt: skip
     return style.finish(figure, keys, words + _storage(ds) + captions.settings_text(ds))

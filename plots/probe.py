@@ -94,7 +94,7 @@ def trained(ds: xr.Dataset) -> style.Page:
 @kind("growth-parts", "growth due to weight sizes and due to alignment",
       REQUIRED | on("depth", "log_growth_from_sizes_inside"))  # fmt: skip
 def parts(ds: xr.Dataset) -> style.Page:
-    """Growth over depth in three parts, and the excess over every null (T29)."""
+    """Draws growth over depth in three parts, and the excess over every null (T29)."""
     depth = array(ds, "depth")
     figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
     for name, label, colour, marker in PARTS:
@@ -112,7 +112,7 @@ def parts(ds: xr.Dataset) -> style.Page:
         axes.axhline(0, color=style.INK, linewidth=0.6)
         scales.depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
-    right.set_ylabel("ln(second moment / that of random weights)")
+    right.set_ylabel("ln(second moment / random weights)")
     words = ("Left: growth of the stream relative to initialisation, in three parts. Right: excess over random weights "
              "that share the properties in the legend with the trained ones.")  # fmt: skip
     draws = array(ds, "null_draws")[0]
@@ -162,6 +162,6 @@ def growth(ds: xr.Dataset) -> style.Page:
              "over tokens. Right: the cosine term, which Eq. 4 omits, over the branch's term. ")  # fmt: skip
     if has_gains:
         words += "Right: the branch's second moment, and the value expected from norm B's gains alone. "
-    words += ("q: second moment of the sublayer's input; q⁺: of the sum of stream and branch, before norm C if there "
-              "is one; s²: of the branch; cos: their cosine.")  # fmt: skip
+    words += ("Second moments: q of the sublayer's input, q⁺ of the sum of stream and branch (before any norm C), "
+              "s² of the branch; cos: cosine of stream and branch.")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words))

@@ -36,7 +36,7 @@ def _require_file(path: Path) -> None:
 
 
 def _require_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
-    """Raises ResultError unless the attributes are those of a result."""
+    """Raises ResultError unless the attributes identify a result."""
     if attributes.get("program") != "periscope":
         raise ResultError(f"{path}: not a result of Periscope (attribute 'program' is not 'periscope')")
     for name in TEXTS:

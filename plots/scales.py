@@ -58,7 +58,7 @@ def depth_axis(axes: Axes, last: float, label: str = "Sublayers passed") -> None
 
 
 def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:
-    """Makes the y axes logarithmic and covers the finite positive `values`; without any, panels show a note. Also
+    """Makes the y axes logarithmic and covers the finite positive `values`; if there are none, panels show a note. Also
     covers `bars`, the ends of error bars, up to a decade beyond the values: bars of two seeds may span many decades."""
     exponents = _exponents(values)
     low, high = (exponents.min(), exponents.max()) if exponents.size else (-1.0, 1.0)
@@ -79,7 +79,7 @@ def _exponents(values: np.ndarray) -> np.ndarray:
 
 
 def note_no_finite_value(axes: Axes) -> None:
-    """Writes a note into an empty panel, as of a run that diverged from the start."""
+    """Writes a note into an empty panel, e.g. of a run that diverged from the start."""
     axes.tick_params(axis="y", which="both", left=False, labelleft=False)
     axes.text(0.5, 0.5, "no finite value", transform=axes.transAxes, ha="center", va="center", fontsize=7, color=INK,
               bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})

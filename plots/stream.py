@@ -75,7 +75,7 @@ def dilution(ds: xr.Dataset) -> style.Page:
     for axes in grid[-1]:
         axes.set_xlabel("Layer (from 0; logarithmic in 1 + layer)")
     curves.log_scale([axes for row in grid for axes in row], every)
-    words = ("Rms over tokens and features of a sublayer's branch βB_out over that of the stream αx_in to which it is "
+    words = ("Rms over tokens and features of a sublayer's branch βB_out, relative to the stream αx_in to which it is "
              "added. x_in: input of the sublayer; B_out: output of its module, after norm B if there is one; α, β: "
              "scales of the placement. ")  # fmt: skip
     caption = words + curves.caption(ds, points[0], RATIO)
@@ -90,7 +90,7 @@ def weight_gradients(ds: xr.Dataset, i: int) -> style.Page:
     layer = array(ds, "layer")
     every = range(len(array(ds, "weight")))
     both = [array(ds, f"{MATRIX}_{v}")[i] for v in ("predicted", "measured") if f"{MATRIX}_{v}" in ds]
-    # Matrices without any finite gradient, such as a missing gate, are omitted, unless all are.
+    # Matrices without any finite gradient, such as a missing gate, are omitted, unless no matrix has one.
     weights = [w for w in every if any(np.isfinite(values[:, w]).any() for values in both)] or list(every)
     points = curves.alternating(len(layer), len(styles))
     figure, panels = style.small_multiples(len(weights), 1.9, "Layer (from 0)",

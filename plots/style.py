@@ -76,7 +76,7 @@ class Style:
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
 # and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker. Markers are unique
-# within each class of blocks.py; there are too few to be unique overall.
+# within each class of blocks.py; there are too few markers to be unique overall.
 STYLES = {
     "none": Style("No norm", "#777777", "X", ":"),
     "post": Style("Post-LN", "#00579B", "o"),
@@ -291,7 +291,7 @@ def small_multiples(
     number: int, height: float, x: str, y: str, threes: bool = False, width: float | None = None, align: bool = False,
     **keywords: Any,
 ) -> tuple[Page, list[Axes]]:  # fmt: skip
-    """Returns a figure of equal panels with labels at the outer ones: three per row, or as `multiples`."""
+    """Returns a figure of equal panels with labels on the outer panels: three per row, or as `multiples`."""
     rows, columns = (math.ceil(number / 3), min(3, number)) if threes else multiples(number)
     figure, grid = panels(rows, columns, height, width or (PAGE if threes else page(columns)), **keywords)
     every = [axes for row in grid for axes in row]

@@ -39,7 +39,7 @@ def path(paths: Sequence[Path]) -> Path:
 
 def merged(found: Mapping[Path, xr.Dataset], labels: Sequence[str] = ()) -> xr.Dataset:
     """Combines results. A stack is labelled by its placement and its result's differences or entry of `labels`; the
-    only stack of a result is labelled by the entry of `labels` alone."""
+    only stack of a result is labelled only by the entry of `labels`."""
     every = list(found.values())
     first = every[0]
     if all(map(_has_claims, every)):

@@ -51,8 +51,8 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
     name = style.title(style.INPUTS[array(ds, "input")[i]])
     shared = ", and stacks share their random draws" if config(ds)["run"]["paired"] else ""
     words = (
-        f"{name}: measured minus predicted, over their combined standard error ({seeds_text(ds)}). Grey: ± 2, exceeded "
-        "by one value in 22 by chance. Dashed: limit of rejection for the tests at all sites, in excess of the "
+        f"{name}: measured minus predicted, over their combined standard error ({seeds_text(ds)}). Grey: ± 2, which "
+        "1 value in 22 exceeds by chance. Dashed: limit of rejection for the tests at all sites, in excess of the "
         f"tolerated bias. Depths of one stack are correlated{shared}. Titles: verdict over all tested signals and "
         "gradients; it tolerates rounding and, if the theory is not exact at this width, a finite-width term."
     )

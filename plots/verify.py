@@ -163,7 +163,7 @@ def _activations(ds: xr.Dataset, axes: Axes, styles: list[style.Style], curves: 
     factor, ceiling = array(ds, "massive_factor"), array(ds, "massive_ceiling")
     bounded = np.flatnonzero(np.isfinite(ceiling)).tolist()
     for k in curves:
-        # Only constant curves are shifted; a shifted marker of the growing one would leave its line.
+        # Only constant curves are shifted; a shifted marker of the growing curve would be off its line.
         shift = SHIFT ** (bounded.index(k) - 1) if k in bounded else 1.0
         middle, low, high = (array(ds, f"massive_gradient{part}")[k] for part in ("", "_low", "_high"))
         axes.plot(factor, array(ds, "massive_bound")[k], **styles[k].line, linewidth=1.3, zorder=2)

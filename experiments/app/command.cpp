@@ -84,7 +84,7 @@ void CommonOptions::add_to(CLI::App& command, const study::FlagNames& without,
   command.add_flag("--quiet", quiet, "Print no progress and no tables");
   if (!without.contains("force")) {
     command.add_flag("--force", from_flags.force,
-                     "Overwrite an existing model; run although the memory estimate is too large");
+                     "Overwrite an existing model; run even if the memory estimate is too large");
   }
 }
 

@@ -83,7 +83,7 @@ class StepHooks:
             self._stop_pass()
         if self._gradients and not torch.is_grad_enabled():  # a validation pass is not part of the step
             return
-        if self.is_complete or self._thread is not None:  # a later micro-batch, or a second forward pass before the backward pass
+        if self.is_complete or self._thread is not None:  # a later micro-batch, or a pass before backward
             self._has_mixed_passes = self._has_mixed_passes or (self._gradients and self._backward_pass is None)
             return
         named = _by_name(module, arguments, named)
@@ -250,7 +250,7 @@ class StepHooks:
         }
 
     def _labels_of(self) -> list[int]:
-        """Returns the label of every position: the batch's label, or the next token without labels; −1 for no label."""
+        """Returns the label of every position, from the batch or else the next token; −1 for no label."""
         import torch
 
         causal = self._layout.info["causal"]
@@ -262,7 +262,7 @@ class StepHooks:
         return list(labels.clip(min=-1).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
-        """Returns the signals, also under other names of the same tensor (norm absent, or input of the next sublayer)."""
+        """Returns the signals, also under other names of one tensor (norm absent, or next sublayer's input)."""
         found = dict(recorded)
         for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:

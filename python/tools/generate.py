@@ -87,9 +87,9 @@ COMMON = {
     "threads": ("int | None", "Number of threads; 0: OMP_NUM_THREADS, else all cores; does not change results."),
     "device": ("str | None", "cpu, reference, cuda or cuda-tf32."),
     "dtype": ("str | None", "f64 or f32; on cuda also bf16 or f16."),
-    "memory": ("float | str | None", 'Memory for signals and weights that are reused: bytes, or text such as "8G".'),
+    "memory": ("float | str | None", 'Memory for cached signals and weights: bytes, or text such as "8G".'),
     "out": ("PathLike | None", "Folder for the result file; an interrupted run resumes from its cache."),
-    "force": ("bool", "Overwrite an existing model; run although the memory estimate is too large."),
+    "force": ("bool", "Overwrite an existing model; run even if the memory estimate is too large."),
 }  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def arguments_of(study: dict[str, Any]) -> list[tuple[str, str, str]]:
             found.append((f"{name}: {kind}", "False" if kind == "bool" else "None", meaning))
     if study["name"] == "train":
         found.append(("callback: Callable[[Record], object] | None", "None",
-                      "Called with every record of every stack; returning False ends that training."))  # fmt: skip
+                      "Called with every record of every stack; returning False ends its training."))  # fmt: skip
     found.append(("progress: Progress", "False",
                   "True shows a progress bar or prints lines; a function is called with each Snapshot."))  # fmt: skip
     found.append(("check: bool", "False", "Raise CheckFailed if a check fails or a stack diverges."))
