@@ -56,7 +56,7 @@ class Model:
 def compiled(
     name: str, config: str, weights: Mapping[str, Any], copy: bool, ignore_keys: Sequence[str] = ()
 ) -> "_periscope.Model":
-    """Returns a model of the compiled module. ``config`` is the text of config.json, ``ignore_keys`` the keys to ignore."""
+    """Returns a model of the compiled module from the text of config.json and weights; ignores ``ignore_keys``."""
     from . import _periscope
 
     if isinstance(ignore_keys, str):
