@@ -14,7 +14,7 @@ enum class ExitCode : int {
   configuration = 2,   ///< usage error, unknown key, wrong type, impossible shape
   invalid_input = 3,   ///< an input file is unreadable, malformed or inconsistent
   check_failed = 4,    ///< theory rejected by the measurement, or a bound violated
-  diverged = 5,        ///< only with --fail-on-divergence
+  diverged = 5,        ///< a run diverged; only with --fail-on-divergence
   stopped_early = 75,  ///< stopped by SIGINT or SIGTERM; the same command resumes
   interrupted = 130,   ///< stopped by SIGINT; nothing to resume
   terminated = 143,    ///< stopped by SIGTERM; nothing to resume

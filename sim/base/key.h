@@ -38,9 +38,9 @@ enum class Effect {
 /// A field whose value is a word in configuration files.
 template <class Section>
 struct WordField {
-  std::span<const std::string_view> names = {};  ///< accepted words; if empty, `set` decides
+  std::span<const std::string_view> names = {};  ///< accepted words; if empty, `set` checks the word
   std::string_view (*get)(const Section&) = nullptr;
-  void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError
+  void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError for a wrong word
 };
 
 /// Pointer to the member that stores a key's value; std::monostate if the key sets several other members.

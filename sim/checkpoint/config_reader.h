@@ -92,7 +92,7 @@ class ConfigReader {
   /// Sets keys that finish() accepts although they are not read. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
-  /// Rejects keys that were not read, unless they are null, inert with their value, or ignored.
+  /// Rejects keys that were not read, unless they are null, inert for their value, or ignored.
   void finish() const;
 
   /// Returns the error "unsupported: PATH: key K = FOUND: expected EXPECTED".

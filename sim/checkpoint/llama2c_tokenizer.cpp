@@ -109,8 +109,8 @@ std::vector<int> Llama2cTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-// Queue of joins, ordered by highest score, then by leftmost position. A join is stale if one of its two tokens has
-// been merged since. `next` and `previous` link the remaining tokens.
+// `joins` is ordered by highest score, then by leftmost position. A join is stale if one of its two tokens has been
+// merged since. `next` and `previous` link the remaining tokens.
 std::vector<int> Llama2cTokenizer::merged(std::vector<int> ids) const {
   struct Join {
     float score;

@@ -12,7 +12,7 @@ namespace periscope {
 struct MemoryModel {
   std::string name;                        ///< name in messages and results
   std::string config;                      ///< text of config.json
-  SafetensorsContents tensors;             ///< by their names in files
+  SafetensorsContents tensors;             ///< tensors by their names in files
   std::shared_ptr<const void> owner{};     ///< owns the bytes of the tensors
   std::vector<std::string> ignore_keys{};  ///< keys of the configuration to ignore, as for Checkpoint
 };

@@ -37,9 +37,9 @@ class TensorFiles {
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
 
-  /// In the order of file names.
+  /// The files in the order of their names.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
-  /// In alphabetical order.
+  /// Returns the names of all tensors in alphabetical order.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(const std::string& name) const { return file_indices_.contains(name); }
 

@@ -53,8 +53,8 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const;
   /// ‖dyᵀ x‖_F², f64 [1, 1]: the squared norm of linear's weight gradient, possibly without forming the gradient.
   [[nodiscard]] Tensor linear_weight_square(const Tensor& dy, const Tensor& x) const;
-  /// Like linear and linear_backward_input, with a random matrix w that is generated on the fly and not stored. It
-  /// equals `normal` in the dtype of x or dy.
+  /// Like linear and linear_backward_input, with a random matrix w that is generated on the fly and not stored. The
+  /// matrix equals `normal` in the dtype of x or dy.
   [[nodiscard]] Tensor linear_drawn(const Tensor& x, const DrawnMatrix& w) const;
   [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
@@ -121,7 +121,7 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor rope_backward(const Tensor& dy, int heads, int sequences,
                                      std::span<const double> frequencies) const;
   /// softmax(z) v per sequence and head, z = q kᵀ/√head_dim or as defined by ScoreRule. A causal query sees only itself
-  /// and earlier tokens, within the window if there is one. Keys and values that no query sees are not read.
+  /// and earlier tokens, and only within the window, if any. Keys and values that no query sees are not read.
   [[nodiscard]] AttentionOutput attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                           const AttentionShape& shape) const;
   /// With A = softmax(z), dA = dy vᵀ and dz = A∘(dA − rowsum(A∘dA))·scale, multiplied by 1 − tanh² if there is a soft

@@ -28,7 +28,7 @@ struct Entry {
 
 /// The statistics to measure for a signal x [N, D].
 struct StatisticsRequest {
-  bool moments = false;         ///< RowMoments
+  bool moments = false;         ///< the statistics of RowMoments
   bool squares = false;         ///< Σ_j x_ij² for every row
   Tensor dots_with = {};        ///< y [N, D]: Σ_j x_ij y_ij for every row
   int cosine_of_sequences = 0;  ///< number of sequences for the token cosine; 0: not measured
@@ -41,8 +41,8 @@ struct StatisticsRequest {
 /// Statistics of a signal. Fields that were not requested are empty or NaN.
 struct SignalStatistics {
   RowMoments rows;
-  std::vector<double> squares;  ///< by row
-  std::vector<double> dots;     ///< by row
+  std::vector<double> squares;  ///< Σ_j x_ij² for every row
+  std::vector<double> dots;     ///< Σ_j x_ij y_ij for every row
   /// Mean cosine of pairs of distinct rows of one sequence, averaged over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   double token_cosine;

@@ -30,7 +30,7 @@ class BufferPool {
   void clear();
 
  private:
-  /// Stored in the first bytes of an idle buffer.
+  /// Size and list links of an idle buffer, stored in its first bytes.
   struct Idle {
     std::size_t bytes;
     boost::intrusive::list_member_hook<> by_age, same_size;
@@ -47,7 +47,7 @@ class BufferPool {
 
   std::size_t limit_, peak_limit_;
   mutable std::mutex mutex_;
-  IdleList<&Idle::by_age> idle_;  // the longest idle first
+  IdleList<&Idle::by_age> idle_;  // all idle buffers, the longest idle first
   std::array<IdleList<&Idle::same_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;

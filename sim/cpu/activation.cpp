@@ -85,7 +85,7 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
 }
 
 /// Computes both gradients with one exponential: with s = σ(x), silu is x·s and its derivative s·(1 + x·(1 − s)). The
-/// result is bitwise identical to that of the separate ops.
+/// results are bitwise identical to the separate ops.
 template <class T>
 void silu_gated_backward(const T* gate, const T* up, const T* dy, T* dgate, T* dup, Index size) {
   const auto chunk = [&](Index first, Index count) {

@@ -44,7 +44,7 @@ void CpuBackend::run(const op::ToHost& o) const {
 }
 
 void CpuBackend::run(const op::Normal& o) const {
-  constexpr Index piece = Index{1} << 14;  // elements
+  constexpr Index piece = Index{1} << 14;  // elements per iteration
   with_type_of(o.y, [&]<class T>(T) {
     T* out = elements<T>(o.y);
 #pragma omp parallel for schedule(static)

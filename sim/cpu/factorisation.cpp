@@ -34,7 +34,7 @@ Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents)
     }
     if (largest > 0.0) exponent = std::ilogb(largest);
     scaled.row(t) = row.template cast<double>().matrix();
-    // In two steps, since a single power of two could overflow for subnormal rows.
+    // Scales in two steps, since a single power of two could overflow for subnormal rows.
     if (exponent != 0)
       scaled.row(t) = (scaled.row(t) * std::ldexp(1.0, -exponent / 2)) * std::ldexp(1.0, exponent / 2 - exponent);
   }

@@ -47,7 +47,7 @@ class LeftFactor {
   [[nodiscard]] kernel::Left layout() const { return layout_; }
   /// Returns the row or column stride, the argument `step` of kernel::multiply.
   [[nodiscard]] Index step() const { return layout_ == kernel::Left::row_major ? a_.row : a_.col; }
-  /// Packs all terms of sliver s; does nothing for other layouts.
+  /// Packs all terms of sliver s; does nothing if slivers are read in place.
   void pack_sliver(Index s) const {
     if (layout_ != kernel::Left::packed) return;
     for (Index first_k = 0; first_k < k_; first_k += kernel::depth) {
@@ -104,7 +104,7 @@ void multiply_panel(const LeftFactor<T>& left, Index s, const T* a, Index terms,
 template <class T>
 void multiply_block(const LeftFactor<T>& left, const Piece& p, Index first_k, Index terms, const T* block,
                     const Target<T>& to) {
-  constexpr Index group = 16;  // slivers
+  constexpr Index group = 16;  // slivers per group
   const bool first_terms = first_k == 0 && to.output == Output::overwrite;
   for (Index begin = p.first_sliver; begin < p.end_sliver; begin += group) {
     const Index end = std::min(begin + group, p.end_sliver);
@@ -141,8 +141,8 @@ Index block_columns(Index n, bool team) {
 /// Computes a product in parallel pieces. With `may_split`, several pieces may generate the same right-hand block.
 template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
-  constexpr Index min_slivers = 16;              // per piece, so that packing a block again pays off
-  constexpr Index min_parallel_work = 1L << 18;  // multiplications
+  constexpr Index min_slivers = 16;              // slivers per piece, so that packing a block again pays off
+  constexpr Index min_parallel_work = 1L << 18;  // multiplications of a product that uses several threads
   const LeftFactor<T> left(a, m, n, k);
   const bool team = m * n * k > min_parallel_work && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
   const Index columns = block_columns<T>(n, team);

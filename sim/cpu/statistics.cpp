@@ -123,7 +123,7 @@ void column_maxima(const T* x, Index rows, Index cols, double* maxima) {
 }
 
 /// Returns the indices of the `count` largest magnitudes in descending order, ties by index. Searches only pieces whose
-/// maximum is among the `count` largest maxima of all pieces, since others cannot contain one of them.
+/// maximum is among the `count` largest maxima of all pieces, since no other piece contains one of the results.
 template <class T>
 std::vector<Index> largest_indices(const T* x, Index size, Index count) {
   constexpr Index piece = 64;

@@ -36,7 +36,7 @@ class OutputFolder {
   /// the lock, or if a file exists and `overwrite` is false; otherwise like OutputFile.
   OutputFolder(std::string folder, const std::vector<std::string>& names, bool overwrite);
   [[nodiscard]] OutputFile& file(std::size_t i) { return *files_.at(i); }
-  /// Throws Error (run-time failure).
+  /// Publishes all files, the last one as the marker. Throws Error (run-time failure).
   void commit();
 
  private:

@@ -11,7 +11,7 @@ namespace periscope {
 
 /// Largest entries of the stream at one depth. An entry's row is the token, its column the feature.
 struct StreamExtremes {
-  std::vector<Entry> top;  ///< in descending order of |x|
+  std::vector<Entry> top;  ///< largest entries in descending order of |x|
   double median;           ///< median of |x| over all tokens and features
 };
 

@@ -14,16 +14,16 @@ struct ModelPass {
   std::vector<int> labels;  ///< one per token; no_label for tokens without a label
   bool backward = false;    ///< also compute gradients; requires at least one label
   int top = 10;             ///< number of largest stream entries recorded per depth
-  Hooks hooks = {};         ///< called after the probes
+  Hooks hooks = {};         ///< further hooks, called after the probes
 };
 
 /// Results of a ModelPass.
 struct ModelReading {
   Reading reading;                        ///< every statistic; statistics of gradients only with `backward`
   std::vector<Growth> growth;             ///< terms of the growth identity (T15), per sublayer
-  std::vector<double> branch_from_gains;  ///< per sublayer, see branch_size_from_gains
+  std::vector<double> branch_from_gains;  ///< per sublayer, result of branch_size_from_gains
   Extremes extremes;                      ///< largest entries of the stream and inside modules
-  std::vector<double> token_losses;       ///< NaN for tokens without a label
+  std::vector<double> token_losses;       ///< cross-entropy per token in nat; NaN without a label
   double loss;                            ///< mean of token_losses over labelled tokens; NaN if there are none
   Tensor input;                           ///< input before the embedding norm [T, D]
   Tensor logits;                          ///< [T, V]

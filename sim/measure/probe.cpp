@@ -138,7 +138,7 @@ void Probe::fill_angles() {
   for (std::size_t i = 0; i < depths; ++i) {
     const std::vector<double>& squares = record[i].squares;
     distance[i * depths + i] = std::isfinite(mean_of(squares)) ? 0.0 : nan;
-    StatisticsRecord products(context_.ops);  // dot products of depth i with all deeper ones
+    StatisticsRecord products(context_.ops);  // dot products of the stream at depth i and at later depths
     for (std::size_t j = i + 1; j < depths; ++j) products.measure(stored_[i], {.dots_with = stored_[j]});
     products.fetch();
     for (std::size_t j = i + 1; j < depths; ++j) {

@@ -66,7 +66,7 @@ class Probe final : public SignalRecorder {
     Slot slot;
   };
   struct Place {
-    int index;     ///< index in the curves of the signal
+    int index;     ///< index into the curves of the signal
     int sublayer;  ///< −1 for the stack's input, for which no largest magnitudes are recorded
     Signal signal;
     Slot slot;
@@ -74,7 +74,7 @@ class Probe final : public SignalRecorder {
   struct Branch {
     int sublayer;
     Slot stream, branch, product;
-    std::optional<Slot> sum = {};  ///< for the growth identity
+    std::optional<Slot> sum = {};  ///< of the sum αx + βB_out, for the growth identity
   };
   /// The sum before norm C. A step has several if the stream consists of several parts.
   struct Sum {

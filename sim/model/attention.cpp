@@ -42,7 +42,7 @@ Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
   return c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm_backward(heads.norm, dx) : dx;
 }
 
-/// Values after the norm of values, as stored in a key/value cache.
+/// Values after their norm (if any), as stored in a key/value cache.
 Tensor values_forward(SublayerPass& p, const Tensor& a_out) {
   Tensor v = p.linear(Weight::v, p.emit(Signal::v_in, a_out));
   if (p.context().model.v_norm_at(layer_of(p))) v = p.norm(Weight::v_norm, p.emit(Signal::v_projected, v));

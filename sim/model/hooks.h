@@ -17,7 +17,7 @@ namespace periscope {
 enum class Pass { forward, recomputation, backward };
 
 /// Position of a signal. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last sublayer; for signals of a
-/// whole step (is_of_step) it is the step. `part` is the index of the stream if several streams are parts of x_out.
+/// step (is_of_step) it is the step's index. `part` is the index of the stream if several streams are parts of x_out.
 struct Emission {
   int sublayer;
   Signal signal;
@@ -25,8 +25,8 @@ struct Emission {
   int part = 0;
 };
 
-/// Receives every signal once in the forward pass and its gradient once in the backward pass, but no recomputation.
-/// With several streams, the gradient of one stream treats the others as constant. The gradient of
+/// Receives every signal once in the forward pass and its gradient once in the backward pass, but not in
+/// recomputations. With several streams, the gradient of one stream treats the others as constant. The gradient of
 /// their common start (x_out of sublayer −1) is the sum over the streams, unless they are parts of x_out.
 class SignalRecorder : public Interface {
  public:

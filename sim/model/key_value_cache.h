@@ -9,7 +9,7 @@ namespace periscope {
 
 /// Keys and values of one layer; the first KeyValueCache::tokens() rows are in use.
 struct KeysAndValues {
-  Tensor k;  ///< after QK-norm and RoPE [capacity, kv_heads·head_dim]
+  Tensor k;  ///< keys after QK-norm and RoPE [capacity, kv_heads·head_dim]
   Tensor v;
 };
 
@@ -21,7 +21,7 @@ class KeyValueCache {
 
   /// Number of tokens whose keys and values are cached in every layer; the position of the next pass's first token.
   [[nodiscard]] Tensor::Index tokens() const { return tokens_; }
-  /// Appends keys and values, overwriting those of an unfinished pass. Throws std::length_error if full.
+  /// Appends keys and values, overwriting the rows of an unfinished pass. Throws std::length_error if full.
   const KeysAndValues& extend(const Backend& ops, int layer, const Tensor& k, const Tensor& v);
   /// Completes a pass over `tokens` tokens.
   void advance(Tensor::Index tokens) { tokens_ += tokens; }

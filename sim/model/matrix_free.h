@@ -33,8 +33,8 @@ class MatrixFreeWeights final : public WeightSource {
         seed_(seed),
         store_factors_(store_factors) {}
 
-  /// Tables equal those of GeneratedWeights. Other matrices are dense() only after a pass, and only with
-  /// StoreFactors::yes, else std::logic_error. A matrix that the pass did not use equals R.
+  /// Tables equal those of GeneratedWeights. For other matrices, dense() requires a completed pass and
+  /// StoreFactors::yes, else it throws std::logic_error. A matrix that the pass did not use equals R.
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
     return dense_.rows(ops, table, ids);
@@ -50,7 +50,7 @@ class MatrixFreeWeights final : public WeightSource {
   struct Factors {
     Tensor q, q2;
   };
-  /// First rows of the matrix G or H with this stream.
+  /// Draws the first rows of the matrix G or H from this stream.
   [[nodiscard]] Tensor numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const;
   /// Returns W, completed from its products.
   [[nodiscard]] Tensor completed(Name name) const;

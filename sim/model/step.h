@@ -37,7 +37,7 @@ class StepPass {
 /// Computes the streams after one step (sim/spec/block.h).
 ///
 /// Signal x_in of a branch is the input of its norm A. If the first branch reads a single stream, x_in is that stream:
-/// a replacement of x_in also replaces the stream, and the gradient of x_in includes the stream's.
+/// a replacement of x_in also replaces the stream, and the gradient of x_in includes the gradient of the stream.
 Streams step_forward(StepPass& pass, const Streams& in);
 
 /// Computes the gradients of the input streams, given the gradients of the output streams. Requires a saving pass.

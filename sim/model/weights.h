@@ -25,7 +25,7 @@ struct NormWeights {
   Tensor alpha = {};
 };
 
-/// Weights of one sublayer, or of the parts before the first or after the last.
+/// Weights of one sublayer, or of the parts before the first sublayer or after the last.
 struct SublayerWeights {
   std::map<Weight, LinearWeights> linear;
   std::map<Weight, NormWeights> norms;

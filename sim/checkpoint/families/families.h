@@ -47,7 +47,7 @@ int read_layers(ConfigReader& config, std::string_view key, std::optional<int> f
 /// if `fallback` is 0. Null means the number of heads if `null`, and is rejected otherwise.
 void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
 
-/// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if that is 0. Every
+/// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if it is 0. Every
 /// layer has a matrix with at least head_dim rows, so layers · head_dim is at most the number of values in the files.
 void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
 /// Returns width / heads, for families without a key for head_dim.
@@ -105,7 +105,7 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& mode
 
 /// Attention projections with biases; by_key means all four if attention_bias is true.
 enum class AttentionBiases { by_key, qkv, none };
-/// Differences between families in tensors named model.layers.{i}.self_attn.q_proj and so on.
+/// Differences between the families that name their tensors model.layers.{i}.self_attn.q_proj and so on.
 struct LlamaTensors {
   AttentionBiases biases = AttentionBiases::by_key;
   bool mlp_bias = false;

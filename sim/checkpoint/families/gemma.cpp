@@ -22,7 +22,7 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  // √D is rounded to f32, as in the reference values. Public implementations round it to the compute dtype.
+  // √D is rounded to f32, as for the tests' reference values. Public implementations round it to the compute dtype.
   m.embedding.scale = static_cast<float>(std::sqrt(static_cast<double>(m.width)));
   config.must_be("use_bidirectional_attention", false);
 }
