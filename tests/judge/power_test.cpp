@@ -121,6 +121,19 @@ TEST_CASE("a predicted spread is pooled with the measured one, and the larger er
   CHECK(test.error() == Approx(std::hypot(0.3, 0.025)));
 }
 
+TEST_CASE("the signals are said to agree only if no test of a signal is underpowered") {
+  for (const bool noisy : {false, true}) {
+    Planted planted(noisy ? 0.5 : 0.03, 0.0);
+    planted.measured.profile.curves[{Statistic::log_grad_sq, Signal::x_out}] = {{0.0}, {0.3}};
+    planted.measured.profile.curves[{Statistic::grad_sq, Signal::x_out}] = {{1.0}, {0.3}};
+    planted.prediction.profile.curves[{Statistic::log_grad_sq, Signal::x_out}] = {{0.0}, {0.0}};
+    planted.prediction.profile.curves[{Statistic::grad_sq, Signal::x_out}] = {{1.0}, {0.0}};
+    const judge::StackVerdict judged = planted.judged();
+    CHECK(judged.verdict == judge::Verdict::inconclusive);
+    CHECK((judged.reason.find("the signals agree") != std::string::npos) == !noisy);
+  }
+}
+
 TEST_CASE("an underpowered verdict is inconclusive; a rejection outranks it") {
   const judge::StackVerdict fine = Planted(0.03, 0.0).judged();
   CHECK(fine.verdict == judge::Verdict::agrees);

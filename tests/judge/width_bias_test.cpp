@@ -78,6 +78,30 @@ TEST_CASE("finite-width term of gradients: by hand") {
   CHECK(std::isinf(judge::WidthBias(spec, w, {}).of_log_gradient(2, false)));
 }
 
+TEST_CASE("finite-width term of signals: by hand") {
+  StackSpec spec = small();
+  spec.model.causal = false;
+  const config::AgreementOptions options{.finite_width = 0.3, .finite_width_cosine = 0.7};
+  const std::vector<double> widths{0.0, 0.02, 0.03};
+  const double overlaps = std::log(1.04);
+  const auto term = [&](Statistic statistic, Signal signal, std::size_t i) {
+    return judge::WidthBias(spec, widths, options).of_signal(statistic, signal, i);
+  };
+  using enum Statistic;
+  CHECK(term(second_moment, Signal::x_out, 0) == 0.0);
+  CHECK(term(token_cosine, Signal::x_out, 0) == Approx(0.7 * 0.01));  // at least 1/D
+  CHECK(term(second_moment, Signal::x_out, 1) == Approx(0.3 * (0.02 + overlaps / 4.0)));
+  CHECK(term(token_cosine, Signal::x_out, 1) == Approx(0.7 * (0.02 + overlaps / 4.0)));
+  CHECK(term(second_moment, Signal::f_out, 0) == Approx(0.7 * (0.02 + overlaps)));  // attention
+  CHECK(term(second_moment, Signal::f_out, 1) == Approx(0.3 * (0.03 + overlaps / 4.0)));
+  spec.model.placement = *find_placement("none");
+  CHECK(term(second_moment, Signal::x_out, 1) == Approx(std::expm1(0.3 * (0.02 + 4.0 * overlaps))));
+  CHECK(term(second_moment, Signal::x_out, 2) == Approx(std::expm1(0.3 * (0.03 + 8.0 * overlaps))));  // a gated MLP
+  CHECK(term(token_cosine, Signal::x_out, 2) == Approx(0.7 * (0.03 + 8.0 * overlaps)));
+  spec.model.mlp = MlpKind::relu;
+  CHECK(term(second_moment, Signal::x_out, 2) == Approx(std::expm1(0.3 * (0.03 + 4.0 * overlaps))));
+}
+
 TEST_CASE("the finite-width term grows with the sequence, and is largest for the layer's own attention matrices") {
   StackSpec spec = small();
   double before = 0.0;
