@@ -182,6 +182,10 @@ TEST_CASE("attention that divides after averaging is covered for n tokens if n p
   model.layers = 1;
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
   CHECK(covered(4096, 1.0, mixed) == 65);  // the window limits tokens and rescalings
+  model.layers = 3;
+  model.attention.resize(3);
+  model.attention[2].scores.window = 200;  // the smallest window of all layers counts
+  CHECK(covered(4096, 1.0, mixed) == 65);
 }
 
 }  // namespace
