@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 constexpr std::string_view lfs_pointer = "version https://git-lfs.github.com/spec/";
 /// Signatures of other file formats, with descriptions.
 constexpr std::pair<std::string_view, std::string_view> other_formats[] = {
-    {"PK\x03\x04"sv, "a zip archive, as PyTorch writes its pickles"},
+    {"PK\x03\x04"sv, "a zip archive, such as a PyTorch checkpoint"},
     {"\x80\x02"sv, "a pickle"},
     {"\x80\x03"sv, "a pickle"},
     {"\x80\x04"sv, "a pickle"},

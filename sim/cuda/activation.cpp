@@ -73,7 +73,7 @@ struct ActivateBackward {
   }
 };
 
-/// φ(gate) ∘ up. φ(gate) is rounded to T, so that the result equals that of the separate ops.
+/// φ(gate) ∘ up. φ(gate) is rounded to T, so that the result equals the separate ops' result.
 template <class T>
 struct Gate {
   Activation kind;

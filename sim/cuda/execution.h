@@ -32,7 +32,7 @@ struct Product {
   MatrixAt<void*> c;
   Index count = 1;
   double alpha = 1.0;
-  double beta = 0.0;  ///< 0 (c is not read) or 1
+  double beta = 0.0;  ///< factor on the previous c: 0 (c is not read) or 1
 };
 
 /// A range of device memory to read.

@@ -17,7 +17,7 @@ struct RowSums {
   double sum;
   double squares;
   double dots;
-  double largest;  ///< NaN if an element is NaN
+  double largest;  ///< largest |x|; NaN if an element is NaN
 };
 
 /// Σ (x − mean)² and Σ (x − mean)⁴ of a row.

@@ -17,7 +17,7 @@ struct ScoreTile {
   Index first_query, queries;
   Index first_key, keys;
 
-  /// The query and the query head of a row of scores.
+  /// Indices of the query and the query head of a row of scores.
   PERISCOPE_HOST_DEVICE Index query(Index row) const { return first_query + row % queries; }
   PERISCOPE_HOST_DEVICE Index head(Index row) const { return row / queries * (shape.heads / shape.kv_heads) + member; }
   /// The query of a row sees columns seen_begin … seen_end − 1.
@@ -35,7 +35,7 @@ struct ScoreTile {
 template <class C>
 struct Score {
   C scale;
-  C cap;  ///< 0 for no soft cap
+  C cap;  ///< the soft cap; 0 means no cap
   PERISCOPE_HOST_DEVICE C operator()(C dot) const {
     const C z = scale * dot;
     return cap > C(0) ? cap * std::tanh(z / cap) : z;

@@ -15,7 +15,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// Random words of entries: consecutive words of a stream, or one constant word for all entries.
+/// Source of one random word per entry: consecutive words of a stream, or one constant word for all entries.
 class Words {
  public:
   Words(StreamKey key, std::uint64_t first) : key_(key), first_(static_cast<Index>(first)) {}

@@ -164,8 +164,8 @@ ScaleRecipe recipe_of(const ModelSpec& m, TableFactor embedding) {
                                     ? "the matrix before the tied unembedding, and its bias"
                                     : "gain and bias of the final norm, before the tied unembedding");
   }
-  recipe.gains_alone = !raw_writer && !raw_readers && !head_reads_scaled(m) &&
-                       (m.embedding_norm || (m.embedding.positions == 0 && m.embedding.token_types == 0));
+  recipe.gains_only = !raw_writer && !raw_readers && !head_reads_scaled(m) &&
+                      (m.embedding_norm || (m.embedding.positions == 0 && m.embedding.token_types == 0));
   return recipe;
 }
 

@@ -63,7 +63,7 @@ class ScaledWeights final : public WeightSource {
 struct ScaleRecipe {
   std::vector<std::string> multiplied;
   std::vector<std::string> divided;
-  bool gains_alone;  ///< only embedding.scale and gains and biases of norms are changed
+  bool gains_only;  ///< only embedding.scale and gains and biases of norms are changed
 };
 ScaleRecipe recipe_of(const ModelSpec& model, TableFactor embedding = TableFactor::scale);
 

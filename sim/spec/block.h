@@ -76,7 +76,7 @@ struct StreamEnds {
   [[nodiscard]] int streams() const { return static_cast<int>(names.size()); }
   [[nodiscard]] bool has(Signal name) const;
   [[nodiscard]] bool has_plain() const;
-  /// Number of streams named x_out. Its statistics are means over them, its squared gradient is their sum.
+  /// Number of streams recorded as x_out: statistics of x_out are means over them, its squared gradient a sum.
   [[nodiscard]] int parts_of_stream() const;
 };
 

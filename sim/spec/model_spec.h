@@ -81,7 +81,7 @@ struct HeadSpec {
 /// Overrides for a range of layers.
 struct LayerPlacement {
   int first = 0;
-  int last = 0;  ///< inclusive
+  int last = 0;  ///< last layer of the range, inclusive
   std::optional<Placement> placement = {};
   std::optional<QkNorm> qk_norm = {};
   std::optional<bool> v_norm = {};
@@ -206,8 +206,8 @@ struct InitSpec {
   double down_factor = 1.0;  ///< multiplies the standard deviation of W_down
   /// Multiplies the standard deviation of W_o and W_down; replaces o_factor and down_factor.
   DepthExpression residual = 1.0;
-  /// Truncation point in standard deviations. Entries stay Gaussian; every standard deviation is multiplied by the one
-  /// of N(0, 1) truncated at this point. 0 means 3 for scheme "mitchell", else no truncation.
+  /// Truncation point c: multiplies every standard deviation by the standard deviation of N(0, 1) truncated at ±c.
+  /// Entries stay Gaussian. 0 means 3 for scheme "mitchell", else no truncation.
   double truncation = 0.0;
   /// Standard deviations of the embedding table, the unembedding and the position table. If nullopt, the embedding
   /// follows input.second_moment, the unembedding follows `scheme`, and positions follow the embedding.
@@ -218,7 +218,7 @@ struct InitSpec {
 
 /// A text file, as read by a run.
 struct TextFile {
-  std::string head;        ///< first 64 MiB, or the whole file if it is shorter
+  std::string head;        ///< first 64 MiB of the file, or the whole file if it is shorter
   std::uint64_t size = 0;  ///< size of the whole file in bytes
   std::string sha256;      ///< SHA-256 of the whole file, in hexadecimal
 };

@@ -64,9 +64,9 @@ struct Placement {
   std::string_view used_by;
   PlacementDefaults defaults = {};
   Wiring wiring = Wiring::sequential;
-  SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< null for the free form
+  SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< rule of a sublayer; null for the free form
   double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null means 1
-  std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a named placement
+  std::shared_ptr<const FreeForm> custom = nullptr;  ///< the free form; null for a named placement
 
   /// Throws ConfigError if an expression of a free form has no finite value.
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
@@ -91,7 +91,7 @@ struct FreeForm {
 /// All named placements, in the order of the table in docs/theory (T1).
 std::span<const Placement> placement_table();
 
-/// Looks up a placement by name; "residual" is an alias of residual-dual. Returns nullopt if there is none.
+/// Looks up a placement by name; "residual" is an alias of residual-dual. Returns nullopt for an unknown name.
 std::optional<Placement> find_placement(std::string_view name);
 
 inline constexpr std::string_view unnamed_placement = "custom";
@@ -99,7 +99,7 @@ inline constexpr std::string_view unnamed_placement = "custom";
 /// Returns a free form called `name` in results. It has a final norm by default if branches are normalised (A or B) and
 /// the stream is not (no C), as for named placements.
 Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
-/// The same for a form that depends on depth or on the kind of module.
+/// Returns a free form that depends on depth or the kind of module; name and final norm as in custom_placement.
 Placement free_placement(FreeForm form, std::string_view name = unnamed_placement);
 
 }  // namespace periscope

@@ -24,11 +24,11 @@ enum class Statistic {
   kurtosis,       ///< m₄/m₂² of the centred features; 3 for a Gaussian
   maximum,        ///< largest |x| over all tokens and features
   token_cosine,   ///< cosine between two tokens, averaged over pairs of distinct tokens
-  branch_ratio,   ///< rms(beta·B_out)/rms(alpha·x_in) (signal B_out)
-  branch_cosine,  ///< cosine between B_out and x_in (signal B_out)
+  branch_ratio,   ///< for signal B_out: rms(beta·B_out)/rms(alpha·x_in)
+  branch_cosine,  ///< for signal B_out: cosine between B_out and x_in
   grad_sq,        ///< sum of (∂loss/∂x)² over features; for a weight, over all its entries
   log_grad_sq,    ///< natural logarithm of grad_sq; its mean over seeds is robust to heavy tails
-  score_share,    ///< S/(S+V): squared gradient norms through queries and keys (S) and values (V) (A_out, attention)
+  score_share,    ///< for A_out of attention: S/(S+V), squared gradients through queries and keys (S), values (V)
 };
 /// The loss has unit nat, so its squared gradient has unit nat² and log_grad_sq unit nat.
 struct StatisticFacts {

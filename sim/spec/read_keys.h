@@ -128,7 +128,7 @@ void read_keys(Reader& reader, const Section<S>& section, S& values) {
   }
 }
 
-/// Reads the name of a free form. ASCII only, so that it cannot resemble a known name (Cyrillic р).
+/// Reads the name of a free form. Only ASCII, so that it cannot resemble a known name, e.g. with Cyrillic р.
 template <class Reader>
 std::string read_placement_name(Reader& reader) {
   std::string name(unnamed_placement);

@@ -18,12 +18,12 @@ enum class Signal {
   x_in,       ///< the stream at a sublayer's input [N, D]
   A_out,      ///< input_gain·A(x_in), the module's input [N, D]
   q_in,       ///< A_out as input of W_q [N, D]: its gradient is the part of A_out's gradient through W_q
-  k_in,       ///< the same for W_k; v_in, gate_in and up_in accordingly
+  k_in,       ///< A_out as input of W_k; v_in, gate_in, up_in: as input of W_v, W_gate, W_up
   v_in,
   gate_in,
   up_in,
   q_projected,  ///< W_q A_out [N, H·e], before QK-norm
-  k_projected,  ///< [N, kv_heads·e]
+  k_projected,  ///< W_k A_out [N, kv_heads·e], before QK-norm
   q,            ///< queries after QK-norm and RoPE [N, H·e]
   k,            ///< keys after QK-norm and RoPE [N, kv_heads·e]
   v,            ///< values [N, kv_heads·e]
@@ -43,7 +43,7 @@ enum class Signal {
   activated,    ///< φ(dense) [N, D']
   transformed,  ///< norm(activated), the input of the unembedding [N, D']
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
-  logits,       ///< [N, V]
+  logits,       ///< head_scores after the soft cap [N, V]
 
   // Recorded only for the arithmetic of a run (T24). `products` to `denominators`: the maximum of each sublayer.
   dots,          ///< q·k of every head, before scale and soft cap

@@ -85,7 +85,7 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
 /// matrix [1, fan_out] or norm [1, n], or α [1, 1] of a pointwise norm.
 struct ParameterId {
   enum class Part { matrix, gain, bias, alpha };
-  int sublayer;  ///< 0 … 2L−1; 0 for parameters outside layers
+  int sublayer;  ///< index 0 … 2L−1; 0 for parameters outside layers
   Weight weight;
   Part part;
 

@@ -33,8 +33,8 @@ class Corpus {
 
 /// Consecutive windows of T + 1 tokens each. The first T tokens of a window are inputs, the last T their labels.
 struct Windows {
-  std::vector<int> tokens;  ///< [count, T + 1]
-  int length;               ///< T + 1
+  std::vector<int> tokens;  ///< token ids [count, T + 1]
+  int length;               ///< tokens per window, T + 1
 
   [[nodiscard]] int count() const { return static_cast<int>(tokens.size()) / length; }
   /// Returns the inputs of windows first … first + count − 1 [count · T].

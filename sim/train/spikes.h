@@ -22,7 +22,7 @@ namespace periscope {
 
 /// Ratio of a value of a series to the median of previous values.
 struct Jump {
-  int step = 0;  ///< 1, 2, …; 0 with factor 1 if no value exceeds its median
+  int step = 0;  ///< step of the jump, from 1; 0, with factor 1, if no value exceeds its median
   double factor = 1.0;
 };
 /// Returns the largest ratio of a value to the median of the up to 16 positive, finite values before it (at least 4).

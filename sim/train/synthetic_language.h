@@ -30,8 +30,8 @@ class SyntheticLanguage {
     return static_cast<std::size_t>((a * symbols + b)) * static_cast<std::size_t>(symbols);
   }
 
-  std::vector<double> next_;   // [symbols, symbols, symbols]
-  std::vector<double> pairs_;  // [symbols, symbols]
+  std::vector<double> next_;   // p(c|a,b) [a, b, c]
+  std::vector<double> pairs_;  // stationary p(a,b) [a, b]
   double rate_ = 0.0;          // H(c|a,b), the entropy rate
   double after_one_ = 0.0;     // H(c|b)
 };

@@ -175,7 +175,7 @@ TEST_CASE("the stream can be scaled if only norms A and the final norm read it; 
   CHECK(gauge_unsupported(model, TableFactor::tied_table));
   for (const char* placement : {"peri", "b-only", "pre"}) {
     const ModelSpec m = placed(tiny_stack(), placement).model;
-    CHECK(recipe_of(m).gains_alone == (std::string_view(placement) == "peri"));
+    CHECK(recipe_of(m).gains_only == (std::string_view(placement) == "peri"));
   }
 }
 

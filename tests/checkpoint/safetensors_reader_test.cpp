@@ -101,7 +101,7 @@ TEST_CASE("unreadable files are rejected at once") {
   check_rejected(folder.write("lfs", "version https://git-lfs.github.com/spec/v1\n"),
                  "this is a Git LFS pointer, not the file");
   check_rejected(folder.write("pytorch_model.bin", "PK\x03\x04 archive"),
-                 "this is a zip archive, as PyTorch writes its pickles");
+                 "this is a zip archive, such as a PyTorch checkpoint");
   const std::string secret = folder.write("secret", safetensors_bytes("{}"));
   fs::permissions(secret, fs::perms::none);
   if (std::ifstream(secret)) {
