@@ -41,14 +41,14 @@ Residual residual(std::span<const double> actual, std::span<const double> expect
 }
 
 std::string describe(const Residual& r) {
-  return fmt::format("worst at [{}]: {:.17g}, expected {:.17g}, off by {:.3g}, which is {:.3g} of the allowed {:.3g}",
+  return fmt::format("largest error at [{}]: {:.17g}, expected {:.17g}, difference {:.3g} = {:.3g} of allowed {:.3g}",
                      r.at, r.actual, r.expected, std::abs(r.actual - r.expected), r.worst, r.allowed);
 }
 
 void check_close(const std::string& what, std::span<const double> actual, std::span<const double> expected,
                  std::span<const double> allowed) {
   const Residual r = residual(actual, expected, allowed);
-  CHECK_MESSAGE(r.worst <= 1.0, what, ": ", actual.size(), " entries against ", expected.size(), ", ", describe(r));
+  CHECK_MESSAGE(r.worst <= 1.0, what, ": ", actual.size(), " entries, expected ", expected.size(), ", ", describe(r));
 }
 
 void check_close(const std::string& what, std::span<const double> actual, std::span<const double> expected,
@@ -72,7 +72,7 @@ std::size_t first_difference(std::span<const double> actual, std::span<const dou
 void check_same_bits(const std::string& what, std::span<const double> actual, std::span<const double> expected) {
   REQUIRE_MESSAGE(actual.size() == expected.size(), what);
   const std::size_t at = first_difference(actual, expected);
-  CHECK_MESSAGE(at == actual.size(), what, ": bits differ first at [", at, "]");
+  CHECK_MESSAGE(at == actual.size(), what, ": first differing bits at [", at, "]");
 }
 
 }  // namespace periscope::testing

@@ -6,16 +6,16 @@
 
 namespace periscope::testing {
 
-/// The largest difference of two computations of the same numbers, in units of the allowed error.
+/// Largest difference between found and expected values, in units of the allowed error.
 struct Residual {
-  double worst = 0.0;  ///< max |actual − expected|/allowed: up to 1 is agreement
+  double worst = 0.0;  ///< max |actual − expected|/allowed; at most 1 if they agree
   std::size_t at = 0;  ///< index of that entry
   double actual = 0.0;
   double expected = 0.0;
   double allowed = 0.0;
 };
 
-/// Compares entry by entry with absolute tolerances. NaN agrees with NaN and an infinity with itself; other non-finite
+/// Compares entry by entry with absolute tolerances. NaN equals NaN, and an infinity equals itself; other non-finite
 /// differences and different lengths give an infinite residual.
 Residual residual(std::span<const double> actual, std::span<const double> expected, std::span<const double> allowed);
 Residual residual(std::span<const double> actual, std::span<const double> expected, double allowed);
@@ -23,15 +23,15 @@ Residual residual(std::span<const double> actual, std::span<const double> expect
 /// Formats a residual.
 std::string describe(const Residual& residual);
 
-/// Fails the running test unless both agree. `what` names the numbers; --success prints residuals of passing checks.
+/// Fails the running test unless both agree. `what` names the values; --success prints residuals of passing checks.
 void check_close(const std::string& what, std::span<const double> actual, std::span<const double> expected,
                  std::span<const double> allowed);
 void check_close(const std::string& what, std::span<const double> actual, std::span<const double> expected,
                  double allowed);
-/// allowed = relative · max|expected|: for signals whose small entries are differences of large ones.
+/// Allows errors of relative · max|expected|, since small entries may be differences of large numbers.
 void check_close_to_scale(const std::string& what, std::span<const double> actual, std::span<const double> expected,
                           double relative);
-/// Fails the running test unless both have the same bits, including NaN.
+/// Fails the running test unless both arrays have the same bits, including those of NaN.
 void check_same_bits(const std::string& what, std::span<const double> actual, std::span<const double> expected);
 
 /// Index of the first entry whose bits differ, or the length if there is none; lengths must be equal.

@@ -12,7 +12,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 using Values = std::vector<double>;
 
-TEST_CASE("residual: the worst entry in units of its own tolerance, at any position") {
+TEST_CASE("residual finds the entry with the largest error relative to its tolerance, at any position") {
   const Residual r = residual(Values{1.0, 2.5, 3.1}, Values{1.0, 2.0, 3.0}, Values{1.0, 1.0, 0.1});
   CHECK(r.at == 2);
   CHECK(r.worst == doctest::Approx(1.0));
@@ -26,7 +26,7 @@ TEST_CASE("residual: the worst entry in units of its own tolerance, at any posit
   }
 }
 
-TEST_CASE("residual: non-finite numbers, zero and NaN tolerances, and lengths") {
+TEST_CASE("residual handles non-finite numbers, zero and NaN tolerances, and unequal lengths") {
   struct Row {
     Values actual, expected;
     double allowed, worst;
@@ -53,7 +53,7 @@ TEST_CASE("residual: non-finite numbers, zero and NaN tolerances, and lengths") 
   }
 }
 
-TEST_CASE("first_difference: signs of zero, NaN payloads and last bits") {
+TEST_CASE("first_difference detects signs of zero, NaN payloads and last bits") {
   CHECK(first_difference(Values{1.0, 0.0}, Values{1.0, -0.0}) == 1);
   CHECK(first_difference(Values{nan}, Values{nan}) == 1);
   CHECK(first_difference(Values{nan}, Values{-nan}) == 0);

@@ -11,7 +11,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Sum of the magnitudes of the stencil's coefficients: amplification of the loss's error, times the step.
+/// Sum of the stencil's |coefficients|. Divided by the step, it bounds the amplification of errors of the loss.
 constexpr double stencil_weight = 2.0 * (0.75 + 0.15 + 1.0 / 60.0);
 
 double slope_along(const Differentiable& f, std::span<const double> direction) {

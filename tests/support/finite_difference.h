@@ -12,7 +12,7 @@ double derivative(const std::function<double(double)>& f, double step);
 
 /// Comparison of a gradient with finite differences.
 struct GradientCheck {
-  double worst = 0.0;    ///< largest |difference| in units of the allowed error: up to 1 is agreement
+  double worst = 0.0;    ///< largest |difference| in units of the allowed error; at most 1 if they agree
   double largest = 0.0;  ///< largest |derivative| in the same units; near 1 the check has no power
   std::string where;     ///< description of the worst comparison
 };
@@ -22,16 +22,16 @@ struct Differentiable {
   std::function<double(std::span<const double>)> loss;
   std::vector<double> point;
   std::vector<double> gradient;
-  double loss_error = 0.0;  ///< absolute
-  double step = 1e-3;       ///< of every entry; small enough that no kink lies within three steps
+  double loss_error = 0.0;  ///< absolute error of the loss
+  double step = 1e-3;       ///< finite-difference step; no kink of the loss may lie within three steps
 };
 
-/// Compares along `directions` random directions (entries N(0, 1)), or by `entries` evenly spaced entries (0: all).
+/// Compares along random directions (entries N(0, 1)), or for `entries` evenly spaced single entries (0: all).
 GradientCheck check_directions(const Differentiable& f, int directions);
 GradientCheck check_entries(const Differentiable& f, int entries);
 
-/// Fails the running test unless the gradient passes both comparisons and some derivative exceeds the allowed error 100
-/// times. Without the second condition, a function that does not depend on the point would pass with a zero gradient.
+/// Fails the running test unless the gradient passes both comparisons and some derivative is at least 100 times the
+/// allowed error. Otherwise a zero gradient of a function that ignores the point would pass.
 void check_gradient(const std::string& what, const Differentiable& f, int directions = 2, int entries = 0);
 
 }  // namespace periscope::testing

@@ -24,7 +24,7 @@ Differentiable sines() {
   return f;
 }
 
-TEST_CASE("derivative: exact for a polynomial of degree six, error of sixth order") {
+TEST_CASE("derivative is exact for polynomials of degree six and has an error of sixth order otherwise") {
   const auto polynomial = [](double t) { return 3.0 - 2.0 * t + std::pow(t, 2) + 7.0 * std::pow(t, 6); };
   CHECK(derivative(polynomial, 0.5) == doctest::Approx(-2.0).epsilon(1e-14));
   const auto error = [](double h) { return std::abs(derivative([](double t) { return std::exp(t); }, h) - 1.0); };

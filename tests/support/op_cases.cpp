@@ -53,8 +53,8 @@ OpInputs inputs(const Backend& ops, const Target& target, const Pick& pick) {
           .gain = pick(normal_twin(target, 1, 129, 53))};
 }
 
-// A logit is a sum of 129 products with a total magnitude of about 9. Its error enters a weight twice and a gradient
-// three times as often.
+// A logit is a sum of 129 products with a total magnitude of about 9. Its error enters an attention weight twice
+// and a gradient six times.
 constexpr double attention_terms = 4.0 * 133.0 * 12.0;
 
 std::vector<OpCase> make_cases() {
@@ -182,7 +182,7 @@ std::vector<OpCase> make_cases() {
        516, 4, [](In in) { (void)in.ops.token_losses(in.x, std::vector<int>(67, 516)); }},
       {op::Adamw::facts,
        [](In in) -> OpResult {
-         // Positive squares, not near 0, where the square root is steep.
+         // Second moments are positive and far from 0, where the square root is steep.
          const AdamState s = in.ops.adamw(
              {.parameter = in.x,
               .mean = in.y,

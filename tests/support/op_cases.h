@@ -9,7 +9,7 @@
 
 namespace periscope::testing {
 
-/// Inputs for every op, on one backend. The sizes are odd and span several tiles of any reasonable kernel.
+/// Inputs for every op, on one backend. Sizes span several tiles of any kernel and are not multiples of a tile.
 struct OpInputs {
   const Backend& ops;
   DType dtype;
@@ -20,7 +20,7 @@ struct OpInputs {
   Tensor gain;  ///< [1, 129]
 };
 
-/// The inputs on a target, and their rounded values on the reference.
+/// Returns the inputs on a target. `inputs_on_truth` returns the same rounded values on the reference backend.
 OpInputs inputs_on(const Target& target);
 OpInputs inputs_on_truth(const Target& target);
 
@@ -38,7 +38,7 @@ struct OpCase {
   std::function<OpResult(const OpInputs&)> run;
   /// Number of roundings per entry of the result, in the accumulation type.
   double terms;
-  /// Sum of the magnitudes of an entry's terms over the largest entry of the result.
+  /// Sum of the magnitudes of an entry's terms, divided by the largest entry of the result.
   double condition;
   std::function<void(const OpInputs&)> misuse;  ///< call with an invalid shape or number
 };

@@ -9,7 +9,7 @@
 /// occur only when a test is written or its random numbers change.
 namespace periscope::testing {
 
-/// Five standard errors, two-sided: false alarm 5.7e-7 per comparison, below 0.1 % for 1700 of them.
+/// Five standard errors, two-sided: false-alarm probability 5.7e-7 per comparison, below 0.1 % for 1700.
 inline constexpr double most_standard_errors = 5.0;
 
 /// An estimate with its standard error.
@@ -21,7 +21,7 @@ struct Estimate {
 /// Estimates a mean from at least two independent samples.
 Estimate estimate(std::span<const double> samples);
 
-/// Returns the difference over its standard error; 0 for equal numbers without error.
+/// Returns the difference divided by its standard error; 0 for equal numbers without error.
 double z_score(Estimate a, double expected);
 double z_score(Estimate a, Estimate b);
 

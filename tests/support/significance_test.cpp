@@ -8,7 +8,7 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("estimates and z-scores by hand; a planted shift and NaN are beyond the limit") {
+TEST_CASE("estimates and z-scores equal hand-computed values; a planted shift and NaN are rejected") {
   const Estimate e = estimate(std::vector<double>{1.0, 2.0, 3.0, 4.0});
   CHECK(e.mean == 2.5);
   CHECK(e.standard_error == doctest::Approx(std::sqrt(5.0 / 3.0 / 4.0)).epsilon(1e-14));
@@ -22,7 +22,7 @@ TEST_CASE("estimates and z-scores by hand; a planted shift and NaN are beyond th
   CHECK_FALSE(std::abs(z_score(Estimate{1.0, NAN}, 0.9)) <= most_standard_errors);
 }
 
-TEST_CASE("Kolmogorov distance by hand; its limit is a published quantile, and a planted shift is beyond it") {
+TEST_CASE("Kolmogorov distance equals a known value, its limit a published quantile; a shift is rejected") {
   const auto uniform = [](double x) { return std::fmin(std::fmax(x, 0.0), 1.0); };
   const auto shifted_quantiles = [](double shift) {  // (i + ½)/1000 + shift
     std::vector<double> x;

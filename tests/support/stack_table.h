@@ -12,8 +12,8 @@ struct NamedStack {
   StackSpec spec;
 };
 
-/// Small stacks of every kind: placements with either choice of the final norm, the free form, norms, MLPs, attention,
-/// norms and gates inside modules.
+/// Returns small stacks that cover all placements (with and without a final norm), free placements, norms, MLPs,
+/// attention options, and norms and gates inside modules.
 [[nodiscard]] std::vector<NamedStack> stacks_of_every_kind();
 
 }  // namespace periscope::testing

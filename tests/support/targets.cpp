@@ -14,7 +14,7 @@ namespace periscope::testing {
 namespace {
 
 /// Returns the backend, or null if the build or the machine does not support the device.
-std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
+std::shared_ptr<const Backend> available_backend(std::string_view device) {
   try {
     return make_backend(device);
   } catch (const Error&) {
@@ -22,7 +22,7 @@ std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
   }
 }
 
-/// Splits attention of the tests' sizes into several tiles.
+/// Small enough to split the tests' attention into several tiles.
 constexpr cuda::Options small_tiles{.scores_at_once = 500};
 
 struct Found {
@@ -35,7 +35,7 @@ std::vector<Found> find_backends() {
   for (const CpuLevel& level : cpu_levels()) {
     if (level.processor <= processor_level()) found.push_back({level.make(), std::string(level.name)});
   }
-  if (auto gpu = backend_if_there("cuda")) found.push_back({std::move(gpu), ""});  // cuda-tf32 does not compute in f32
+  if (auto gpu = available_backend("cuda")) found.push_back({std::move(gpu), ""});  // cuda-tf32 does not compute in f32
   found.push_back({make_cuda_backend_on_host(small_tiles), ""});
   return found;
 }

@@ -33,7 +33,7 @@ Target truth_target();
 /// Returns targets() and the reference.
 std::vector<Target> targets_and_truth();
 
-/// Lengths around the widths of vectors, warps and blocks.
+/// Lengths near the widths of SIMD vectors, warps and thread blocks.
 inline constexpr Tensor::Index odd_sizes[] = {1, 2, 31, 32, 33, 257};
 
 }  // namespace periscope::testing

@@ -11,8 +11,8 @@ class DistinctWeights final : public WeightSource {
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
 };
 
-/// Checks that both sources have the same bits, for a stack of two layers and the weights outside layers, and that
-/// rows of tables agree with the whole tables.
+/// Checks that both sources return the same bits for every weight of a stack of two layers, and that rows of tables
+/// agree with the whole tables.
 void check_same_weights(const WeightSource& actual, const WeightSource& expected);
 
 /// Checks that the rows of every table have the bits of the rows of its matrix.

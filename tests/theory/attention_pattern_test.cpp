@@ -44,7 +44,7 @@ Matrix head_output_kernel(const PatternLaw& law, const Matrix& k, int samples, s
       .head_output_kernel(k, samples, {.seed = 1, .replicate = replicate, .sublayer = 0});
 }
 
-/// Means of all entries of `draw(0) … draw(count - 1)`, which are lists of matrices, with standard errors.
+/// Returns mean and standard error of every entry over `draw(0) … draw(count - 1)`; a draw is a list of matrices.
 template <class Draw>
 std::vector<Estimate> means_of_entries(std::uint64_t count, const Draw& draw) {
   std::vector<std::vector<double>> entries;
@@ -74,7 +74,7 @@ Tensor tensor_of(const Matrix& x) {
                                     std::span(rows.data(), static_cast<std::size_t>(rows.size())));
 }
 
-/// Queries or keys of all heads, as the model prepares them.
+/// Samples queries or keys of all heads, with QK-norm and RoPE if the model has them.
 Tensor projection(const PatternLaw& law, const Matrix& factor, double variance, int heads, NormalStream& numbers) {
   const Backend& ops = testing::truth();
   Tensor x = tensor_of(std::sqrt(variance) * factor * numbers.normals(factor.cols(), heads * law.head_dim));
@@ -87,7 +87,7 @@ Tensor projection(const PatternLaw& law, const Matrix& factor, double variance, 
   return law.rope ? ops.rope(x, heads, 1, frequencies) : x;
 }
 
-/// One draw of A K Aᵀ of head 0 by the attention of the model, with columns of a factor of K as values.
+/// Samples A K Aᵀ of head 0 by the model's attention; the values are the columns of a factor of K.
 Matrix simulated_head_output_kernel(const PatternLaw& law, const Matrix& factor, std::uint64_t replicate) {
   const Backend& ops = testing::truth();
   const Eigen::Index tokens = factor.rows();
@@ -127,13 +127,13 @@ void check_against_simulation(const std::string& what, const PatternLaw& law, co
     const double distance = std::abs(predicted[i].mean - simulated[i].mean);
     const double allowed = tolerance + testing::most_standard_errors *
                                            std::hypot(predicted[i].standard_error, simulated[i].standard_error);
-    // 1e-6: theory samples in float
-    CHECK_MESSAGE(distance <= allowed + 1e-6, what, " [", i, "]: ", predicted[i].mean, " against ", simulated[i].mean,
-                  " +- ", simulated[i].standard_error);
+    // 1e-6 covers rounding, since the theory samples in float
+    CHECK_MESSAGE(distance <= allowed + 1e-6, what, " [", i, "]: ", predicted[i].mean, ", simulated ",
+                  simulated[i].mean, " +- ", simulated[i].standard_error);
   }
 }
 
-TEST_CASE("T3: without scores the pattern is uniform and its average exact; uniform patterns by hand") {
+TEST_CASE("scores of variance 0 give uniform patterns with exact averages (T3)") {
   const Matrix k = five_tokens();
   for (const bool causal : {true, false}) {
     for (const bool no_queries : {true, false}) {
@@ -178,7 +178,7 @@ void for_laws(std::initializer_list<QkNorm> norms, const Visit& visit) {
   }
 }
 
-TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, QK-norm and score rule" *
+TEST_CASE("the sampled average agrees with simulation for every mask, RoPE, QK-norm and score rule (T4)" *
           doctest::test_suite("slow")) {
   for_laws({QkNorm::none, QkNorm::head},
            [](const std::string& what, const PatternLaw& law) { check_against_simulation(what, law); });
@@ -198,7 +198,7 @@ TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, Q
     law.query.variance = law.key.variance = variance;
     check_against_simulation("variance " + std::to_string(variance), law);
   }
-  // QK-norm over the whole projection: exact for one head, to 1/(heads·head_dim) for many.
+  // QK-norm over the whole projection is exact for one head; for many the relative error is 1/(heads·head_dim).
   law = plain_law;
   law.qk_norm = QkNorm::full;
   law.rope = true;
@@ -209,7 +209,7 @@ TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, Q
   law.query.heads = 48;
   law.key.heads = 24;
   check_against_simulation("full QK-norm, many heads", law, five_tokens(), 1.0 / (24 * 2));
-  // Repeated tokens, whose kernel is singular.
+  // Repeated tokens have a singular kernel.
   constexpr int ids[] = {0, 1, 0, 2, 1};
   const Matrix k = Matrix::NullaryExpr(5, 5, [&](auto t, auto s) { return ids[t] == ids[s] ? 1.0 : 0.0; });
   for (const bool rope : {false, true}) {
@@ -220,7 +220,7 @@ TEST_CASE("T4: the sampled average against a simulation, for every mask, RoPE, Q
   }
 }
 
-TEST_CASE("T4: exact cases: a window of one token, equal tokens, and QK-norm without eps for kernels of any scale") {
+TEST_CASE("averages are exact for one-token windows, equal tokens, and QK-norm without eps at any scale (T4)") {
   PatternLaw law = plain_law;
   law.scores.window = 1;
   CHECK(head_output_kernel(law, five_tokens(), 2).isApprox(five_tokens(), 1e-6));
@@ -237,7 +237,7 @@ TEST_CASE("T4: exact cases: a window of one token, equal tokens, and QK-norm wit
   }
 }
 
-TEST_CASE("T4: scores beyond the range of float select one token and stay finite") {
+TEST_CASE("scores beyond the range of float select one token and stay finite (T4)") {
   // Kernels of stacks without norms can grow this large.
   const Vector q = five_tokens().diagonal();
   for (const double scale : {1e20, 1e40, 1e80, 1e200}) {
@@ -251,7 +251,7 @@ TEST_CASE("T4: scores beyond the range of float select one token and stay finite
   }
 }
 
-TEST_CASE("random numbers depend on seed, replicate and sublayer only") {
+TEST_CASE("random numbers depend only on seed, replicate and sublayer") {
   const auto draw = [](std::uint64_t seed, std::uint64_t replicate, std::uint64_t sublayer) {
     return AttentionAverage(plain_law, 5).head_output_kernel(five_tokens(), 2, {seed, replicate, sublayer});
   };
@@ -261,7 +261,7 @@ TEST_CASE("random numbers depend on seed, replicate and sublayer only") {
   CHECK(draw(1, 2, 3) != draw(1, 2, 4));
 }
 
-TEST_CASE("ScaledKernel factorizes any kernel, also a singular one, and knows whether the factor is triangular") {
+TEST_CASE("ScaledKernel factorizes every kernel, even a singular one, and reports whether the factor is triangular") {
   Matrix larger_last = five_tokens();
   larger_last.row(4) *= 3.0;
   larger_last.col(4) *= 3.0;
@@ -280,11 +280,11 @@ TEST_CASE("ScaledKernel factorizes any kernel, also a singular one, and knows wh
   CHECK_FALSE(ScaledKernel(repeated).triangular);
 }
 
-/// Compares every entry of the gradient kernels (T9): closed form against a fully sampled score path.
+/// Compares every entry of the gradient kernels (T9): closed form versus fully sampled score path.
 void check_closed_form(const std::string& what, const PatternLaw& law) {
   const Matrix k = five_tokens();
   Matrix g = five_tokens().reverse();
-  g.array() += 0.4;  // a part common to all tokens
+  g.array() += 0.4;  // a component shared by all tokens
   const AttentionAverage average(law, k.rows());
   const auto kernels = [](const HeadGradients& head) {
     return std::array{head.output, head.value, head.query, head.key};
@@ -301,14 +301,14 @@ void check_closed_form(const std::string& what, const PatternLaw& law) {
     const Estimate& p = closed[i];
     const Estimate& q = sampled[i];
     const double allowed = testing::most_standard_errors * std::hypot(p.standard_error, q.standard_error);
-    // Sums of 256 floats; the four terms of the closed form, as large as the largest entry, may cancel.
+    // Rounding of sums of 256 floats. The closed form has four terms that may cancel.
     const double rounding = 0x1p-24 * (256 * std::abs(q.mean) + 4 * largest[i / 25]);
-    CHECK_MESSAGE(std::abs(p.mean - q.mean) <= allowed + rounding, what, " [", i, "]: ", p.mean, " against ", q.mean,
+    CHECK_MESSAGE(std::abs(p.mean - q.mean) <= allowed + rounding, what, " [", i, "]: ", p.mean, ", sampled ", q.mean,
                   " +- ", q.standard_error);
   }
 }
 
-TEST_CASE("T9: the closed form against the sampled score path, for every mask, RoPE, norm and score rule" *
+TEST_CASE("the closed form agrees with the sampled score path for every mask, RoPE, norm and score rule (T9)" *
           doctest::test_suite("slow")) {
   for_laws({QkNorm::none, QkNorm::head, QkNorm::full}, [](const std::string& what, PatternLaw law) {
     law.query.heads = 3;
@@ -324,7 +324,7 @@ TEST_CASE("T9: the closed form against the sampled score path, for every mask, R
   check_closed_form("no queries", law);
 }
 
-TEST_CASE("T9: scores of equal tokens, or of one token, have a gradient of exactly 0") {
+TEST_CASE("scores of equal tokens, or of one token, have a gradient of exactly 0 (T9)") {
   for (const bool rope : {false, true}) {
     PatternLaw law = plain_law;
     law.rope = rope;
@@ -341,20 +341,20 @@ TEST_CASE("T9: scores of equal tokens, or of one token, have a gradient of exact
   }
 }
 
-TEST_CASE("T9: gradients cover all tokens where patterns have more than one block") {
+TEST_CASE("gradients cover all tokens of patterns with several blocks (T9)") {
   constexpr Eigen::Index tokens = 37;
   Matrix k = Matrix::Constant(tokens, tokens, 0.3);
   k.diagonal().setOnes();
   const Matrix g = Vector::LinSpaced(tokens, 1.0, 2.0).asDiagonal();
   PatternLaw windowed = plain_law;
-  windowed.scores.window = tokens;  // all tokens, without the shortcut for causal products
+  windowed.scores.window = tokens;  // covers all tokens; disables the shortcut for causal products
   const PatternStream stream{.seed = 3, .replicate = 0, .sublayer = 0};
   const AttentionAverage average(plain_law, tokens);
   CHECK(average.gradients(k, g, 2, stream)
             .key.isApprox(AttentionAverage(windowed, tokens).gradients(k, g, 2, stream).key, 1e-12));
   const HeadGradients sampled = average.sampled_gradients(k, k, g, 512, stream);
   const HeadGradients closed = average.gradients(k, g, 512, stream);
-  CHECK(closed.output.isApprox(sampled.output, 1e-5));  // the same patterns
+  CHECK(closed.output.isApprox(sampled.output, 1e-5));  // both use the same patterns
   CHECK(closed.value.isApprox(sampled.value, 1e-5));
   CHECK(closed.query.trace() == Approx(sampled.query.trace()).epsilon(0.05));
   CHECK(closed.key.trace() == Approx(sampled.key.trace()).epsilon(0.05));

@@ -38,7 +38,7 @@ std::vector<double> stream_gradient(const StackSpec& spec, GradientPaths paths) 
 
 }  // namespace
 
-TEST_CASE("T7: for small logits the gradient kernel is label collisions minus 1/V") {
+TEST_CASE("for small logits the gradient kernel equals label collisions minus 1/V (T7)") {
   StackSpec spec = xiong_stack("pre");
   spec.model.vocab = 50;
   const Matrix tiny = 1e-12 * Matrix::Identity(5, 5);
@@ -50,7 +50,7 @@ TEST_CASE("T7: for small logits the gradient kernel is label collisions minus 1/
   CHECK(g(0, 2) == Approx(-gain / 25 / 50).epsilon(1e-4));
 }
 
-TEST_CASE("T7: label sequences are averaged; tokens without a label have no gradient and do not count in the mean") {
+TEST_CASE("label sequences are averaged; unlabeled tokens have no gradient and are excluded from the mean (T7)") {
   const StackSpec spec = xiong_stack("pre");
   const auto gradient = [&](const std::vector<std::vector<int>>& labels) {
     return loss_gradient(spec, Matrix::Identity(5, 5), labels, 2, {});
@@ -64,7 +64,7 @@ TEST_CASE("T7: label sequences are averaged; tokens without a label have no grad
   for (Eigen::Index t = 0; t < 5; ++t) CHECK((some(1, t) == 0.0 && some(t, 4) == 0.0));
 }
 
-TEST_CASE("T7: a soft cap of the logits, against sampled gradients" * doctest::test_suite("slow")) {
+TEST_CASE("gradients through a soft cap agree with sampled gradients (T7)" * doctest::test_suite("slow")) {
   StackSpec spec = xiong_stack("pre");
   spec.model.vocab = 3;
   spec.model.head.soft_cap = 1.5;
@@ -90,7 +90,7 @@ TEST_CASE("T7: a soft cap of the logits, against sampled gradients" * doctest::t
   }
 }
 
-TEST_CASE("T7: gradients through BERT's head transform are unsupported; forward statistics are predicted") {
+TEST_CASE("gradients through BERT's head transform are unsupported; forward statistics are predicted (T7)") {
   StackSpec spec = testing::placed(testing::tiny_stack(), "post");
   const Matrix output = Matrix::Identity(spec.input.tokens, spec.input.tokens);
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
@@ -109,7 +109,7 @@ TEST_CASE("T7: gradients through BERT's head transform are unsupported; forward 
   CHECK(predict(spec, {}, {.max_samples = 8}).gradient_unsupported.empty());
 }
 
-TEST_CASE("gradients with infinite mean squares are unsupported: norms over one or two features") {
+TEST_CASE("gradients with infinite mean squares, from norms over one or two features, are unsupported") {
   const std::vector<std::vector<int>> labels{{1, 2, 3, 4, 5}};
   const auto unsupported_reason = [&](const char* placement, const std::function<void(StackSpec&)>& change) {
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
@@ -183,11 +183,11 @@ TEST_CASE("gradients with infinite mean squares are unsupported: norms over one 
   }
 }
 
-TEST_CASE("T13, T14e: with norm B, scaling W_down by k divides its gradient by k") {
+TEST_CASE("with norm B, scaling W_down by k divides its gradient by k (T13, T14e)") {
   StackSpec spec = xiong_stack("peri");
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 4.0;
-  spec.model.unembedding = false;  // logits are the stream, without a gain
+  spec.model.unembedding = false;  // the stream is the logits, without a gain
   StackSpec plain = spec;
   plain.init.factor = 1.0;
   const Profile scaled = with_gradients(spec, {distinct});
@@ -205,7 +205,7 @@ TEST_CASE("uniform attention has no score path: gradients of queries and keys ar
   for (std::size_t l = 0; l < 12; l += 2) CHECK(p.find(Statistic::score_share, Signal::A_out)->value[l] == 0.0);
 }
 
-TEST_CASE("T9: the share of the score path is the part of the gradient that is lost without it") {
+TEST_CASE("score_share is the fraction of the gradient that disappears without the score path (T9)") {
   StackSpec spec = xiong_stack("pre");
   spec.init.qk_factor = 1.5;
   spec.model.layers = 1;
@@ -220,7 +220,7 @@ TEST_CASE("T9: the share of the score path is the part of the gradient that is l
   CHECK(value_path[0] - g[1] == Approx((1.0 - share[0]) * (g[0] - g[1])).epsilon(1e-9));
 }
 
-TEST_CASE("skip path: constant without norms, else divided by the input size of every norm") {
+TEST_CASE("the skip-path gradient is constant without norms, else divided by the second moment before every norm") {
   const std::vector<double> pre = stream_gradient(xiong_stack("pre"), GradientPaths::skip_only);
   for (const double v : pre) CHECK(v == Approx(pre.back()).epsilon(1e-12));
   StackSpec post = xiong_stack("post");

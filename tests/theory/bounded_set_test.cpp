@@ -20,7 +20,7 @@ RowMatrix random_matrix(Index rows, Index cols, unsigned seed) {
   return w;
 }
 
-TEST_CASE("with eps the bound of a norm's output falls with the norm of its input") {
+TEST_CASE("with eps the bound of a norm's output decreases with the length of its input") {
   constexpr Index width = 7;
   const Vector gain = Vector::Ones(width);
   const BoundedSet small = ball(Vector::Constant(width, 0.1), 0.2);
@@ -76,7 +76,7 @@ TEST_CASE("spectral_bound is a tight upper bound of the spectral norm") {
 
 /// The leading eigenvector is orthogonal to the start of the power iteration, so the proof fails until the bound is
 /// large enough.
-TEST_CASE("the eigenvalue bound holds where the power iteration misses the largest eigenvalue") {
+TEST_CASE("the eigenvalue bound holds even if the power iteration misses the largest eigenvalue") {
   RowMatrix gram = RowMatrix::Zero(3, 3);
   gram.topLeftCorner(2, 2) << 1.0, 0.9, 0.9, 1.0;
   gram(2, 2) = 1.5;
@@ -84,10 +84,10 @@ TEST_CASE("the eigenvalue bound holds where the power iteration misses the large
   CHECK(largest_eigenvalue_bound(gram, 3) <= 1.9 * 1.03);
 }
 
-TEST_CASE("weights and bounds near the limits of double") {
+TEST_CASE("bounds stay valid for weights near the limits of double") {
   CHECK(BoundedSet(point(Vector::Constant(3, 1e-200))).norm() >= 1.7e-200);
   CHECK(BoundedSet(point(Vector::Constant(3, 1e200))).norm() <= 1.8e200);
-  CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // and terminates
+  CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // the iteration also terminates
   CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == Approx(2e300).epsilon(1e-2));
   // A product that overflows has an infinite bound, and so does NaN.
   const RowMatrix w = RowMatrix::Constant(1, 2, 1e200);

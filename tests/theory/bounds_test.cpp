@@ -8,7 +8,7 @@
 
 #include "theory/certify/spectral_norm.h"
 
-/// Edge cases of gradient bounds (T14). `verify` attacks the bounds with simulated stacks (tests/verify).
+/// Edge cases of gradient bounds (T14). Tests of `verify` compare the bounds with simulated stacks (tests/verify).
 namespace periscope::theory {
 namespace {
 
@@ -16,7 +16,7 @@ using doctest::Approx;
 
 Approx to_13_digits(double x) { return Approx(x).epsilon(1e-13); }
 
-TEST_CASE("a zero input: the bound is infinite without eps, unless the gradient is 0") {
+TEST_CASE("for a zero input the gradient bound is infinite without eps, unless the gradient is 0") {
   const NormPass dead{NormKind::rms, 4, 1.0, 0.0, 0.0};
   CHECK(std::isinf(sharp_factor({.wrong_probability = 0.5, .norms = {dead}})));
   CHECK(sharp_factor({.wrong_probability = 0.0, .norms = {dead}}) == 0.0);
@@ -28,7 +28,7 @@ TEST_CASE("a zero input: the bound is infinite without eps, unless the gradient 
   CHECK(gain_over_rms(one_feature) == to_13_digits(1.0 / 3.0));
 }
 
-TEST_CASE("spectral norm") {
+TEST_CASE("spectral_norm equals the largest singular value, even if squares underflow") {
   CHECK(spectral_norm(std::vector{3.0, 0.0, 0.0, -4.0}, 2, 2) == to_13_digits(4.0));
   CHECK(spectral_norm(std::vector{3.0, 4.0}, 1, 2) == to_13_digits(5.0));
   CHECK(spectral_norm(std::vector{3e-200, 4e-200}, 2, 1) == to_13_digits(5e-200));

@@ -12,9 +12,9 @@
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// Values of error bounds (T24) in an arithmetic so coarse that every term is a visible part of a bound. An attack
-/// cannot tell bounds from slightly larger ones. The values agree with the formulas of docs/theory/certificates.md,
-/// evaluated by hand. Whole stacks: golden results of `certify`.
+/// Compares error bounds (T24) with the formulas of docs/theory/certificates.md, evaluated by hand. The arithmetic is
+/// so coarse that every term changes a bound visibly; attacks cannot detect slightly larger bounds. Golden results of
+/// `certify` cover whole stacks.
 // A separate namespace, because a unity build compiles several test files as one.
 namespace periscope::theory {
 namespace {
@@ -61,7 +61,7 @@ Values norm_bounds(ComputedOps& ops, NormKind kind, double radius) {
   return bounds_of(ops.normalised(x, norm));
 }
 
-/// An op, the bounds of its result, followed by the largest magnitudes inside the op, by signal.
+/// An op. `expected` has the bounds of its result, then the largest magnitudes inside the op, by signal.
 struct OpValues {
   std::string op;
   std::function<Values(ComputedOps&)> run;
@@ -131,7 +131,7 @@ const std::vector<OpValues> op_values{
     {"GELU's tanh form",
      [](ComputedOps& ops) { return bounds_of(ops.activated(Activation::gelu_tanh, box(4, 40.0, 80.0))); },
      {34.3310241699, 85.6689758301, 0.0, 171.328125, 0.00491333007813, 5.66897583008}},
-    {"soft caps, one of them not a number of the format",
+    {"soft caps, one of them not representable in the format",
      [](ComputedOps& ops) {
        Values values;
        for (const double cap : {2.0, 2.03}) append(values, ops.soft_capped(cap, box(1, -3.0, 3.0)));
@@ -148,7 +148,7 @@ const std::vector<OpValues> op_values{
     {"averages of values",
      [](ComputedOps& ops) { return bounds_of(ops.weighted_values({.low = 0.5, .high = 1.5}, 0, box(3, -1.0, 2.0))); },
      {-2.00996667147, 3.50996667147, 0.509966671467, 3.48178863525}},
-    {"scores, of q·k or of a scaled query that is stored first",
+    {"scores from q·k, or from a stored scaled query",
      [](ComputedOps& ops) {
        Values values;
        for (const double scale : {0.7, 3.0}) {
@@ -163,7 +163,7 @@ const std::vector<OpValues> op_values{
       6.70101666451, 20.6729193999, 2.2955859375, 6.11170959473, 36.8663552527, 41.9928440935}},
 };
 
-TEST_CASE("T24: bounds of every op's result, and of the numbers inside it, have their value") {
+TEST_CASE("bounds of every op's result and intermediate numbers equal their formulas (T24)") {
   for (const OpValues& row : op_values) {
     CAPTURE(row.op);
     ComputedOps ops(coarse, longest);
@@ -177,7 +177,7 @@ TEST_CASE("T24: bounds of every op's result, and of the numbers inside it, have 
   }
 }
 
-TEST_CASE("an eps that underflow of the squares may cancel gives an infinite bound") {
+TEST_CASE("the bound is infinite if underflow of squares may cancel eps") {
   ComputedOps ops({Arithmetic::mixed, fp64, {"eta' = 2^-3", 1e300, 53, 49}}, 1);
   const NormBound norm{NormKind::rms, 0.25, all(2, 1.0), {}};
   CHECK(ops.normalised(box(2, -1.0, 1.0), norm).high[0] == infinity);
@@ -185,7 +185,7 @@ TEST_CASE("an eps that underflow of the squares may cancel gives an infinite bou
   CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
 }
 
-TEST_CASE("tables that cancel: the bound covers partial sums in any order") {
+TEST_CASE("for tables that cancel, the bound covers partial sums in any order") {
   ModelSpec m;
   m.layers = 0;
   m.width = 6;
@@ -201,7 +201,7 @@ TEST_CASE("tables that cancel: the bound covers partial sums in any order") {
   CHECK(certificate.find(Signal::addends, -1)->largest >= 6.0);
 }
 
-TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gains; the largest weight is found") {
+TEST_CASE("matrices, tables, biases and gains are rounded to the format, and the largest entry is located") {
   struct Stored final : PlainParameters {
     void visit_rows(Weight, const BlockVisitor& visit) const override {
       RowMatrix rows = RowMatrix::Constant(2, 3, 1.01);
@@ -226,7 +226,7 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
   CHECK(rounded.matrix(0, Weight::q) == RowMatrix::Constant(2, 2, rounded_to(seven, 1.01)));
   CHECK(rounded.changed());
   (void)rounded.bias(0, Weight::k);
-  CHECK(rounded.changed());  // remembers earlier changes
+  CHECK(rounded.changed());  // later unchanged weights do not reset it
   CHECK(rounded.bias(0, Weight::q) == all(2, rounded_to(seven, 1.01)));
   const NormParameters n = rounded.norm(0, Weight::norm_a);
   CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
@@ -251,7 +251,7 @@ TEST_CASE("every weight is rounded to the format: matrices, tables, biases, gain
       changes([](const RoundedParameters& one) { one.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {}); }));
 }
 
-TEST_CASE("weights are rounded as runs round") {
+TEST_CASE("certificates and runs round numbers to the same values") {
   std::mt19937_64 engine(1);
   std::uniform_real_distribution<double> uniform(-1.0, 1.0);
   std::vector<NumberFormat> formats(number_formats.begin(), number_formats.end());

@@ -18,7 +18,7 @@ using doctest::Approx;
 
 constexpr int channel_count = 64;
 
-TEST_CASE("equal gains, and sums of uniform terms, stay uniform") {
+TEST_CASE("equal gains and sums of uniform terms give uniform kernels") {
   CHECK(norm_gain(xiong_stack("peri"), 0, Weight::norm_a).is_uniform());
   Matrix k(2, 2);
   k << 1.0, 0.2, 0.2, 1.5;
@@ -29,7 +29,7 @@ TEST_CASE("equal gains, and sums of uniform terms, stay uniform") {
   CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
 }
 
-TEST_CASE("T29: unevenness of each side of a matrix reduces the effective width or hidden width") {
+TEST_CASE("unevenness of each side of a matrix reduces the effective width or hidden width (T29)") {
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp = MlpKind::swiglu;
   struct Side {

@@ -70,7 +70,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
     for (const std::size_t n : {1U, 2U, 5U, 24U, 90U}) {
       for (const std::size_t block : {1U, 2U, 4U, 16U}) {
         for (int draw = 0; draw < 24; ++draw) {
-          // Rising scores, so that every block rescales; falling, equal and random scores. Values of 1, near 1, normal.
+          // Rising scores rescale in every block; others fall, are equal or random. Values are 1, near 1 or normal.
           const double step = std::array{0.03, -0.03, 0.0, 0.0}[static_cast<std::size_t>(draw % 4)];
           const double score_noise = draw % 4 == 3 ? 3.0 : 0.0;
           const double value_noise = std::array{0.0, 0.1, 1.0}[static_cast<std::size_t>(draw % 3)];
@@ -81,7 +81,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
           }
           const InBlocks output = in_blocks(run, scores, values, block);
           const auto longest = static_cast<Index>(n) + 2 * output.rescalings;
-          // Assumption of the lemma.
+          // The lemma assumes a smaller rounding error.
           if (static_cast<double>(static_cast<Index>(n) + output.rescalings) * u > 0.5) continue;
           ComputedOps ops(run, longest);
           const auto [low, high] = std::ranges::minmax(values);
@@ -98,7 +98,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
     }
   }
   CHECK(runs > 1500);
-  CHECK(nearest > 0.05);  // rounding errors are not negligible
+  CHECK(nearest > 0.05);  // rounding errors come close enough to the bound
 }
 
 }  // namespace divided_after

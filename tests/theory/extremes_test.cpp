@@ -32,7 +32,7 @@ testing::Estimate simulated_maximum(const Vector& second_moment, int width, int 
   return testing::estimate(maxima);
 }
 
-TEST_CASE("T18: the expected maximum against a simulation, for tokens of equal and unequal size" *
+TEST_CASE("the expected maximum agrees with simulation for tokens of equal and unequal size (T18)" *
           doctest::test_suite("slow")) {
   for (const int tokens : {1, 2, 7, 32}) {
     for (const int width : {1, 2, 33}) {
@@ -47,14 +47,14 @@ TEST_CASE("T18: the expected maximum against a simulation, for tokens of equal a
   for (const Vector& q : {one_large, falling}) {
     const testing::Estimate simulated = simulated_maximum(q, 16, 10'000);
     const double predicted = expected_maximum(q, 16);
-    // The theory groups tokens of similar size: 0.5 % more than the simulation error.
+    // The theory groups tokens of similar size, which adds an error of at most 0.5 %.
     CHECK(std::abs(predicted - simulated.mean) <=
           testing::most_standard_errors * simulated.standard_error + 0.005 * predicted);
   }
 }
 
-TEST_CASE("T18: the expected maximum by hand") {
-  // One entry: E|x| = √(2/π)σ. Two: 2σ/√π.
+TEST_CASE("the expected maximum equals closed forms for one and two entries (T18)") {
+  // One entry has E|x| = √(2/π)σ; two have 2σ/√π.
   CHECK(expected_maximum(Vector::Constant(1, 4.0), 1) ==
         Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-12));
   CHECK(expected_maximum(Vector::Constant(1, 4.0), 2) == Approx(4.0 / std::sqrt(std::numbers::pi)).epsilon(1e-12));
@@ -65,7 +65,7 @@ TEST_CASE("T18: the expected maximum by hand") {
   CHECK(expected_maximum(1e20 * q, 8) == Approx(1e10 * expected_maximum(q, 8)).epsilon(1e-12));
 }
 
-TEST_CASE("T18: the order of many unequal entries does not matter") {
+TEST_CASE("the expected maximum does not depend on the order of many unequal entries (T18)") {
   boost::random::mt19937 engine(8);
   boost::random::normal_distribution<double> unit;
   for (const int entries : {8193, 20'000}) {
@@ -80,9 +80,9 @@ TEST_CASE("T18: the order of many unequal entries does not matter") {
   CHECK(expected_maximum(one_large, 1) == Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-5));
 }
 
-TEST_CASE("T18: the leading order by hand, and its accuracy") {
+TEST_CASE("the leading order equals its formula and approximates the expected maximum (T18)") {
   CHECK(typical_maximum(1e6, 2.0) == Approx(2.0 * 4.7660).epsilon(1e-4));
-  // The maximum of |x| over n entries equals that of x over 2n; the mean is 0.577 scale lengths above the mode.
+  // The maximum of |x| over n entries equals the maximum of x over 2n; its mean is 0.577 scale lengths above the mode.
   for (const double n : {1e4, 1e6}) {
     const double exact = expected_maximum(Vector::Constant(1, 1.0), static_cast<int>(n));
     CHECK(typical_maximum(2 * n, 1.0) + 0.5772 / std::sqrt(2 * std::log(2 * n)) == Approx(exact).epsilon(0.01));

@@ -21,7 +21,7 @@ StackSpec small_stack(const char* placement) {
 
 }  // namespace
 
-TEST_CASE("depth_constant uses the constants of one more layer; acts_on says where a fault changes a prediction") {
+TEST_CASE("depth_constant uses the constants of one more layer; acts_on is true if a fault changes a prediction") {
   const ModelSpec lns = small_stack("lns").model;
   CHECK(step_under(Fault::depth_constant, lns, 2).branches[0].input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
   const ModelSpec deepnorm = small_stack("deepnorm").model;

@@ -25,7 +25,7 @@ StackSpec small(std::string_view placement) {
   return spec;
 }
 
-/// Prediction of the limit and of the finite-width chain.
+/// Predicts the infinite-width limit and the finite-width chain.
 Prediction at_width(const StackSpec& spec, int replicates, std::uint64_t seed = 3,
                     const std::vector<std::vector<int>>& ids = {}) {
   Prediction p = predict(spec, ids, {.max_samples = 64, .seed = seed});
@@ -51,7 +51,7 @@ TEST_CASE("predict_at_width has the same bits for 1, 2 and 3 threads") {
   }
 }
 
-TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
+TEST_CASE("on_progress receives the finished fraction, and its exceptions propagate") {
   const testing::Threads threads(2);
   const StackSpec spec = small("pre");
   const Prediction limit = predict(spec, {}, {.max_samples = 64});
@@ -69,7 +69,7 @@ TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
   CHECK_THROWS_AS(predict_at_width(spec, {}, {.replicates = 10, .on_progress = stop}, p), Enough);
 }
 
-TEST_CASE("an exception of a replicate propagates: a stack that is too large throws bad_alloc") {
+TEST_CASE("an exception in a replicate propagates: a stack that is too large throws bad_alloc") {
   StackSpec spec = small("pre");
   spec.input.tokens = std::numeric_limits<int>::max();  // the size of a matrix over token pairs overflows
   for (const int count : {1, 2}) {
@@ -80,7 +80,7 @@ TEST_CASE("an exception of a replicate propagates: a stack that is too large thr
   }
 }
 
-TEST_CASE("profile has curves of the chain where they exist; limit has all curves of the limit") {
+TEST_CASE("profile prefers curves of the finite-width chain; limit has all curves of the infinite-width limit") {
   const StackSpec spec = small("pre");
   Prediction limit = predict(spec, {}, {.max_samples = 64, .seed = 3});
   CHECK_FALSE(limit.exact_at_width_for(Statistic::second_moment, Signal::x_out));
@@ -104,7 +104,7 @@ TEST_CASE("profile has curves of the chain where they exist; limit has all curve
   }
 }
 
-TEST_CASE("replicates are shared among sequences and independent; the spread is that within a sequence") {
+TEST_CASE("replicates are independent and divided among sequences; the spread is the one within a sequence") {
   StackSpec spec = small("pre");
   spec.input.kind = InputKind::tokens;
   spec.input.correlation = 0.0;
@@ -120,7 +120,7 @@ TEST_CASE("replicates are shared among sequences and independent; the spread is 
   const auto [mean, spread] = cosine({same, different}, 2000);
   testing::check_consistent("cosine", mean, 0.5);
   const auto [alone, alone_spread] = cosine({different}, 2000);
-  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // 0 for the other sequence
+  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // the spread of the other sequence is 0
   const Prediction uneven = at_width(spec, 5, 3, {same, different});
   CHECK(uneven.finite_width_replicates == 6);
   CHECK(uneven.finite_width_degrees == 4);  // one mean per sequence
@@ -132,7 +132,7 @@ TEST_CASE("replicates are shared among sequences and independent; the spread is 
   CHECK(tops.size() == 6);
 }
 
-TEST_CASE("a planted fault applies to the limit and to the chain") {
+TEST_CASE("a planted fault changes the limit and the finite-width chain") {
   const auto branches = [](Fault fault) {
     Prediction p = predict(small("pre"), {}, {.max_samples = 8, .fault = fault});
     predict_at_width(small("pre"), {}, {.replicates = 8, .fault = fault}, p);
@@ -144,7 +144,7 @@ TEST_CASE("a planted fault applies to the limit and to the chain") {
   CHECK(wrong[2] == Approx(1.05 * branch[2]).epsilon(1e-12));
 }
 
-TEST_CASE("the number of replicates falls with their cost, to at least 8") {
+TEST_CASE("the number of replicates decreases with their cost, to at least 8") {
   StackSpec spec = small("pre");
   CHECK(replicates_for(spec, 16) == 256);
   CHECK(replicates_for(spec, 1) == 32);
@@ -157,7 +157,7 @@ TEST_CASE("the number of replicates falls with their cost, to at least 8") {
   CHECK(replicates_for(spec, 16) == 8);
 }
 
-TEST_CASE("an operation budget limits replicates; without enough, the limit is used and the reason is given") {
+TEST_CASE("an operation budget limits replicates; if it is too small, the limit is used and the reason given") {
   StackSpec spec = small("pre");
   spec.model.width = spec.model.heads * spec.model.head_dim;
   spec.input.tokens = 1024;
@@ -171,7 +171,7 @@ TEST_CASE("an operation budget limits replicates; without enough, the limit is u
   const int half = replicates_for(spec, 100, 1, 0.5 * all * each);
   CHECK(half <= all / 2);
   CHECK(half >= all / 2 - 1);
-  CHECK_MESSAGE(replicates_for(spec, 100, 7, 0.5 * all * each) % 7 == 0, "every sequence gets equally many");
+  CHECK_MESSAGE(replicates_for(spec, 100, 7, 0.5 * all * each) % 7 == 0, "a multiple of the sequences");
 
   spec = small("pre");
   const Prediction limit = predict(spec, {}, {.max_samples = 64});
@@ -187,7 +187,7 @@ TEST_CASE("an operation budget limits replicates; without enough, the limit is u
   CHECK(p.left_out.find("at infinite width") != std::string::npos);
 }
 
-TEST_CASE("an overflow of a replicate is unsupported; an earlier reason is preserved") {
+TEST_CASE("a replicate that overflows makes the chain unsupported; an earlier reason is preserved") {
   StackSpec spec = small("none");
   spec.model.layers = 3;
   spec.model.mlp = MlpKind::swiglu;

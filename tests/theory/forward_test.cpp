@@ -21,7 +21,7 @@ namespace {
 
 using doctest::Approx;
 
-TEST_CASE("variance is the second moment minus that of the mean, which LayerNorm removes") {
+TEST_CASE("variance is the second moment minus the mean's second moment, which LayerNorm removes") {
   StackSpec spec = xiong_stack("pre");
   spec.input.second_moment = 2.0;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
@@ -35,7 +35,7 @@ TEST_CASE("variance is the second moment minus that of the mean, which LayerNorm
   }
 }
 
-TEST_CASE("kurtosis of D normal entries, against a simulation") {
+TEST_CASE("kurtosis of D normal entries agrees with simulation") {
   for (const int width : {4, 64}) {
     StackSpec spec = xiong_stack("pre");
     spec.model.width = width;
@@ -51,7 +51,7 @@ TEST_CASE("kurtosis of D normal entries, against a simulation") {
   }
 }
 
-TEST_CASE("the largest entry before norm C, against a simulation, differs from that after it") {
+TEST_CASE("the largest entry before norm C agrees with simulation and differs from the one after norm C") {
   for (const char* placement : {"post", "keel", "deepnorm"}) {
     CAPTURE(std::string(placement));
     StackSpec spec = testing::placed(testing::tiny_stack(), placement);
@@ -82,7 +82,7 @@ TEST_CASE("the largest entry before norm C, against a simulation, differs from t
       if (std::isnan(of_sum[d])) continue;  // KEEL's first layer has no norm C
       CAPTURE(d);
       const testing::Estimate found = testing::estimate(measured[d]);
-      // 2 % more, because entries are not exactly normal at finite width.
+      // 2 % are added because entries are not exactly normal at finite width.
       CHECK(std::abs(found.mean - of_sum[d]) <=
             testing::most_standard_errors * found.standard_error + 0.02 * of_sum[d]);
       if (std::string_view(placement) == "keel") {
@@ -92,7 +92,7 @@ TEST_CASE("the largest entry before norm C, against a simulation, differs from t
   }
 }
 
-TEST_CASE("angular distances: a negative alpha turns the stream by more than a right angle, as in a simulation") {
+TEST_CASE("angular distances agree with simulation; a negative alpha turns the stream by over a right angle") {
   StackSpec spec = testing::tiny_stack();
   spec.model.width = 256;
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .alpha = -0.8, .beta = 0.5});
@@ -115,13 +115,13 @@ TEST_CASE("angular distances: a negative alpha turns the stream by more than a r
     }
     CAPTURE(depth);
     CHECK((measured > 0.5) == (depth % 2 == 1));
-    // The cosine of random directions has standard deviation 1/√D; four of them, as an angle in half turns.
+    // The cosine of random directions has standard deviation 1/√D. Allows four of them, in half turns.
     CHECK(std::abs(measured - predicted[depth]) < 4.0 / std::sqrt(256.0) / std::numbers::pi);
     CHECK(std::abs(1.0 - measured - predicted[depth]) > 4.0 / std::sqrt(256.0) / std::numbers::pi);
   }
 }
 
-TEST_CASE("T19: the finite-width factor adds per sublayer with norms and multiplies without them") {
+TEST_CASE("the finite-width factor adds per sublayer with norms and multiplies without them (T19)") {
   const std::vector<double> q{1.0, 2.0, 4.0, 8.0};
   StackSpec tiny = testing::tiny_stack();
   tiny.model.mlp_width = 48;

@@ -61,7 +61,7 @@ double worst_error(const Function& f, const std::function<Matrix(const Matrix&)>
   return worst;
 }
 
-TEST_CASE("kernels of every activation against quadrature, at variances up to 30" * doctest::test_suite("slow")) {
+TEST_CASE("kernels of every activation agree with quadrature at variances up to 30" * doctest::test_suite("slow")) {
   const auto sigmoid = [](double x) { return 0.5 * (1.0 + std::tanh(0.5 * x)); };
   const auto sigmoid_derivative = [](double x) { return 0.25 / std::pow(std::cosh(0.5 * x), 2); };
   struct Row {
@@ -91,7 +91,7 @@ TEST_CASE("a token of variance 0 has the kernel of a constant") {
   }
 }
 
-TEST_CASE("interpolated coefficients for similar variances, against the coefficients of each variance" *
+TEST_CASE("interpolated coefficients for similar variances agree with the coefficients of each variance" *
           doctest::test_suite("slow")) {
   for (const double variance : {0.01, 1.0, 30.0}) {
     const Eigen::Index tokens = 40;  // more than one block of the Horner evaluation
@@ -117,7 +117,7 @@ TEST_CASE("interpolated coefficients for similar variances, against the coeffici
   }
 }
 
-TEST_CASE("means of functions of one Gaussian") {
+TEST_CASE("gaussian_mean equals closed forms and quadrature") {
   for (const double variance : {1e-3, 1.0, 30.0}) {
     CHECK(gaussian_mean([](double x) { return x * x; }, variance) == Approx(variance).epsilon(1e-13));
     CHECK(gaussian_mean([](double x) { return std::cos(x); }, variance) ==

@@ -120,7 +120,7 @@ void check_same_law(const std::string& what, const StackSpec& spec, const std::v
   for (const std::string& difference : differences(predicted, simulated(spec, ids))) FAIL_CHECK(difference);
 }
 
-TEST_CASE("T25: means and spreads of dense stacks, for every placement") {
+TEST_CASE("the finite-width chain has the means and spreads of dense stacks for every placement (T25)") {
   for (const Placement& row : testing::rows_of_t1()) {
     const int layers = row.name == "mix" ? 4 : 2;
     check_same_law(std::string(row.name), narrow(row.name, [&](StackSpec& s) { s.model.layers = layers; }));
@@ -145,7 +145,7 @@ void check_variants(const std::vector<Variant>& variants) {
   }
 }
 
-TEST_CASE("T25: options of attention, norms and gates inside modules, and initialisations") {
+TEST_CASE("the chain agrees with dense stacks for options of attention, norms, gates and initialization (T25)") {
   check_variants({
       {{"post", "peri", "residual", "b-only"},
        "LayerNorm of few features",
@@ -182,7 +182,7 @@ TEST_CASE("T25: options of attention, norms and gates inside modules, and initia
   });
 }
 
-TEST_CASE("T25: every kind of MLP") {
+TEST_CASE("the chain agrees with dense stacks for every kind of MLP (T25)") {
   for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
     check_same_law(std::string(mlp_kind_names[kind]), narrow("pre", [&](StackSpec& spec) {
                      spec.model.layers = 1;
@@ -193,14 +193,14 @@ TEST_CASE("T25: every kind of MLP") {
   }
 }
 
-TEST_CASE("T25: shapes: more tokens than features, few features, one of each") {
+TEST_CASE("the chain agrees with dense stacks of extreme shapes: more tokens than features, one of each (T25)") {
   const std::vector<const char*> both{"pre", "residual"};
   check_variants({
       {both, "as many tokens as features", [](StackSpec& s) { s.input.tokens = s.model.width = 6; }},
       {both, "more tokens", [](StackSpec& s) { s.input.tokens = 9, s.model.width = 4; }},
-      {both, "few directions left", [](StackSpec& s) { s.input.tokens = 5, s.model.width = 8; }},
+      {both, "few more features than tokens", [](StackSpec& s) { s.input.tokens = 5, s.model.width = 8; }},
       {both, "one token", [](StackSpec& s) { s.input.tokens = 1; }},
-      // With the default eps one token in 1/eps dominates the deviation, which 4000 replicates do not estimate.
+      // With the default eps, one token in 1/eps dominates the deviation; 4000 replicates are too few for it.
       {both, "two features", [](StackSpec& s) { s.model.width = 2, s.model.norm_eps = 0.05; }},
       {both, "one feature", [](StackSpec& s) { s.model.width = 1; }},
       {both, "one hidden feature", [](StackSpec& s) { s.model.mlp_width = 1; }},
@@ -208,7 +208,7 @@ TEST_CASE("T25: shapes: more tokens than features, few features, one of each") {
   });
 }
 
-TEST_CASE("T25: token ids, repeated ones too, and embedding options of checkpoints") {
+TEST_CASE("the chain agrees with dense stacks for token ids and embedding options of checkpoints (T25)") {
   const std::vector<int> ids{3, 1, 3, 0, 3};
   StackSpec spec = narrow("post");
   spec.input.kind = InputKind::tokens;
@@ -224,10 +224,10 @@ TEST_CASE("T25: token ids, repeated ones too, and embedding options of checkpoin
   check_same_law("projected table, positions, token type", spec, ids);
   spec.init.embedding_std = 0.3;
   spec.init.position_std = 1.4;
-  check_same_law("tables of unlike standard deviations", spec, ids);
+  check_same_law("tables with different standard deviations", spec, ids);
 }
 
-TEST_CASE("a chain with other head counts, norms, QK-norms or gates, or without them, is detected") {
+TEST_CASE("a chain with wrong head counts, norms, QK-norms or gates is rejected") {
   const auto none = [](StackSpec&) {};
   const auto strong_gates = [](AttentionGate gate) {
     return [gate](StackSpec& s) {
@@ -265,7 +265,7 @@ TEST_CASE("a chain with other head counts, norms, QK-norms or gates, or without 
   }
 }
 
-TEST_CASE("a replicate depends on seed and index only") {
+TEST_CASE("a replicate depends only on seed and index") {
   const StackSpec spec = narrow("peri");
   const auto top = [&](std::uint64_t seed, std::uint64_t replicate) {
     return gram_chain(spec, {}, {.seed = seed, .index = replicate})

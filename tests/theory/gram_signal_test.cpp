@@ -20,7 +20,7 @@ Matrix some(Eigen::Index rows, Eigen::Index cols, std::uint64_t place) {
 
 double distance(const Matrix& a, const Matrix& b) { return (a - b).cwiseAbs().maxCoeff(); }
 
-TEST_CASE("NormalStream: normal, independent, and the same in blocks of any size") {
+TEST_CASE("NormalStream returns independent normal numbers, the same for blocks of any size") {
   const Matrix z = some(1000, 200, 0);
   const std::vector<double> values(z.data(), z.data() + z.size());
   const boost::math::normal law;
@@ -45,7 +45,7 @@ TEST_CASE("NormalStream: normal, independent, and the same in blocks of any size
   CHECK(distance(some(3, 5, 0), some(3, 5, 1)) > 0.1);
 }
 
-TEST_CASE("Wishart factors: the diagonal of A Aᵀ is chi-squared, also if singular") {
+TEST_CASE("the diagonal of A Aᵀ of Wishart factors is chi-squared, even if A Aᵀ is singular") {
   for (const Eigen::Index degrees : {0, 1, 3, 4, 9}) {
     constexpr Eigen::Index size = 4;
     std::vector<std::vector<double>> diagonal(size);
@@ -70,7 +70,7 @@ TEST_CASE("Wishart factors: the diagonal of A Aᵀ is chi-squared, also if singu
   }
 }
 
-TEST_CASE("square roots preserve the Gram matrix, for any rank and scale, and equal rows") {
+TEST_CASE("square roots preserve the Gram matrix and equal rows, for any rank and scale") {
   for (const int rank : {1, 3, 7}) {
     Matrix x = some(7, rank, 3) * some(rank, 20, 4);
     x.row(2) = x.row(5);

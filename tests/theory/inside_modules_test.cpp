@@ -31,7 +31,7 @@ Matrix pair_kernel(double a, double b, double ab) {
 class Draws {
  public:
   explicit Draws(unsigned seed) : engine_(seed) {}
-  /// Rows over tokens with covariance c per feature.
+  /// Samples a matrix [tokens, features]; each column has covariance c.
   Matrix of(const Matrix& c, Eigen::Index features) {
     Matrix z(c.rows(), features);
     for (double& x : z.reshaped()) x = unit_(engine_);
@@ -43,13 +43,13 @@ class Draws {
   boost::random::normal_distribution<double> unit_;
 };
 
-/// True if the mean of the draws is within five standard errors of `expected` (false alarms: 6e-7).
+/// Returns whether the mean of the draws is within five standard errors of `expected` (false alarms: 6e-7).
 bool agrees(const std::vector<double>& draws, double expected) {
   const testing::Estimate e = testing::estimate(draws);
   return std::abs(e.mean - expected) <= 5.0 * e.standard_error;
 }
 
-TEST_CASE("V-norm: kernel of normalised values of few and many features") {
+TEST_CASE("V-norm's kernel agrees with sampling for few and many features") {
   const Matrix c = pair_kernel(2.0, 0.5, 0.6);  // correlation 0.6
   for (const int e : {1, 2, 3, 8, 40}) {
     CAPTURE(e);
@@ -71,7 +71,7 @@ TEST_CASE("V-norm: kernel of normalised values of few and many features") {
   CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == Approx(-normed_values(c, 8, 0.0)(0, 1)));
 }
 
-TEST_CASE("V-norm: the gradient factor is the derivative of the kernel, and for few features matches sampling") {
+TEST_CASE("V-norm's gradient factor is the derivative of the kernel and agrees with sampling for few features") {
   for (const int e : {3, 8, 40, 5000}) {
     CAPTURE(e);
     const auto at = [&](double ab) { return normed_values(pair_kernel(2.0, 0.5, ab), e, 0.0)(0, 1); };
@@ -109,7 +109,7 @@ StackSpec gated_stack(AttentionGate gate) {
   return spec;
 }
 
-TEST_CASE("gates: kernels of sigmoids of Gaussian numbers, and their limits") {
+TEST_CASE("gate kernels agree with sampled sigmoids of Gaussian numbers and have the right limits") {
   StackSpec spec = gated_stack(AttentionGate::head);
   const Matrix input = pair_kernel(1.3, 0.8, -0.5);
   const GateKernels k = gate_kernels(spec, 0, input);

@@ -21,19 +21,19 @@ void check_matrix(const Matrix& actual, const Matrix& expected) {
   for (Eigen::Index i = 0; i < expected.size(); ++i) CHECK(actual(i) == Approx(expected(i)).epsilon(1e-14));
 }
 
-TEST_CASE("T2: LayerNorm removes the mean's kernel first") {
+TEST_CASE("LayerNorm first removes the kernel of the mean (T2)") {
   const TokenKernel x{two_by_two(5.0, 10.0, 3.5), two_by_two(1.0, 1.0, 0.5)};
   const TokenKernel y = dividing_law.kernel(x, {NormKind::layer, 0.0}, 3.0);
   check_matrix(y.product, two_by_two(9.0, 9.0, 9.0 * 3.0 / 6.0));
   check_matrix(y.mean, Matrix::Zero(2, 2));
 }
 
-TEST_CASE("T2: a token that is zero stays zero without eps") {
+TEST_CASE("a zero token stays zero without eps (T2)") {
   const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
   check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
 }
 
-TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id with all options of EmbeddingSpec") {
+TEST_CASE("input_kernel is a correlated Gaussian, or table rows by id with all options of EmbeddingSpec") {
   StackSpec spec;
   spec.model.width = 8;
   spec.input.tokens = 3;
@@ -62,7 +62,7 @@ TEST_CASE("input kernel: Gaussian with a correlation, or table rows by id with a
   check_matrix(kernel(), 2.0 * same_id);
 }
 
-TEST_CASE("token cosine of a kernel: mean over pairs of distinct tokens") {
+TEST_CASE("the token cosine of a kernel is the mean over pairs of distinct tokens") {
   Matrix k(3, 3);
   k << 1.0, 1.0, 0.0, 1.0, 4.0, 3.0, 0.0, 3.0, 9.0;
   CHECK(token_cosine(k) == Approx((0.5 + 0.0 + 0.5) / 3));

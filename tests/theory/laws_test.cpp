@@ -14,7 +14,7 @@ using doctest::Approx;
 
 std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Signal::x_out); }
 
-TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, for any modules") {
+TEST_CASE("Peri-LN and B-only grow by gamma^2 per sublayer for any modules (T12a)") {
   for (const char* placement : {"peri", "b-only"}) {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       for (const MlpKind mlp : {MlpKind::relu, MlpKind::swiglu}) {
@@ -34,7 +34,7 @@ TEST_CASE("T12a: Peri-LN and B-only grow by gamma^2 per sublayer, for any module
   }
 }
 
-TEST_CASE("T12b: Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per layer") {
+TEST_CASE("Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per layer (T12b)") {
   for (const double correlation : {0.0, 0.4, 1.0}) {
     StackSpec spec = xiong_stack("pre");
     spec.input.correlation = correlation;
@@ -51,7 +51,7 @@ TEST_CASE("T12b: Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per lay
   }
 }
 
-TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
+TEST_CASE("LayerNorm scaling grows like the harmonic numbers (T12e)") {
   // One token or equal tokens: attention returns its input, ReLU halves the second moment.
   for (const bool one_token : {true, false}) {
     StackSpec spec = xiong_stack("lns");
@@ -66,7 +66,7 @@ TEST_CASE("T12e: LayerNorm scaling grows like the harmonic numbers") {
   }
 }
 
-TEST_CASE("T12e holds for modules of degree one only: the branch of a gated MLP falls like 1/layer^2") {
+TEST_CASE("harmonic growth needs modules of degree one: the branch of a gated MLP falls like 1/layer^2 (T12e)") {
   StackSpec spec = xiong_stack("lns");
   spec.model.mlp = MlpKind::swiglu;
   spec.init.scheme = InitScheme::scaled;
@@ -78,7 +78,7 @@ TEST_CASE("T12e holds for modules of degree one only: the branch of a gated MLP 
   }
 }
 
-TEST_CASE("T12g: the share of each branch falls like 1/sqrt(l)") {
+TEST_CASE("the share of each branch falls like 1/sqrt(l) (T12g)") {
   // A hidden width of 2·D and standard deviations 1/√D make both branches 1.
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp_width = 128;

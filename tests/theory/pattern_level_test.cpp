@@ -11,7 +11,7 @@
 namespace periscope::theory {
 namespace {
 
-TEST_CASE("extrapolation from two levels reduces the bias, and the error covers the rest") {
+TEST_CASE("extrapolation from two levels reduces the bias, and the error covers the remaining bias") {
   for (const double limit : {3.0, 2e-9, 5e40}) {
     for (const double a : {-1.0, -0.1, 0.3, 1.0}) {
       const auto mean = [&](double patterns) { return limit * std::exp(a / patterns); };
@@ -59,7 +59,7 @@ TEST_CASE("growing a level in steps gives the same replicates; levels share no r
   CHECK(top(other) != top(whole));
 }
 
-TEST_CASE("standard errors over replicates by hand: n - 1, within every sequence, and of a sample of sequences") {
+TEST_CASE("standard errors over replicates equal hand-computed values, also for a sample of sequences") {
   const auto curve_of = [](const std::vector<std::vector<double>>& sequences, std::size_t population) {
     std::vector<ProfileMoments> inputs(sequences.size());
     for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -71,15 +71,15 @@ TEST_CASE("standard errors over replicates by hand: n - 1, within every sequence
     }
     return *combined(inputs, population).find(Statistic::second_moment, Signal::x_out);
   };
-  // 2, 4, 9: mean 5, squares 9 + 1 + 16 = 26, so 26/(3·2) of the mean.
+  // 2, 4, 9 have mean 5 and squared deviations 9 + 1 + 16 = 26; the squared error of the mean is 26/(3·2).
   const Curve one = curve_of({{2.0, 4.0, 9.0}}, 1);
   CHECK(one.value[0] == doctest::Approx(5.0).epsilon(1e-12));
   CHECK(one.standard_error[0] == doctest::Approx(std::sqrt(26.0 / 6.0)).epsilon(1e-12));
-  // Means 2 and 6 of two sequences, whose squared errors are 2/(2·1) and 8/(2·1): a quarter of their sum.
+  // Two sequences have means 2 and 6 with squared errors 2/(2·1) and 8/(2·1). Their mean has a quarter of the sum.
   const Curve two = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 2);
   CHECK(two.value[0] == doctest::Approx(4.0).epsilon(1e-12));
   CHECK(two.standard_error[0] == doctest::Approx(std::sqrt(1.25)).epsilon(1e-12));
-  // Two of four sequences: plus the variance of their means, 8/1, times 1/2 − 1/4.
+  // Sampling two of four sequences adds the variance of their means, 8/1, times 1/2 − 1/4.
   const Curve some = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 4);
   CHECK(some.standard_error[0] == doctest::Approx(std::sqrt(1.25 + 2.0)).epsilon(1e-12));
 }

@@ -19,7 +19,7 @@ Sample drawn(Index rows, Index cols, std::uint64_t place) {
   return NormalStream({7, 0, place}).normals_float(rows, cols);
 }
 
-/// a·b in double by Eigen, the slow reference; a sum of n products in float is off by γ_n Σ|a||b| at most.
+/// Compares with a·b by Eigen in double. A sum of n products in float has an error of at most γ_n Σ|a||b|.
 void check_product(const Sample& found, const Sample& a, const Sample& b, bool lower_only) {
   const Matrix exact = a.cast<double>() * b.cast<double>();
   const Matrix size = a.cwiseAbs().cast<double>() * b.cwiseAbs().cast<double>();
@@ -36,7 +36,7 @@ void check_product(const Sample& found, const Sample& a, const Sample& b, bool l
   CHECK(worst <= 1.0);
 }
 
-TEST_CASE("products with patterns against Eigen in double, for every shape") {
+TEST_CASE("products with patterns agree with Eigen in double for every shape") {
   for (const Index tokens : {1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 65, 128, 131}) {
     for (const bool causal : {false, true}) {
       CAPTURE(tokens);
@@ -103,7 +103,7 @@ TEST_CASE("every instruction set gives the same bits") {
   }
 }
 
-TEST_CASE("subnormal numbers are flushed within the scope only") {
+TEST_CASE("subnormal numbers are flushed only within the scope") {
   volatile float small = 1e-30F;
   const auto is_zero = [&] {
     volatile const float product = small * 1e-10F;

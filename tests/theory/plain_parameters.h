@@ -8,7 +8,7 @@
 
 namespace periscope::theory {
 
-/// Parameters that a test writes down. A norm that is not there has gain 1 of the right width.
+/// Parameters given by a test. A missing norm has gain 1 and the required width.
 struct PlainParameters : Parameters {
   std::map<std::pair<int, Weight>, RowMatrix> matrices;
   std::map<std::pair<int, Weight>, Eigen::VectorXd> biases;

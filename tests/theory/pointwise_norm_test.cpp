@@ -60,7 +60,7 @@ TokenKernel kernel_of(const Pair& p) {
   return TokenKernel::of_independent_features(k, 64);
 }
 
-TEST_CASE("T2, T8: kernel E phi(u)phi(v), gradient factor E phi'(u)phi'(v), slope E phi'(u), by quadrature") {
+TEST_CASE("kernel, gradient factor and slope of pointwise norms agree with quadrature (T2, T8)") {
   const auto one = [](double) { return 1.0; };
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     const auto f = [&](double u) { return phi(kind, u); };
@@ -78,7 +78,7 @@ TEST_CASE("T2, T8: kernel E phi(u)phi(v), gradient factor E phi'(u)phi'(v), slop
       const double mean_slope = expectation(df, one, p.a, 1.0, 0.0);
       for (const double alpha : {0.5, 2.0}) {
         TokenKernel x = kernel_of(p);
-        x.product /= alpha * alpha;  // the input kernel is the kernel of u over alpha squared
+        x.product /= alpha * alpha;  // the input kernel is the kernel of u divided by alpha squared
         const NormUse norm = with_alpha(kind, alpha);
         const TokenKernel y = law_of(kind).kernel(x, norm, 3.0);
         CHECK(y.product(0, 1) == close(9.0 * different));
@@ -120,7 +120,7 @@ TEST_CASE("the L2 norm is RMSNorm with gain gamma/sqrt(D) and eps/D") {
   CHECK(a.isApprox(b, 1e-14));
 }
 
-TEST_CASE("elasticity of the second moment: 1 for small inputs, 0 in saturation") {
+TEST_CASE("the elasticity of the second moment is 1 for small inputs and 0 in saturation") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     const auto elasticity = [&](double moment) { return law_of(kind).elasticity(moment, with_alpha(kind, 1.0)); };
     CHECK(elasticity(1e-6) == Approx(1.0).epsilon(1e-4));
@@ -162,7 +162,7 @@ TEST_CASE("a pointwise norm of a non-normal signal is unsupported, and the norm 
   CHECK(unsupported_reason("pre", true).find("the embedding norm makes") != std::string::npos);
 }
 
-TEST_CASE("pointwise norms: gradients of the final norm after a norm B, and the finite-width chain, are unsupported") {
+TEST_CASE("with pointwise norms, gradients through norm B and a final norm, and the chain, are unsupported") {
   StackSpec spec = small_stack("b-only", NormKind::dyt);
   const PredictionOptions options{.max_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
   Prediction p = predict(spec, {}, options);

@@ -37,7 +37,7 @@ StackSpec quick_stack(std::string_view placement) {
   return spec;
 }
 
-TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, also on a token grid") {
+TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, even on a token grid") {
   StackSpec on_grid = quick_stack("peri");
   on_grid.input.tokens = 256;
   REQUIRE(grid_for(on_grid).has_value());
@@ -56,7 +56,7 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, also on a toke
   }
 }
 
-TEST_CASE("on_progress gets the finished share, and its exceptions propagate") {
+TEST_CASE("on_progress receives the finished fraction, and its exceptions propagate") {
   const StackSpec spec = softmax_stack("pre");
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{0, 1, 2, 3, 4, 5}}}) {
     const auto run = [&](OnProgress on_progress) {
@@ -89,7 +89,7 @@ TEST_CASE("replicates are added until the tolerance or max_samples is reached") 
   StackSpec longer = softmax_stack("pre");
   longer.input.tokens = 64;
   CHECK(predict(longer, {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 512);
-  // Four times as many patterns for five tokens, which are cheap.
+  // Five tokens are cheap, so four times as many patterns are sampled.
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 512}).samples == 4 * 512);
   CHECK(predict(softmax_stack("pre"), {}, {.tolerance = 1e-9, .max_samples = 16}).samples == 16 * 16);
 }
@@ -105,7 +105,7 @@ void for_curves(const Profile& profile, const Visit& visit) {
   }
 }
 
-/// Values of one number over 100 prediction seeds, and the mean of the variances that predictions state.
+/// Values of one predicted number over 100 prediction seeds, and the mean of their stated variances.
 struct Spread {
   std::vector<double> values;
   double stated = 0.0;
@@ -143,12 +143,12 @@ TEST_CASE("every number varies over 100 prediction seeds by its stated error" * 
         const auto it = spreads.find(fmt::format("{} {}[{}]", placement, name, i));
         if (it == spreads.end()) continue;
         const testing::Estimate mean = testing::estimate(it->second.values);
-        // Exact up to accumulated rounding.
+        // Skips numbers that are exact up to accumulated rounding.
         if (it->second.stated <= std::pow(1e-6 * mean.mean, 2)) continue;
         const double ratio = 100 * mean.standard_error * mean.standard_error / it->second.stated;
         // F(99, about 1500) is within [0.47, 1.85] with probability 1 − 1e-6.
         CHECK_MESSAGE((ratio > 0.47 && ratio < 1.85), it->first, ": variance over stated ", ratio);
-        // The bias may be 0.3 errors of one prediction; the mean of 100 has a tenth of that error.
+        // The bias may be 0.3 standard errors of one prediction; the mean of 100 has a tenth of that error.
         const double error = std::sqrt(it->second.stated);
         const double allowed = 0.3 * error + 5.0 * std::hypot(mean.standard_error, curve.standard_error[i]);
         CHECK_MESSAGE(std::abs(mean.mean - curve.value[i]) < allowed, it->first, ": bias ",
@@ -231,7 +231,7 @@ TEST_CASE("a gradient of exactly zero is predicted as 0 without error, its logar
   }
 }
 
-TEST_CASE("degrees of freedom: replicates of one input spread about the mean of that input") {
+TEST_CASE("replicates of one input spread about its mean, so each input costs a degree of freedom") {
   // The loose tolerance is met by the initial 16 replicates of 16 patterns.
   const PredictionOptions loose{.tolerance = 1.0};
   StackSpec spec = softmax_stack("pre");
@@ -252,7 +252,7 @@ std::vector<double> second_moments(const StackSpec& spec, const std::vector<std:
   return predict(spec, ids, {.tolerance = 1.0}).profile.find(Statistic::second_moment, Signal::x_out)->value;
 }
 
-TEST_CASE("without softmax a prediction is exact; token sequences, also of repeated tokens, are averaged over") {
+TEST_CASE("without softmax a prediction is exact; token sequences, even with repeated tokens, are averaged") {
   StackSpec spec = xiong_stack("pre");
   const Prediction p = predict(spec, {}, {});
   for (const double e : p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error) CHECK(e < 1e-14);
@@ -280,13 +280,13 @@ TEST_CASE("at most 64 token sequences are used; the error covers the sequences l
   ids.resize(128, {0, 1, 2, 3, 4});
   const Curve half = top();
   CHECK(half.value == whole.value);
-  // Uniform attention is exact for each: 16 sequences of the one value and 48 of the other.
+  // Uniform attention is exact for every sequence: 16 sequences have one value and 48 the other.
   const double difference = 1.0 + 6 * 1.5 - second_moments(spec, {{0, 1, 2, 3, 4}}).back();
   const double variance = 16.0 * 48.0 / (64.0 * 63.0) * difference * difference;
   CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }
 
-TEST_CASE("an overflow or underflow is unsupported, with the depth; deep stacks with norms are supported" *
+TEST_CASE("overflow and underflow are unsupported, with the depth; deep stacks with norms are supported" *
           doctest::test_suite("slow")) {
   StackSpec spec = softmax_stack("none");
   spec.model.layers = 200;

@@ -13,7 +13,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 
-/// Compares T26 with rounding of random numbers.
+/// Compares the predicted rounding noise (T26) with rounding of random numbers.
 namespace periscope::testing {
 namespace {
 
@@ -21,7 +21,7 @@ using doctest::Approx;
 
 constexpr const NumberFormat& e4m3 = number_formats.back();
 
-TEST_CASE("T26: the noise of one rounding of Gaussian numbers, including subnormal ones, in both rounding modes") {
+TEST_CASE("rounding noise of Gaussian numbers, even subnormal ones, agrees with sampling in both modes (T26)") {
   boost::random::mt19937_64 engine(1);
   boost::random::normal_distribution<double> normal;
   for (const NumberFormat& format : number_formats) {
@@ -45,7 +45,7 @@ TEST_CASE("T26: the noise of one rounding of Gaussian numbers, including subnorm
   }
 }
 
-TEST_CASE("T26: numbers below half a step round to zero; stochastically their noise exceeds their size") {
+TEST_CASE("numbers below half a step round to zero; stochastic rounding noise exceeds their size (T26)") {
   for (const double sigma : {1e-5, 1e-8, 1e-30}) {
     CHECK(theory::floating_noise(e4m3, sigma) == 1.0);
     // E|x|(Δ − |x|) = σ(√(2/π)Δ − σ) for the step Δ = 2⁻⁹.
@@ -59,7 +59,7 @@ TEST_CASE("T26: numbers below half a step round to zero; stochastically their no
   }
 }
 
-TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4), stochastically twice that") {
+TEST_CASE("averaged over the scale's phase, noise is 4^-p/(4 ln 4), and twice that if stochastic (T26)") {
   // 64 standard deviations over one binade: the mean of a smooth periodic function. From 2^8 on, numbers below E4M3's
   // smallest normal number, 2^−6, add less than 1e-12.
   for (const NumberFormat& format : number_formats) {
@@ -73,7 +73,7 @@ TEST_CASE("T26: averaged over the phase of the scale, the noise is 4^-p/(4 ln 4)
   }
 }
 
-TEST_CASE("whole numbers: the noise of one rounding of groups of Gaussian numbers") {
+TEST_CASE("integer formats: rounding noise of groups of Gaussian numbers agrees with sampling") {
   boost::random::mt19937_64 engine(2);
   boost::random::normal_distribution<double> normal;
   struct Case {

@@ -8,7 +8,7 @@
 
 namespace periscope::theory {
 
-/// Values and standard errors of all curves, to the bit.
+/// Checks that values and standard errors of all curves have the same bits.
 inline void check_same_curves(const Profile& actual, const Profile& expected) {
   REQUIRE(actual.curves.size() == expected.curves.size());
   for (const auto& [key, curve] : expected.curves) {

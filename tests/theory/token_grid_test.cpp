@@ -105,7 +105,7 @@ TEST_CASE("two layers of uniform attention on a grid: errors fall with the squar
   }
 }
 
-TEST_CASE("a grid is used for long Gaussian input without windows and with sampled patterns only") {
+TEST_CASE("a grid is used only for long Gaussian input without windows and with sampled patterns") {
   const StackSpec spec = long_stack("pre", 256, 0.3);
   REQUIRE(grid_for(spec).has_value());
   CHECK(2 * grid_for(spec)->size() <= 256);
@@ -138,7 +138,7 @@ TEST_CASE("with nearly constant patterns, standard errors on a grid cover the in
   CHECK(cosine.value.back() != other.value.back());
 }
 
-/// Entries of all curves over replicates of `samples` patterns, on a grid or for all tokens.
+/// Returns the entries of all curves over replicates of `samples` patterns, on a grid or for all tokens.
 std::map<std::string, std::vector<double>> replicate_entries(const StackSpec& spec, int samples, int replicates,
                                                              bool on_grid) {
   const std::optional<TokenGrid> grid = grid_for(spec);
@@ -159,7 +159,7 @@ std::map<std::string, std::vector<double>> replicate_entries(const StackSpec& sp
   return entries;
 }
 
-TEST_CASE("replicates on a grid have the means of replicates of all tokens, within the stated share" *
+TEST_CASE("replicates on a grid and for all tokens have equal means within the stated error" *
           doctest::test_suite("slow")) {
   struct Case {
     const char* placement;
@@ -182,7 +182,7 @@ TEST_CASE("replicates on a grid have the means of replicates of all tokens, with
       const testing::Estimate grid = testing::estimate(on_grid.at(name));
       const double error = std::hypot(all.standard_error, grid.standard_error);
       if (std::isnan(all.mean) || error <= 1e-6 * std::abs(all.mean)) continue;
-      // predict() states this share of the standard deviation of one pattern.
+      // The grid error that predict() states: 2 % of the standard deviation of one pattern.
       const double own = 0.02 * std::sqrt(1.0 * replicates * samples) * all.standard_error;
       CHECK_MESSAGE(std::abs(grid.mean - all.mean) < own + 5.0 * error, name, ": ", grid.mean, " ± ",
                     grid.standard_error, ", of all tokens ", all.mean, " ± ", all.standard_error);

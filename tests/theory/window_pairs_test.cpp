@@ -21,7 +21,7 @@ Windows numbered(int count) {
   return windows;
 }
 
-TEST_CASE("all pairs of windows are used; of too many, every window is used about equally often") {
+TEST_CASE("all pairs of windows are used; if there are too many, windows are used about equally often") {
   for (const int count : {2, 3, 4, 5, 8, 11}) {
     CAPTURE(count);
     const ReplicateInputs pairs = pairs_of_windows(numbered(count), numbered(count), 64);
@@ -87,7 +87,7 @@ StackSpec three_tokens(bool causal) {
 
 constexpr std::array exact{Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down};
 
-/// Gradients (T11) of a whole batch in one replicate.
+/// Predicts gradients (T11) of a whole batch in one replicate.
 Profile whole(const StackSpec& spec, const Windows& ids, const Windows& labels) {
   theory::ForwardReplicate chain;
   std::vector<int> all;
@@ -131,7 +131,7 @@ TEST_CASE("pairs of windows give the gradients of the whole batch; single window
     const auto stream = [](const Profile& p) { return p.find(Statistic::grad_sq, Signal::x_out)->value; };
     for (std::size_t i = 0; i < stream(found).size(); ++i) {
       CHECK(stream(found)[i] / stream(expected)[i] == doctest::Approx(1.0).epsilon(1e-5));
-      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == doctest::Approx(1.0).epsilon(1e-5));  // of a mean over four
+      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == doctest::Approx(1.0).epsilon(1e-5));  // mean over four
     }
     CHECK(found.find(Statistic::maximum, Signal::x_out) == nullptr);
   }

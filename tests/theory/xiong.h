@@ -28,7 +28,7 @@ inline StackSpec xiong_stack(std::string_view placement) {
   return testing::placed(spec, placement);
 }
 
-/// Up to a few hundred roundings.
+/// Returns x with a tolerance for a few hundred roundings.
 inline doctest::Approx exactly(double x) { return doctest::Approx(x).epsilon(1e-12); }
 
 /// Returns one predicted curve.
