@@ -30,7 +30,7 @@ FolderLock::FolderLock(std::string folder)
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   created_ = false;
   release();
-  throw ConfigError(fmt::format("{}: another process is writing to this folder; expected one writer at a time", folder_));
+  throw ConfigError(fmt::format("{}: another process is writing to this folder; expected one writer", folder_));
 }
 
 FolderLock::~FolderLock() { release(); }

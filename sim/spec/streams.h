@@ -47,7 +47,7 @@ enum class Stream : std::uint32_t {
 /// Kinds of stochastically rounded tensors. A matrix or gain has streams for itself, its bias and its input.
 enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
 
-/// Stream that rounds a signal or its gradient; `layer` of the key is the sublayer + 1.
+/// Streams of stochastic rounding; `layer` of the key is the sublayer + 1.
 [[nodiscard]] constexpr Stream rounding_stream(Signal signal, Rounded kind) {
   return Stream{4000 + 100 * static_cast<std::uint32_t>(kind) + static_cast<std::uint32_t>(signal)};
 }
