@@ -16,11 +16,11 @@ class Accessor:
     def __init__(self, ds: xr.Dataset) -> None:
         self._ds = ds
 
-    def plot(self, name: str | None = None, **words: Any) -> "Figure":
+    def plot(self, name: str | None = None, **options: Any) -> "Figure":
         """See ``periscope.plot``."""
         from .plots import plot
 
-        return plot(self._ds, name, **words)
+        return plot(self._ds, name, **options)
 
     def verdicts(self, *, all: bool = False) -> "pd.DataFrame":
         """See ``periscope.verdicts``."""

@@ -177,7 +177,7 @@ std::optional<std::string> gauge_unsupported(const ModelSpec& m, TableFactor emb
   }
   for (int s = 0; s < m.steps(); ++s) {
     for (const bool c : m.step(s).norm_c) {
-      if (c) return fmt::format("norm C fixes the scale of the stream, first after addition {}", s);
+      if (c) return fmt::format("the first norm C, after addition {}, fixes the scale of the stream", s);
     }
   }
   for (int l = 0; l < m.sublayers(); ++l) {
