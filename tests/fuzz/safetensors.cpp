@@ -1,5 +1,5 @@
-// Fuzz target: bytes of a safetensors file are rejected with InputError, or their tensors cover the data exactly, each
-// byte once, and can be read.
+// Fuzz target: the bytes of a safetensors file are rejected with InputError, or their tensors are readable and cover
+// every data byte exactly once.
 #include <cstdlib>
 #include <string>
 #include <vector>

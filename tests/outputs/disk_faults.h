@@ -29,7 +29,7 @@ class ShortWrites {
   ~ShortWrites();
 };
 
-/// Logs calls during its lifetime, as in DISK_LOG, without the prefix `without` of names and with "*" for the random
+/// Logs calls during its lifetime, as in DISK_LOG, without the prefix `without` of paths and with "*" for the random
 /// part of temporary names.
 class DiskLog {
  public:

@@ -26,7 +26,7 @@ Names names_in(const std::string& folder) {
   return names;
 }
 
-TEST_CASE("write_file: a disk full at any byte preserves the old file") {
+TEST_CASE("write_file preserves the old file if the disk is full at any byte") {
   const TemporaryFolder folder;
   const std::string path = folder.write("result.json", "the old file");
   const std::string text(300, 'x');
@@ -44,7 +44,7 @@ TEST_CASE("write_file: a disk full at any byte preserves the old file") {
   }
 }
 
-TEST_CASE("short writes are completed") {
+TEST_CASE("write_file completes short writes") {
   const TemporaryFolder folder;
   std::string text(1000, 'x');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
@@ -58,7 +58,7 @@ TEST_CASE("short writes are completed") {
   CHECK(bytes_of_file(log) == text);
 }
 
-TEST_CASE("write_file: the file is synced before the rename, the folder afterwards") {
+TEST_CASE("write_file syncs the file before the rename and the folder after it") {
   const TemporaryFolder folder;
   const DiskLog log(folder.path() + "/");
   write_file(folder.path("a/result.json"), "text");
@@ -66,7 +66,7 @@ TEST_CASE("write_file: the file is synced before the rename, the folder afterwar
                              "rename a/result.json.*.tmp a/result.json", "sync a"});
 }
 
-TEST_CASE("write_file: replaces the target of a symbolic link and preserves the link") {
+TEST_CASE("write_file replaces the target of a symbolic link and preserves the link") {
   const TemporaryFolder folder;
   const std::string target = folder.write("far/target.json", "old");
   fs::create_symlink("far/target.json", folder.path("link.json"));
@@ -86,7 +86,7 @@ TEST_CASE("write_file: replaces the target of a symbolic link and preserves the 
   CHECK_THROWS_WITH_AS(write_file(folder.path("loop.json"), "x"), doctest::Contains("symbolic links"), Error);
 }
 
-TEST_CASE("OutputFile: FIFOs, devices, folders and descriptors are rejected") {
+TEST_CASE("OutputFile rejects FIFOs, devices, folders and descriptors") {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
@@ -108,7 +108,7 @@ TEST_CASE("OutputFile: FIFOs, devices, folders and descriptors are rejected") {
   CHECK(names_in(folder.path()) == Names{"fifo", "file", "to null"});
 }
 
-TEST_CASE("OutputFile: removes temporary files of killed writers, not those of active ones") {
+TEST_CASE("OutputFile removes temporary files of killed writers but not of active writers") {
   const TemporaryFolder folder;
   const std::string path = folder.path("result.nc");
   folder.write("result.nc.0123456789abcdef.tmp", "left");
@@ -130,7 +130,7 @@ TEST_CASE("OutputFile: removes temporary files of killed writers, not those of a
   CHECK(names_in(folder.path()) == expected);
 }
 
-TEST_CASE("write_file: preserves the mode of a replaced file, a new one follows the umask") {
+TEST_CASE("write_file preserves the mode of a replaced file; the mode of a new file follows the umask") {
   const TemporaryFolder folder;
   const std::string path = folder.write("secret", "");
   fs::permissions(path, fs::perms::owner_read);
@@ -142,7 +142,7 @@ TEST_CASE("write_file: preserves the mode of a replaced file, a new one follows 
   CHECK(static_cast<unsigned>(fs::status(folder.path("fresh")).permissions()) == 0640);
 }
 
-TEST_CASE("write_file: names of any bytes, up to the maximum length") {
+TEST_CASE("write_file accepts names of any bytes, up to the maximum length") {
   const TemporaryFolder folder;
   for (const std::string& name : {std::string("caf\xe9/\xff\x01\n.nc"), std::string(255, 'n')}) {
     write_file(folder.path(name), "x");

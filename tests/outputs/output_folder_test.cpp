@@ -19,8 +19,7 @@ void write_set(const std::string& folder, const std::string& text, bool overwrit
   files.commit();
 }
 
-TEST_CASE(
-    "OutputFolder: all files are synced before the first rename; the marker file is removed first, written last") {
+TEST_CASE("OutputFolder syncs all files before the first rename; it removes the marker file first and writes it last") {
   const TemporaryFolder folder;
   for (const bool replaces : {false, true}) {
     CAPTURE(replaces);
@@ -37,7 +36,7 @@ TEST_CASE(
   CHECK(bytes_of_file(folder.path("a/config")) == "new");
 }
 
-TEST_CASE("OutputFolder: an existing file is replaced only with overwrite") {
+TEST_CASE("OutputFolder replaces an existing file only with overwrite") {
   for (const std::string name : {"tensors", "config"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
@@ -50,7 +49,7 @@ TEST_CASE("OutputFolder: an existing file is replaced only with overwrite") {
   }
 }
 
-TEST_CASE("OutputFolder: a second writer is rejected") {
+TEST_CASE("OutputFolder rejects a second writer") {
   const TemporaryFolder folder;
   {
     const OutputFolder first(folder.path("a"), {"tensors", "config"}, false);
@@ -61,7 +60,7 @@ TEST_CASE("OutputFolder: a second writer is rejected") {
   write_set(folder.path("a"), "third", false);
 }
 
-TEST_CASE("OutputFolder: a disk full at any byte preserves all files of the old set") {
+TEST_CASE("OutputFolder preserves all old files if the disk is full at any byte") {
   const TemporaryFolder folder;
   write_set(folder.path("a"), "old", false);
   const std::string text(50, 'x');

@@ -2,11 +2,11 @@
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 
-/// Predictions that `probe` requests.
+/// Inputs and options of the predictions that `probe` makes.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("the stack at initialisation has gains of 1 and an input of the size of the drawn embedding") {
+TEST_CASE("the stack at initialization has gains of 1 and an input with the size of the drawn embedding") {
   ModelSpec model = tiny_stack().model;
   model.gamma = 2.0;
   config::Config config;

@@ -13,15 +13,15 @@
 /// Random stacks for RapidCheck properties; call inside a property.
 namespace periscope::testing {
 
-/// One of the values.
+/// Picks one of the values.
 template <class T>
 T any_of(std::initializer_list<T> values) {
   return *rc::gen::elementOf(std::vector<T>(values));
 }
 
-/// low … high, both included.
+/// Picks an integer from low to high, inclusive.
 int any_int(int low, int high);
-/// low … high in steps of a hundredth of the range.
+/// Picks a number from low to high in steps of a hundredth of the range.
 double any_number(double low, double high);
 /// Seed for weights and input.
 std::uint64_t any_seed();

@@ -72,7 +72,7 @@ std::vector<int> any_ids(const StackSpec& spec) {
 
 constexpr double tolerance = 1e-12;
 
-TEST_CASE("gauge theorem: alpha_l, beta_l and 1, beta_l / prod alpha_k give the same function, for any weights") {
+TEST_CASE("scales (alpha_l, beta_l) and (1, beta_l / prod alpha_k) give the same function for any weights") {
   CHECK(rc::check("alpha is a gauge", [] {
     const auto name = any_of<std::string_view>({"pre", "peri", "lns", "depth-scaled", "beam", "u-mup", "sub-ln",
                                                 "layer-scale", "muse-spark", "parallel", "parallel-two"});
@@ -106,12 +106,12 @@ std::vector<double> logits_of(StackSpec spec, std::string_view placement, double
 }
 
 TEST_CASE("depth-scaled and u-mup equal Pre-LN, beam equals Peri-LN, with a rescaled embedding") {
-  CHECK(rc::check("one function, two placements", [] {
+  CHECK(rc::check("both placements have equal logits", [] {
     const StackSpec spec = any_token_stack("pre");
     const double layers = spec.model.layers;
     struct Pair {
       std::string_view one, other;
-      double embedding;  ///< of the other
+      double embedding;  ///< embedding scale of `other`
     };
     const Pair pair = any_of<Pair>(
         {{"depth-scaled", "pre", std::sqrt(2.0 * layers)}, {"u-mup", "pre", std::sqrt(layers)}, {"beam", "peri", 1.0}});
@@ -122,7 +122,7 @@ TEST_CASE("depth-scaled and u-mup equal Pre-LN, beam equals Peri-LN, with a resc
   }));
 }
 
-TEST_CASE("placements differ with another embedding scale, or if a module reads the stream without a norm") {
+TEST_CASE("placements differ if the embedding scale is wrong or a module reads the stream without a norm") {
   StackSpec spec = tiny_stack();
   spec.model.norm_eps = 0.0;
   spec.input.kind = InputKind::tokens;
@@ -198,7 +198,7 @@ Turn turn_of(std::string_view placement, int layers) {
   return turn;
 }
 
-TEST_CASE("KEEL at initialization rotates the stream by O(1/2L)") {
+TEST_CASE("KEEL at initialization rotates the stream by an angle of order 1/(2L)") {
   // Each of the 2L − 2 sublayers after the first layer adds an independent f/(2L) to a stream of second moment 1.
   for (const int layers : {4, 8, 16, 32}) {
     CAPTURE(layers);
@@ -265,7 +265,7 @@ std::vector<double> stream_differences(StreamMixing mixing, int silent_from) {
   return differences.ratios();
 }
 
-TEST_CASE("random mixing removes differences between streams within a few sublayers, no mixing preserves them") {
+TEST_CASE("random mixing removes differences between streams in a few sublayers; without mixing they remain") {
   const std::vector<double> mixed = stream_differences(StreamMixing::random, 1);
   const std::vector<double> unmixed = stream_differences(StreamMixing::identity, 1);
   REQUIRE(mixed.size() == 16);

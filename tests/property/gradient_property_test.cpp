@@ -81,7 +81,7 @@ struct NormedMatrix {
   }
 };
 
-TEST_CASE("T13: with norm B, scaling W_o or W_down by k keeps the logits and divides the gradient by k") {
+TEST_CASE("with norm B, scaling W_o or W_down by k preserves the logits and divides the gradient by k (T13)") {
   CHECK(rc::check("any k, to rounding", [] {
     const NormedMatrix m;
     const double k = std::pow(10.0, any_number(-3.0, 3.0));
@@ -104,7 +104,7 @@ TEST_CASE("T13: with norm B, scaling W_o or W_down by k keeps the logits and div
   }));
 }
 
-TEST_CASE("T13: a matrix directly before norm B is orthogonal to its gradient") {
+TEST_CASE("a matrix directly before norm B is orthogonal to its gradient (T13)") {
   // ⟨W, dW⟩ = Σ_t ⟨f_t, df_t⟩, and the backward pass of norm B makes df_t orthogonal to f_t.
   CHECK(rc::check("<W, dW> = 0", [] {
     const NormedMatrix m;

@@ -23,7 +23,7 @@ double largest_magnitude(const std::vector<double>& x) {
 /// Tolerance for rounding in bounds that are exact in real arithmetic.
 constexpr double slack = 1.0 + 1e-12;
 
-/// Edit of every matrix. `aligned`: rank-one matrices that all write one direction, so that all branches are parallel.
+/// Rank of every matrix. `aligned`: rank-one matrices that write the same direction, so that all branches are parallel.
 enum class Rank { full, one, aligned };
 
 Rank any_rank() { return any_of({Rank::full, Rank::one, Rank::aligned}); }
@@ -69,7 +69,7 @@ std::pair<std::vector<double>, std::vector<double>> norm_b(const Backend& ops, c
   return {gain, w.bias.empty() ? std::vector<double>(gain.size(), 0.0) : ops.to_host(w.bias)};
 }
 
-TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
+TEST_CASE("every token satisfies q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos (T15)") {
   CHECK(rc::check("growth identity", [] {
     StackSpec spec = any_stack();
     const SublayerRule rule{.norm_a = any_of({false, true}),
@@ -101,7 +101,7 @@ TEST_CASE("T15: q+ = a^2 q + b^2 s^2 + 2ab s sqrt(q) cos, token by token") {
   }));
 }
 
-TEST_CASE("T15: the statistics of a probe satisfy the growth identity, for one token") {
+TEST_CASE("for one token, the statistics of a probe satisfy the growth identity (T15)") {
   CHECK(rc::check("growth identity of the probe", [] {
     StackSpec spec =
         placed(any_stack(), any_of<std::string_view>({"none", "pre", "peri", "b-only", "lns", "depth-scaled"}));
@@ -139,7 +139,7 @@ StackSpec any_bounded_stack() {
   return spec;
 }
 
-TEST_CASE("T16: with norm B the rms of the stream grows by at most max|gain| + rms(bias) per sublayer") {
+TEST_CASE("with norm B the rms of the stream grows by at most max|gain| + rms(bias) per sublayer (T16)") {
   CHECK(rc::check("sqrt(q_L) <= sqrt(q_0) + sum max|gamma|", [] {
     const StackSpec spec = any_bounded_stack();
     const int d = spec.model.width;
@@ -156,7 +156,7 @@ TEST_CASE("T16: with norm B the rms of the stream grows by at most max|gain| + r
   }));
 }
 
-TEST_CASE("T17: with norm B no entry exceeds |x_0| + sum (sqrt(D) |gain| + |bias|) of its feature") {
+TEST_CASE("with norm B no entry exceeds its feature's |x_0| + sum (sqrt(D) |gain| + |bias|) (T17)") {
   CHECK(rc::check("overflow certificate", [] {
     const StackSpec spec = any_bounded_stack();
     const auto d = static_cast<std::size_t>(spec.model.width);
@@ -175,7 +175,7 @@ TEST_CASE("T17: with norm B no entry exceeds |x_0| + sum (sqrt(D) |gain| + |bias
   }));
 }
 
-TEST_CASE("Pre-LN exceeds the bound of T16") {
+TEST_CASE("Pre-LN exceeds the growth bound of stacks with norm B (T16)") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 100.0;

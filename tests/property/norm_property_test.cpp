@@ -26,7 +26,7 @@ struct AnyNorm {
   [[nodiscard]] double rounding() const { return 4.0 * norm_error(width, DType::f64); }
 };
 
-TEST_CASE("T13: a norm is idempotent at gain 1, eps 0") {
+TEST_CASE("a norm is idempotent at gain 1 and eps 0 (T13)") {
   CHECK(rc::check("N(N(x)) = N(x)", [] {
     const AnyNorm norm;
     for (const Target& target : exact_targets()) {
@@ -36,7 +36,7 @@ TEST_CASE("T13: a norm is idempotent at gain 1, eps 0") {
   }));
 }
 
-TEST_CASE("T13: a norm without eps is scale-invariant, to the bit for powers of two") {
+TEST_CASE("a norm without eps is scale-invariant, bit for bit for powers of two (T13)") {
   CHECK(rc::check("N(k x) = N(x), k > 0", [] {
     const AnyNorm norm;
     const double k = any_number(0.001, 1000.0);
@@ -52,7 +52,7 @@ TEST_CASE("T13: a norm without eps is scale-invariant, to the bit for powers of 
   }));
 }
 
-TEST_CASE("normalized rows have second moment 1, for LayerNorm mean 0, for the L2 norm length 1") {
+TEST_CASE("normalized rows have second moment 1, and mean 0 with LayerNorm; with the L2 norm they have length 1") {
   CHECK(rc::check("moments of N(x)", [] {
     const AnyNorm norm;
     for (const Target& target : exact_targets()) {

@@ -38,8 +38,8 @@ double difference(const StackSpec& spec, std::string_view a, std::string_view b,
       .worst;
 }
 
-TEST_CASE("T13: A+C equals Post-LN for input normalized to the gain of A and C") {
-  // Norm A is the identity there, and norm C preserves this. Any positive scalar gain works; T13 states it for 1.
+TEST_CASE("A+C equals Post-LN for input normalized to the gain of norms A and C (T13)") {
+  // For this input norm A is the identity, and norm C preserves this. Any positive scalar gain works, not only T13's 1.
   CHECK(rc::check("a+c = post", [] {
     const StackSpec spec = any_stack();
     const std::uint64_t seed = any_seed();
@@ -51,7 +51,7 @@ TEST_CASE("T13: A+C equals Post-LN for input normalized to the gain of A and C")
   }));
 }
 
-TEST_CASE("T13: A+C equals Post-LN after the first sublayer, for any input") {
+TEST_CASE("A+C equals Post-LN after the first sublayer for any input (T13)") {
   CHECK(rc::check("a+c, continued as post", [] {
     const StackSpec spec = placed(any_stack(), "a+c");
     const std::uint64_t seed = any_seed();
@@ -87,8 +87,8 @@ TEST_CASE("A+C differs from Post-LN for other inputs, and for gains that differ 
   CHECK(residual(with_random_gains("a+c"), with_random_gains("post"), 1.0).worst > 0.1);
 }
 
-/// A stack with positively homogeneous modules: f(c·x) = c·f(x) for c > 0. Attention is homogeneous if its pattern does
-/// not depend on c, and the ReLU MLP is.
+/// A stack with positively homogeneous modules: f(c·x) = c·f(x) for c > 0. The ReLU MLP is homogeneous, and attention
+/// is if its pattern does not depend on c.
 StackSpec any_homogeneous_stack() {
   StackSpec spec = any_stack();
   spec.model.mlp = MlpKind::relu;
@@ -106,7 +106,7 @@ void assert_peri_is_b_only(const StackSpec& spec) {
   }
 }
 
-TEST_CASE("T13: B-only equals Peri-LN over one layer, for tokens of equal norm") {
+TEST_CASE("B-only equals Peri-LN over one layer for tokens of equal norm (T13)") {
   CHECK(rc::check("b-only = peri, one layer", [] {
     StackSpec spec = any_homogeneous_stack();
     spec.model.layers = 1;
@@ -114,7 +114,7 @@ TEST_CASE("T13: B-only equals Peri-LN over one layer, for tokens of equal norm")
   }));
 }
 
-TEST_CASE("T13: B-only equals Peri-LN at any depth for one token") {
+TEST_CASE("B-only equals Peri-LN at any depth for one token (T13)") {
   CHECK(rc::check("b-only = peri, one token", [] {
     StackSpec spec = any_homogeneous_stack();
     spec.input.tokens = 1;

@@ -33,7 +33,7 @@ std::vector<double> ours(StreamKey stream, std::size_t count) {
   return x;
 }
 
-/// Generator of Boost: a second correct one, which the tests must accept.
+/// Boost's generator: a second correct generator, which the tests must accept.
 std::vector<double> boosts(StreamKey stream, std::size_t count) {
   boost::random::mt19937_64 engine(stream.seed + 1000 * stream.layer +
                                    1'000'000 * static_cast<std::uint64_t>(stream.stream));
@@ -73,7 +73,7 @@ std::vector<double> cells(int count) {
   return bounds;
 }
 
-/// χ² of the counts of `x` in equally probable cells, over its critical value.
+/// χ² of the counts of `x` in equally probable cells, divided by its critical value.
 double chi_square(const std::vector<double>& x) {
   constexpr int count = 1024;
   static const std::vector<double> bounds = cells(count);
@@ -91,7 +91,7 @@ double kolmogorov(const std::vector<double>& x) {
          testing::kolmogorov_limit(x.size(), false_alarm);
 }
 
-/// Largest deviation of the first four moments in standard errors, over its critical value.
+/// Largest deviation of the first four moments in standard errors, divided by its critical value.
 double moments(const std::vector<double>& x) {
   const auto n = static_cast<double>(x.size());
   double m[5] = {};
@@ -104,8 +104,8 @@ double moments(const std::vector<double>& x) {
   return z / quantile(complement(boost::math::normal(), false_alarm / 8));
 }
 
-/// Smallest tail probability of the counts beyond 3, 3½, … 5 standard deviations, over the significance level; rejects
-/// if below 1.
+/// Smallest tail probability of the counts beyond 3, 3½, … 5 standard deviations, divided by the significance
+/// level; values below 1 reject.
 double tails(const std::vector<double>& x) {
   double least = 1.0;
   for (const double sigma : {3.0, 3.5, 4.0, 4.5, 5.0}) {
@@ -116,7 +116,7 @@ double tails(const std::vector<double>& x) {
   return least / (false_alarm / 10);
 }
 
-TEST_CASE("a million numbers are normal: moments, Kolmogorov-Smirnov, chi-square, tails" *
+TEST_CASE("a million numbers pass tests of moments, Kolmogorov-Smirnov distance, chi-square and tails" *
           doctest::test_suite("slow")) {
   for (const Generator& right : {Generator(ours), Generator(boosts)}) {
     const std::vector<double> x = right(some_key, 1'000'000);
@@ -138,7 +138,7 @@ TEST_CASE("wrong coefficients are detected by the distribution tests" * doctest:
 
 // -- independence -----------------------------------------------------------------------------------
 
-/// Correlation of two streams in standard errors, over its critical value.
+/// Correlation of two streams in standard errors, divided by its critical value.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   const std::size_t n = std::min(x.size(), y.size());
   double sum = 0.0;
@@ -146,7 +146,7 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return std::abs(sum) / std::sqrt(n) / quantile(complement(boost::math::normal(), false_alarm / 2));
 }
 
-/// The same for squares, which detects dependent magnitudes.
+/// Correlation of squares, divided by its critical value; detects dependent magnitudes.
 double square_correlation(std::vector<double> x, std::vector<double> y) {
   for (double& v : x) v = (v * v - 1.0) / std::numbers::sqrt2;
   for (double& v : y) v = (v * v - 1.0) / std::numbers::sqrt2;
@@ -169,7 +169,7 @@ void fourier_transform(std::vector<std::complex<double>>& x) {
   }
 }
 
-/// Largest ordinate of the two-dimensional periodogram of a table, over its critical value. Row r is from the r-th
+/// Largest ordinate of the two-dimensional periodogram of a table, divided by its critical value. Row r is the r-th
 /// neighboring stream; rows and columns are powers of two. Ordinates of white noise are exponential with mean 1, and χ²
 /// with one degree of freedom at the four frequencies that equal their own negative.
 double spectrum(const Generator& generate, const std::function<StreamKey(std::uint32_t)>& key_of, std::size_t rows,

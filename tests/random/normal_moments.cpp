@@ -13,11 +13,11 @@ namespace {
 
 struct Moments {
   double second = 0.0, fourth = 0.0;
-  long decreases = 0;             ///< how often a larger m has a smaller |z|
+  long decreases = 0;             ///< number of m with a smaller |z| than m - 1
   double largest_decrease = 0.0;  ///< largest decrease, in units in the last place
 };
 
-/// Over all 2³¹ magnitudes m. Odd moments are 0, since every number occurs with both signs.
+/// Returns the moments over all 2³¹ magnitudes m. Odd moments are 0, since every number occurs with both signs.
 Moments all_words() {
   constexpr std::uint32_t piece = 1U << 16U;
   std::vector<std::uint32_t> words(piece);

@@ -22,7 +22,7 @@ std::vector<T> normals(std::size_t count, std::uint64_t first = 0, double stddev
   return x;
 }
 
-/// Number i of the stream by the definition in the header, with Philox of Random123.
+/// Returns number i of the stream by the definition in the header, with Random123's Philox.
 double defined(std::uint64_t i) {
   const std::uint64_t counter = i / 4;
   const auto words = r123::Philox4x32()(
@@ -57,7 +57,7 @@ TEST_CASE("fill_normal: positions beyond 64 bits throw") {
   CHECK_THROWS_AS((void)normals(1000, last - 5), std::length_error);
 }
 
-TEST_CASE("fill_normal: f64 numbers are unit_normal times the standard deviation, f32 numbers are these rounded") {
+TEST_CASE("fill_normal: f64 numbers are unit_normal times the deviation; f32 numbers are rounded f64 numbers") {
   const std::vector<double> wide = normals(3000, 5, 0.02);
   const std::vector<float> narrow = normals<float>(3000, 5, 0.02);
   for (std::size_t i = 0; i < wide.size(); ++i) {

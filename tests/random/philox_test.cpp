@@ -15,7 +15,7 @@ using Words = std::array<std::uint32_t, 4>;
 
 constexpr StreamKey philox_key{.seed = 0x299f31d0a4093822, .layer = 5, .stream = Stream{6}};
 
-/// Philox of Random123.
+/// Random123's Philox.
 Words oracle(std::uint64_t counter) {
   const auto out =
       r123::Philox4x32()({{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32U), 5, 6}},
@@ -24,7 +24,7 @@ Words oracle(std::uint64_t counter) {
 }
 
 // Distinct seeds, layers and streams give distinct words because they are part of the key or the counter.
-TEST_CASE("philox_words: Philox of counters {low, high, layer, stream} with the seed as key, any length and start") {
+TEST_CASE("philox_words is Philox of counters {low, high, layer, stream} and key {seed}, for any length and start") {
   const std::uint64_t carry = (std::uint64_t{1} << 32U) - 20;  // the low half of the counter overflows
   for (const std::uint64_t first :
        {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{7}, carry, ~std::uint64_t{0} / 4 - 40}) {

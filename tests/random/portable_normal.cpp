@@ -1,4 +1,4 @@
-// Compiles the same sources in another namespace, so that one program has two builds of them.
+// Compiles sim/random in a second namespace, so that one program contains two builds of it.
 #define periscope portable_periscope
 #include "sim/random/normal.cpp"
 #include "sim/random/philox.cpp"

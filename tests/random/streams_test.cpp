@@ -8,7 +8,7 @@
 namespace periscope {
 namespace {
 
-// Two streams with one number are duplicate case values, a stream without a case is a warning: neither compiles.
+// Neither duplicate stream numbers (duplicate case values) nor a stream without a case (a warning) compile.
 constexpr std::string_view name_of(Stream stream) {
   static_assert(weight_names.size() <= 100);
   switch (stream) {
@@ -75,7 +75,7 @@ TEST_CASE("random-stream places of the theory are at least 2^20 sublayers apart"
     }
   }
   REQUIRE(starts.size() == count);
-  starts.erase(place::table);  // a single place next to the input
+  starts.erase(place::table);  // uses one place, so it may follow the input directly
   for (auto next = std::next(starts.begin()); next != starts.end(); ++next) {
     CHECK(*next - *std::prev(next) > most_sublayers);
   }

@@ -41,7 +41,7 @@ TEST_CASE("fill_uniform_int: values are equally frequent") {
   double chi_square = 0.0;
   for (const double c : count) chi_square += (c - expected) * (c - expected) / expected;
   // χ² of 256 degrees of freedom: mean 256, standard deviation √512, nearly normal.
-  testing::check_consistent("chi square", {chi_square, std::sqrt(2.0 * (bound - 1))}, bound - 1.0);
+  testing::check_consistent("chi-square", {chi_square, std::sqrt(2.0 * (bound - 1))}, bound - 1.0);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ double exact(std::uint32_t m) {
   return std::numbers::sqrt2 * (x < 0.5 ? boost::math::erf_inv(x) : boost::math::erfc_inv(rest));
 }
 
-/// Both ends, and `each` magnitudes per octave of m and of largest − m.
+/// Returns both ends, and `each` magnitudes per octave of m and of largest − m.
 std::vector<std::uint32_t> magnitudes(std::uint32_t each) {
   std::vector<std::uint32_t> m{0, 1, largest - 1, largest};
   for (int octave = 1; octave < 31; ++octave) {
@@ -52,7 +52,7 @@ TEST_CASE("unit_normal: same bits in every release, with vector instructions, wi
   const std::vector<float> z = mapped(words);
   std::vector<float> portable(words.size());
   testing::portable_unit_normals(words, portable);
-  std::uint64_t hash = 0;  // of all numbers: a changed last bit of any coefficient changes it
+  std::uint64_t hash = 0;  // covers all numbers, so it changes with the last bit of any coefficient
   for (std::size_t i = 0; i < words.size(); ++i) {
     REQUIRE(z[i] == unit_normal(words[i]));
     REQUIRE(z[i] == portable[i]);
@@ -61,7 +61,7 @@ TEST_CASE("unit_normal: same bits in every release, with vector instructions, wi
   CHECK(hash == 0x297d2807c6e7a860U);
 }
 
-// Moments and monotonicity over all words: normal_moments.cpp.
+// normal_moments.cpp checks moments and monotonicity over all words.
 TEST_CASE("unit_normal: relative error below 2.2e-7 of the inverse normal distribution in every octave") {
   double error = 0.0;
   for (const std::uint32_t m : magnitudes(10'000)) {

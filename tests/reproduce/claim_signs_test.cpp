@@ -16,7 +16,7 @@ namespace {
 using Make = std::function<training::TrainingResult(int)>;
 using Values = std::vector<double>;
 
-/// Seeds differ by 1 %, so that every claim has a spread.
+/// Makes the value of consecutive seeds differ by 1 %, so that every claim has a spread.
 double of_seed(double value, int seed) { return value * (1.0 + 0.01 * seed); }
 
 Make loss(double value) {
@@ -216,7 +216,7 @@ TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter
   run.history.loss.resize(90);
   run.history.grad_norm.resize(90);
   CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
-  // The NaN that ends a diverged run is no spike.
+  // The NaN that ends a diverged run is not a spike.
   run = spikes(0, 0)(0);
   run.history.loss.resize(40);
   run.history.grad_norm.resize(40);
@@ -224,7 +224,7 @@ TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter
   CHECK(reproduce::spikes(run) == 0.0);
 }
 
-TEST_CASE("steps to a loss: up to the end of the first window of 16 steps with at most that mean loss") {
+TEST_CASE("steps to a loss end with the first window of 16 steps whose mean is at most that loss") {
   training::TrainingResult run = run_with_loss(2.0);
   for (std::size_t i = 0; i < 10; ++i) run.history.loss[i] = 10.0;
   CHECK(reproduce::steps_to_loss(run, 2.0) == 26.0);
@@ -234,7 +234,7 @@ TEST_CASE("steps to a loss: up to the end of the first window of 16 steps with a
   CHECK(reproduce::steps_to_loss(run, 1.99) == 41.0);
 }
 
-TEST_CASE("growth without the cosine keeps alpha^2 of the stream, and norm C scales the sum (Eq. 4)") {
+TEST_CASE("growth without the cosine includes alpha^2 of the stream, and norm C scales the sum (Eq. 4)") {
   // alpha^2 = 1/4, branch 1; norm C scales the sums 3 and 5 to 6 and 1.
   const training::RecordedValues record{{"second_moment.x_out", {4.0, 6.0, 1.0}},
                                         {"growth_stream", {1.0, 1.5}},

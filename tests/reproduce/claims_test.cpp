@@ -57,7 +57,7 @@ TEST_CASE("the final loss of a run that ended early is ln V") {
   CHECK(reason.find("ended early") == reason.rfind("ended early"));
 }
 
-TEST_CASE("the surge of the variance, and the growth law over depth") {
+TEST_CASE("claims judge the surge of the variance and the growth law over depth") {
   using Law = std::function<double(int)>;
   const auto growing = [](const Law& law, double noise) {
     return [=](int seed) {
@@ -85,7 +85,7 @@ TEST_CASE("the surge of the variance, and the growth law over depth") {
   CHECK(rough.mean.value < 0.0);
 }
 
-TEST_CASE("claim G7d: a flat gradient over depth") {
+TEST_CASE("claim G7d holds if the gradient is flat over depth") {
   const auto falling = [](double factor) {
     return [factor](int seed) { return std::vector<double>{std::pow(factor, 1.0 + 0.01 * seed), 1.0, 1.0 / factor}; };
   };
@@ -113,7 +113,7 @@ TEST_CASE("a claim about more tokens than a proxy run reads can be shown, but no
   CHECK(claim(judge_claims({longer}), "F9c").verdict == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("the spread of seeds is compared with twice the other spread") {
+TEST_CASE("the spread over seeds is compared with twice the spread of the other placement") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
   // Sums of squares 2.20667 and 0.011667.
   CHECK(claim(wide, "R9").mean.value == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
@@ -135,7 +135,7 @@ TEST_CASE("two groups are equivalent only within half of the difference between 
   CHECK(claim(noise, "R7a").p == 0.5);
 }
 
-TEST_CASE("sweeps of the rate: the best loss, the shape, and the best rate") {
+TEST_CASE("learning-rate sweeps give the best loss, the shape and the best rate") {
   std::vector<GroupRuns> runs;
   const auto add = [&](const std::string& placement, const std::vector<double>& losses,
                        const std::vector<double>& rates) {
@@ -168,7 +168,7 @@ TEST_CASE("sweeps of the rate: the best loss, the shape, and the best rate") {
   CHECK(best.detectable == doctest::Approx(test.detectable_at(2.0 * 0.05 / 3.0)).epsilon(1e-9));
 }
 
-TEST_CASE("two rates have no shape") {
+TEST_CASE("a sweep of two rates has no shape") {
   const auto claims =
       judge_claims({with_losses("post", {3.0, 3.1, 3.2}), with_losses("post, rate x 3", {2.0, 2.1, 2.3}, 3.0)});
   CHECK(claim(claims, "R3e").verdict == judge::ClaimVerdict::not_run);

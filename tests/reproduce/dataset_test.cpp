@@ -15,7 +15,7 @@ std::vector<double> numbers_of(const dataset::Dataset& data, const char* name) {
   return numbers;
 }
 
-TEST_CASE("columns: standard errors of geometric means, top magnitudes, and the parts of growth") {
+TEST_CASE("columns have standard errors of geometric means, top magnitudes and the parts of growth") {
   reproduce::ReproduceConfig config;
   config.base.model.layers = 3;
   config.run.seeds = 3;
@@ -43,14 +43,14 @@ TEST_CASE("columns: standard errors of geometric means, top magnitudes, and the 
   const dataset::Dataset data = reproduce::dataset_of(config, result);
   const auto first = [&](const char* name) { return numbers_of(data, name).front(); };
   CHECK(first("variance_measured") == doctest::Approx(50.0 * std::exp(1.0)));
-  CHECK(first("variance_stderr") == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
+  CHECK(first("variance_stderr") == doctest::Approx(1.0 / std::sqrt(3.0)));  // of the logarithms 0, 1, 2
   CHECK(first("top_first") == 9.0);
   CHECK(first("top_last") == 6.0);
   // The three parts add up to the growth.
   CHECK(first("growth_from_scales") == doctest::Approx(std::log(4.0 / 3.0)));
   CHECK(first("growth_from_sizes_inside") == doctest::Approx(std::log(5.0 / 4.0)));
   CHECK(first("growth_from_alignment") == doctest::Approx(std::log(7.0 / 5.0)));
-  // In the other order: scales give 4/3 alone and 7/6 after the trained directions.
+  // In the other order, scales alone give 4/3, and 7/6 given the trained directions.
   CHECK(first("growth_from_directions") == doctest::Approx(std::log(6.0 / 3.0)));
   CHECK(first("growth_from_scales_given_directions") == doctest::Approx(std::log(7.0 / 6.0)));
   CHECK(first("growth_interaction") == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));

@@ -59,7 +59,7 @@ double excess(const Estimate& measured, const Estimate& predicted, double width_
   return off / std::hypot(measured.standard_error, predicted.standard_error);
 }
 
-TEST_CASE("theory before training agrees with recorded gradients, for one window and for eight together" *
+TEST_CASE("theory before training agrees with recorded gradients, for one window and for eight" *
           doctest::test_suite("slow")) {
   const Corpus corpus("synthetic", 0.1, 1000, 32);
   for (const char* placement : {"pre", "peri", "post"}) {

@@ -32,7 +32,7 @@ struct Cell {
 dataset::Table<Site> site_table() {
   dataset::Table<Site> table;
   table.column({"size", "cell site step", "1", "size at a site"}, [](const Site& s) { return s.size; })
-      .column({"stable", "cell site", "1", "1: it did not grow"}, [](const Site& s) { return s.stable; });
+      .column({"stable", "cell site", "1", "1 if the size did not grow"}, [](const Site& s) { return s.stable; });
   return table;
 }
 
@@ -40,7 +40,7 @@ dataset::Table<Cell> cell_table() {
   dataset::Table<Cell> table;
   table.column({"placement", "cell", "", "normalization placement"}, [](const Cell& c) { return c.placement; })
       .column({"loss", "cell step", "nat", "mean loss"}, [](const Cell& c) { return c.loss; })
-      .column({"diverged_at", "cell", "1", "first step that is lost"}, [](const Cell& c) { return c.diverged_at; })
+      .column({"diverged_at", "cell", "1", "first diverged step"}, [](const Cell& c) { return c.diverged_at; })
       .rows_at("site", site_table(), [](const Cell& c) { return c.sites; });
   return table;
 }
@@ -48,7 +48,7 @@ dataset::Table<Cell> cell_table() {
 /// A schema with an unlimited dimension, like training runs.
 Schema training() {
   std::vector<dataset::ColumnSpec> columns = cell_table().specs();
-  columns.push_back({"seconds_allowed", "", "s", "that it may take"});
+  columns.push_back({"seconds_allowed", "", "s", "time limit"});
   return {
       "training",
       3,
@@ -69,7 +69,7 @@ dataset::Dataset two_runs(const Schema& schema) {
 
 }  // namespace
 
-TEST_CASE("JSON: the form of xarray.Dataset.from_dict, strings for NaN and infinity, null for missing values") {
+TEST_CASE("JSON has the form of xarray.Dataset.from_dict, strings for NaN and infinity, null if missing") {
   const Schema schema("k", 1, {{"a", Type::integer, "1", "position"}, {"b"}},
                       {{"x", "a b", "1", "real"},
                        {"n", "b", "1", "whole", Type::integer},
@@ -95,7 +95,7 @@ TEST_CASE("JSON: the form of xarray.Dataset.from_dict, strings for NaN and infin
   CHECK(dataset::json_of(data).dump() == expected);
 }
 
-TEST_CASE("tables: types, missing values, an unlimited dimension and scalars follow the declaration") {
+TEST_CASE("tables declare types, missing values, an unlimited dimension and scalars of the dataset") {
   const Schema schema = training();
   const dataset::Dataset data = two_runs(schema);
   using Dimensions = std::vector<dataset::Dimension>;
@@ -113,7 +113,7 @@ TEST_CASE("tables: types, missing values, an unlimited dimension and scalars fol
         std::vector<std::uint8_t>{dataset::missing_boolean, 1, 0, dataset::missing_boolean});
 }
 
-TEST_CASE("schemas: undeclared columns and dimensions, and wrong types and lengths throw") {
+TEST_CASE("schemas reject undeclared columns and dimensions, and wrong types and lengths") {
   const Schema schema = training();
   Builder builder(schema);
   CHECK_THROWS_AS(builder.put("los", 1.0), std::logic_error);

@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-TEST_CASE("SHA-256: test vectors of the standard, and text added in two pieces") {
+TEST_CASE("SHA-256 gives the standard's test vectors, and the same hash for text added in two pieces") {
   CHECK(config::sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(config::sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(config::sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==

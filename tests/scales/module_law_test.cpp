@@ -9,7 +9,7 @@
 #include "theory/kernels/discrete_rule.h"
 #include "theory/modules/module_kernels.h"
 
-/// Single modules with variance profiles (T29), against sums over all hidden channels.
+/// Compares single modules with variance profiles (T29) with sums over all hidden channels.
 namespace periscope::testing {
 namespace {
 
@@ -48,7 +48,7 @@ WeightScales lecun_scales(const StackSpec& spec) {
   return scales;
 }
 
-TEST_CASE("Gauss rule of a discrete measure with few distinct places: the measure itself") {
+TEST_CASE("the Gauss rule of a discrete measure with few distinct points is the measure itself") {
   const Vector places = (Vector(6) << 0.0, 0.3, 0.3, 1.0, 2.5, 4.0).finished();
   const Vector weights = (Vector(6) << 1.0, 0.5, 0.25, 2.0, 0.0, 3.0).finished();
   const theory::DiscreteRule rule = theory::discrete_gauss_rule(places, weights, 6);
@@ -66,7 +66,7 @@ ChannelKernel uneven_input(int width, double scale) {
   return {kernel, {{power, kernel}}};
 }
 
-TEST_CASE("T29, MLPs: quadrature over hidden channels against the full sum") {
+TEST_CASE("quadrature over an MLP's hidden channels agrees with the full sum (T29)") {
   constexpr int width = 24;
   constexpr int hidden = 300;
   for (const MlpKind kind : {MlpKind::relu, MlpKind::gelu, MlpKind::swiglu, MlpKind::geglu}) {

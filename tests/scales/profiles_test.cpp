@@ -11,7 +11,7 @@
 #include "tests/support/doctest.h"
 #include "theory/passes/forward.h"
 
-/// Variance profiles (T29): random weights with different row and column sizes, theory against simulation.
+/// Compares theory with simulation for variance profiles (T29): random weights with different row and column sizes.
 namespace periscope::testing {
 namespace {
 
@@ -122,7 +122,7 @@ TEST_CASE("profiles with a plain MLP, biases, LayerNorm and embedding options: t
       if (!is_table(id.weight)) scales.stddev[bias_of(id)] = 0.4;
     }
     for (const auto& [id, gain] : scales.gains) scales.stddev[bias_of(id)] = 0.3;
-    // 64 seeds, because the theory without columns is nearly right here.
+    // Rejecting the theory without columns needs 64 seeds, because it is nearly right here.
     const Measured measured = measure(with(spec, scales), config::WeightsChoice::dense, 64);
     check_agrees(measured);
     CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);
@@ -151,7 +151,7 @@ TEST_CASE("profiles of matrix-free weights: theory agrees with simulation") {
   }
 }
 
-TEST_CASE("drawn entries are those without a profile times row and column sizes") {
+TEST_CASE("drawn entries equal entries drawn without a profile, times row and column sizes") {
   StackSpec spec = scaled_stack("pre");
   spec.model.layers = 1;
   spec.model.width = 48;

@@ -14,7 +14,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Adds tests of second moments after norm B, which verdicts omit because they are fixed without gains.
+/// Adds tests of second moments after norm B. Verdicts omit these because norm B fixes them unless it has gains.
 void add_branches(std::vector<judge::Test>& tests, const Measured& measured, const theory::Prediction& prediction) {
   const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
   const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
@@ -115,7 +115,7 @@ void check_agrees(const Measured& measured) {
   CAPTURE(measured.spec.model.placement.name);
   const judge::StackVerdict agreement = agreement_of(measured, measured.spec);
   const judge::Test& worst = agreement.worst_test();
-  INFO(worst.name(), ": ", worst.measured.value, " +- ", worst.measured.error, " against ", worst.predicted.value,
+  INFO(worst.name(), ": ", worst.measured.value, " +- ", worst.measured.error, ", predicted ", worst.predicted.value,
        " +- ", worst.predicted.error, ", excess ", worst.excess(), " of ", worst.critical, "; worst power ",
        agreement.power.worst);
   CHECK(agreement.verdict != judge::Verdict::disagrees);

@@ -32,8 +32,8 @@ struct Measured {
 /// Measures the stack. 32 seeds suffice to reject nearly all wrong theories of these tests.
 Measured measure(const StackSpec& spec, config::WeightsChoice weights = config::WeightsChoice::dense, int seeds = 32);
 
-/// Verdict on a theory of `overridden` at a familywise error of 1 %: second moments and variances of stream, module and
-/// branch at every depth, and token cosines.
+/// Returns the verdict on the theory of `overridden` at a familywise error of 1 %: second moments and variances of
+/// stream, module and branch at every depth, and token cosines.
 judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden);
 void check_agrees(const Measured& measured);
 

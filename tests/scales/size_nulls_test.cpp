@@ -43,7 +43,7 @@ TEST_CASE("profiles of given weights have the mean square of every row and colum
     CHECK(rows.profiles.at(id).columns.empty());
     Tensor w = parameter_of(weights, spec.model, id);
     std::vector<double> row_sizes = profile.rows;
-    if (is_table(id.weight)) {  // rows of the tokens only, with repetition
+    if (is_table(id.weight)) {  // only rows of the tokens, counted with repetition
       const std::map<Weight, std::vector<int>> used{
           {Weight::embedding, ids}, {Weight::positions, {2, 3, 4}}, {Weight::token_types, {0, 0, 0}}};
       w = ops->gather(w, used.at(id.weight));
@@ -116,7 +116,7 @@ TEST_CASE("random signs preserve magnitudes and flip half of the signs") {
   CHECK(std::abs(alike - count / 2.0) < 2.5 * std::sqrt(count));
 }
 
-TEST_CASE("log second moments of a pass, and deviations of draws by hand") {
+TEST_CASE("repeated sequences keep log second moments; deviations of draws equal hand-computed values") {
   StackSpec spec = with_everything();
   spec.input.tokens = 6;
   const auto ops = make_backend("cpu");

@@ -11,7 +11,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 
-/// Random weights with one standard deviation per matrix and one gain per channel: theory against simulation.
+/// Compares theory with simulation for random weights with a standard deviation per matrix and a gain per channel.
 namespace periscope::testing {
 namespace {
 

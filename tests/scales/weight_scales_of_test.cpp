@@ -65,7 +65,7 @@ TEST_CASE("scales of tables use the rows of the tokens, with repetition") {
   CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
 
-TEST_CASE("row and column sizes are independent of the unit, also where squares leave the range of the dtype") {
+TEST_CASE("row and column sizes scale with the matrix, even where squares overflow or underflow") {
   StackSpec spec = with_everything();
   spec.init.scheme = InitScheme::normal;
   const auto ops = make_backend("cpu");
@@ -93,7 +93,7 @@ TEST_CASE("row and column sizes are independent of the unit, also where squares 
   }
 }
 
-TEST_CASE("alphas of norms are scales, and drawn weights have them") {
+TEST_CASE("scales include alphas of norms, and drawn weights use them") {
   StackSpec spec = with_everything();
   spec.model.norm = NormKind::dyt;
   const auto ops = make_backend("cpu");

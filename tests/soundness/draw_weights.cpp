@@ -79,7 +79,7 @@ Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& f
       for (int j = 0; j < cols; ++j) w[at(row * cols + j)] *= 1e3;
       return {std::move(w), "a huge row"};
     }
-    // The terms with the centre of a bound cancel for nearly constant rows.
+    // For nearly constant rows, terms with the centre of a bound cancel.
     case 10: {
       Values w = constant_rows(draw, rows, cols, scale);
       for (double& v : w) v += 1e-3 * scale * draw.normal();
@@ -142,7 +142,7 @@ class Writer {
     put(bias_of(id), 1, rows, draw_.normals(rows, draw_.chance(0.3) ? 0.0 : draw_.magnitude(-2.0, 1.5)));
   }
 
-  /// Relates parameters of different places: copies, and biases or positions that cancel other terms.
+  /// Relates different parameters: some are copies, some biases or positions cancel other terms.
   void relate() {
     const ModelSpec& m = s_.model;
     for (int l = 0; l < m.layers; ++l) {

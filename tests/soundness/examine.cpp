@@ -50,7 +50,7 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
     if (other == i || fits(certificate, bounds[other])) return other == i && !fits(certificate, bounds[i]);
-    // Bounds of numbers inside ops are in no particular order within their sublayer.
+    // Within a sublayer, bounds of numbers inside ops are unordered.
     const auto inside = [&](std::size_t k) {
       return theory::class_of(bounds[k].signal) == theory::SignalClass::inside;
     };
@@ -136,7 +136,7 @@ class Trial {
 
   /// Runs an input and returns the ratio of the target signal to its bound.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    // The simulator adds the first row of the token types; every other run has another row there.
+    // The simulator adds the first row of the token types; every second run replaces that row by another one.
     const WeightSource& weights = ++result_.runs % 2 == 0 && other_types_ ? *other_types_ : weights_;
     certify::SignalMaxima seen;
     InnerSignals inner(model_, weights, seen);
@@ -178,7 +178,7 @@ class Trial {
       if (result_.violated() && !(excess > result_.excess)) continue;
       result_.excess = excess;
       result_.violation =
-          fmt::format("{}\n  {} of sublayer {}, feature {}: reached {:.9g}, bound {:.9g}\n  {}\n  {}\n", name_,
+          fmt::format("{}\n  {} of sublayer {}, feature {}: value {:.9g}, bound {:.9g}\n  {}\n  {}\n", name_,
                       name_of(b.signal), b.sublayer, k, value, limit, text_of(emulation), text_of(ops_, input));
     }
   }
@@ -229,7 +229,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   int number = draw.integer(0, 100);
   SpecimenInput best;
   double nearest = -1.0;
-  // Changes of the input increase this signal.
+  // Changes of the input are adopted if they increase this signal.
   const auto target = static_cast<std::size_t>(draw.integer(0, static_cast<int>(certificate.bounds.size()) - 1));
   const auto attempt = [&](const SpecimenInput& input) {
     const double share = trial.run(draw_emulation(draw, arithmetic, number++), input, target);

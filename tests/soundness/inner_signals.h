@@ -9,8 +9,8 @@
 
 namespace periscope::soundness {
 
-/// Adds the numbers inside the ops of an emulated run to signal maxima (T24). It watches the ops of the backend, and
-/// records the pass in order to know the sublayer.
+/// Adds numbers inside the ops of an emulated run to the signal maxima (T24). Watches the ops of the backend, and
+/// records the pass to identify the sublayer.
 class InnerSignals final : public Watch, public SignalRecorder {
  public:
   InnerSignals(const ModelSpec& model, const WeightSource& weights, certify::SignalMaxima& maxima)

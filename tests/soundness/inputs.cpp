@@ -17,7 +17,7 @@ std::vector<int> random_ids(verify::Draw& draw, const Specimen& s) {
   return ids;
 }
 
-/// Largest entry of the domain, as a number of the format.
+/// Returns the largest entry of the domain, rounded to the format.
 double largest_entry(const Specimen& s, const NumberFormat& format) {
   const double largest = std::min(s.domain.largest, format.largest);
   const double rounded = Rounding(format)(largest);
@@ -53,7 +53,7 @@ std::vector<Values> real_values(verify::Draw& draw, const Specimen& s, const Num
   return all;
 }
 
-/// The bounds of the certificate before the first that overflows its arithmetic.
+/// Returns the bounds of the certificate before the first one that overflows its arithmetic.
 theory::Certificate certified_part(const theory::Certificate& certificate) {
   theory::Certificate part = certificate;
   const auto end = std::ranges::find_if(part.bounds, [&](const auto& b) { return !(b.largest <= part.limit(b)); });

@@ -12,7 +12,7 @@
 /// Exit code: 0 no bound exceeded, 1 a bound exceeded, 2 usage error.
 int main(int argc, char** argv) {
   using namespace periscope;
-  CLI::App app{"Attack certificates: adversarial checkpoints, run in the arithmetic they are certified for"};
+  CLI::App app{"Attack certificates: run adversarial checkpoints in the arithmetic of their certificates"};
   soundness::SoundnessConfig config;
   std::vector<std::string> formats{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> kinds{"mixed", "pure"};
@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
   app.add_option("--arithmetic", kinds, "mixed (sums and norms in fp32), pure (all in the format)")
       ->delimiter(',')
       ->check(CLI::IsMember({"mixed", "pure"}));
-  const auto* only = app.add_option("--only", config.first, "One checkpoint alone, by its number");
-  app.add_option("--scale", config.scale, "Multiply every bound by this; below 1 violations must be found")
+  const auto* only = app.add_option("--only", config.first, "Run only the checkpoint with this number");
+  app.add_option("--scale", config.scale, "Factor on every bound; factors below 1 must give violations")
       ->check(CLI::Range(1e-300, 1.0));
   try {
     app.parse(argc, argv);

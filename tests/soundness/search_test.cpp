@@ -11,7 +11,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
-/// The attack on certificates finds no run that exceeds a bound, and finds such runs for bounds that are too low.
+/// The attack on certificates finds no run that exceeds a bound, and finds violations of bounds that are too low.
 namespace periscope::testing {
 namespace {
 
@@ -39,14 +39,14 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs approach every c
   CHECK(runs > 20 * 300);
   CHECK(certified > 60);
   for (std::size_t c = 0; c < nearest.size(); ++c) {
-    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], " reached ", nearest[c], " of its bound");
+    CHECK_MESSAGE(nearest[c] > 0.97, theory::signal_class_names[c], ": largest ratio to the bound ", nearest[c]);
   }
 }
 
 TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic with certified checkpoints") {
   const soundness::SoundnessConfig lowered = config(200, 0.9);
   const std::vector<SpecimenResult> results = soundness::run(lowered);
-  std::map<std::size_t, int> surplus;  // violated minus certified checkpoints
+  std::map<std::size_t, int> surplus;  // number of violated minus certified checkpoints
   for (std::size_t i = 0; i < results.size(); ++i) {
     const SpecimenResult& r = results[i];
     surplus[i % lowered.arithmetics.size()] += static_cast<int>(r.violated()) - static_cast<int>(r.all_certified);
@@ -72,7 +72,7 @@ TEST_CASE("the result of a checkpoint does not depend on the number of threads o
   CHECK(violations(alone, 3) == std::vector{one.at(alone.first)});
 }
 
-TEST_CASE("specimens: every family, placement and structure of weights") {
+TEST_CASE("specimens cover every family, placement and structure of weights") {
   std::set<std::string> families, placements, structures;
   for (std::uint32_t index = 0; index < 1500; ++index) {
     const soundness::Specimen s = soundness::generate_specimen(5, index, fp16);

@@ -9,7 +9,7 @@ namespace {
 
 double at(const char* text, int l = 3, int layers = 8) { return DepthExpression::parse(text).value().at(l, layers); }
 
-TEST_CASE("depth expressions in L, the number of layers, and l, the number of earlier additions") {
+TEST_CASE("depth expressions depend on L, the number of layers, and l, the number of earlier additions") {
   CHECK(at("2L") == 16.0);
   CHECK(at("1/sqrt(l+1)") == 0.5);
   CHECK(at("(2L)^0.25") == 2.0);
@@ -23,7 +23,7 @@ TEST_CASE("depth expressions in L, the number of layers, and l, the number of ea
   CHECK(DepthExpression(0.3).text().empty());
 }
 
-TEST_CASE("depth expressions: invalid text is rejected") {
+TEST_CASE("invalid depth expressions are rejected") {
   for (const char* text : {"", "2**L", "L)", "(L", "sqrt 2", "layers", "1/", "L l )", "n+1", "2;L"}) {
     CAPTURE(text);
     CHECK_FALSE(DepthExpression::parse(text).has_value());

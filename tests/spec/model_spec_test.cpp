@@ -20,7 +20,7 @@ double parameters(const Preset& preset, int kv_heads) {
   return m.layers * count;
 }
 
-TEST_CASE("presets have the parameter counts in their names") {
+TEST_CASE("presets have the parameter counts that their names state") {
   REQUIRE(presets.size() == 4);
   const auto [small, medium, large, largest] = presets;
   CHECK(small.name == "400M");
@@ -35,7 +35,7 @@ TEST_CASE("presets have the parameter counts in their names") {
   for (const Preset& preset : presets) CHECK(preset.heads * preset.head_dim == preset.width);
 }
 
-TEST_CASE("RoPE frequencies and score rules: defaults, or those of the layer") {
+TEST_CASE("RoPE frequencies and score rules have defaults, and layers may override them") {
   ModelSpec m;
   m.layers = 2;
   m.head_dim = 4;

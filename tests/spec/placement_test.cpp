@@ -84,7 +84,7 @@ TEST_CASE("Mix-LN: the first floor(L/4) layers are Post-LN") {
   }
 }
 
-TEST_CASE("custom placements have a final norm by the rule of the named ones, or if one of their parts has one") {
+TEST_CASE("custom placements get a final norm by the rule for named placements, or if a part has one") {
   for (const Row& row : t1) {
     if (row.two_streams || row.name == "mix") continue;
     CAPTURE(row.name);
@@ -101,7 +101,7 @@ TEST_CASE("custom placements have a final norm by the rule of the named ones, or
   CHECK_FALSE(final_norm("none", "post"));
 }
 
-TEST_CASE("a scale expression that is not finite for some l is rejected by its text and the first such l") {
+TEST_CASE("a scale expression that is not finite for some l is rejected; the message has its text and that l") {
   const auto alpha = [](const char* expression, int l, int layers) {
     const Placement placement = free_placement(FreeForm{.alpha = DepthExpression::parse(expression)});
     return placement.at({.layers = layers, .addition = l}).alpha;
@@ -113,7 +113,7 @@ TEST_CASE("a scale expression that is not finite for some l is rejected by its t
   CHECK(alpha("1/(L-1)", 0, 2) == 1.0);
 }
 
-TEST_CASE("a custom placement with one placement per module kind, and scales in L and l") {
+TEST_CASE("a custom placement may differ between attention and MLP and have scales in L and l") {
   FreeForm form;
   form.attention = std::make_shared<const Placement>(*find_placement("peri"));
   form.mlp = std::make_shared<const Placement>(free_placement(FreeForm{

@@ -32,7 +32,7 @@ StackSpec shapes() {
   return spec;
 }
 
-TEST_CASE("initialization: variance of every scheme, for every matrix") {
+TEST_CASE("every initialization scheme gives every matrix its variance") {
   StackSpec spec = shapes();
   spec.init.std = 0.3;
   spec.init.factor = 5.0;
@@ -107,7 +107,7 @@ TEST_CASE("init.residual scales only W_o and W_down, by an expression in L and l
   check("1/(l+1)", [](int addition) { return 1.0 / (addition + 1); });
 }
 
-TEST_CASE("init.truncation multiplies standard deviations by that of a truncated normal distribution") {
+TEST_CASE("init.truncation multiplies standard deviations by the truncated normal distribution's") {
   for (const double at : {0.1, 1.0, 2.0, 3.0, 50.0}) {
     // Moments of the truncated density by Simpson's rule.
     constexpr int steps = 2000;
@@ -141,10 +141,10 @@ TEST_CASE("init.embedding_std, position_std and head_std set the standard deviat
   spec.init.head_std = 0.5;
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5);
   CHECK(stddev_of(spec, 0, Weight::q) == 0.02);
-  CHECK(drawn_embedding_stddev(spec) == 0.02);  // not the head's
+  CHECK(drawn_embedding_stddev(spec) == 0.02);  // head_std has no effect
   spec.init.embedding_std = 0.1;
   CHECK(drawn_embedding_stddev(spec) == 0.1);
-  CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);  // the table is the whole input
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);  // a single table is scaled by input.second_moment
   spec.model.embedding = {.positions = 7, .token_types = 2};
   CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
   CHECK(stddev_of(spec, 0, Weight::positions) == 0.1);

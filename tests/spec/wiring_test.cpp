@@ -17,7 +17,7 @@ ModelSpec stack(const char* placement, int layers = 3) {
 using Weights = std::vector<double>;
 
 // Parallel blocks and SpanNorm are compared with plain loops in tests/model/stack_test.cpp.
-TEST_CASE("x0: attention reads a weighted sum of the stream and the input of the stack") {
+TEST_CASE("with x0, attention reads a weighted sum of the stream and the stack's input") {
   const ModelSpec m = stack("x0");
   for (const auto& [step, kept, added] : {std::tuple{0, 1.15, 0.20}, {2, 1.10, 0.125}, {4, 1.05, 0.05}}) {
     CHECK(m.step(step).branches[0].reads[0] == doctest::Approx(kept).epsilon(1e-14));
@@ -27,7 +27,7 @@ TEST_CASE("x0: attention reads a weighted sum of the stream and the input of the
   CHECK(m.step(1).mixing == std::vector<Weights>{{1.0, 0.0}, {0.0, 1.0}});
 }
 
-TEST_CASE("hyper: streams are read in turn; random mixing is doubly stochastic and differs between steps") {
+TEST_CASE("with hyper, streams are read in turn; random mixing is doubly stochastic and differs between steps") {
   ModelSpec m = stack("hyper");
   m.streams = 3;
   m.stream_mixing = StreamMixing::random;

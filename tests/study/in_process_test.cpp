@@ -129,7 +129,7 @@ class Stopping final : public stacks::Progress {
   mutable std::atomic<int> queries_ = 0;
 };
 
-TEST_CASE("every study runs in process: it prints nothing, leaves no file and changes no process state" *
+TEST_CASE("every study runs in a caller's process without output, files or changes of process state" *
           doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   const TemporaryFolder elsewhere;
@@ -165,7 +165,7 @@ TEST_CASE("every study runs in process: it prints nothing, leaves no file and ch
   std::filesystem::current_path(before);
 }
 
-/// Returns true if a run with a stop request from the n-th query on stops without a result.
+/// Returns whether a run stops without a result if every query from the n-th on requests a stop.
 bool stops(const study::Study& study, const study::Request& request, int from) {
   Stopping progress(from);
   try {

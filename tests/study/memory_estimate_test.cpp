@@ -29,7 +29,7 @@ double budget(const config::RunOptions& run, double available) {
   return static_cast<double>(stacks::tape_budget(large_stack(), run, 1, 2, available));
 }
 
-TEST_CASE("tape budget: without --memory, 2.8 GB for the whole pass, or half of the available memory") {
+TEST_CASE("without --memory the tape budget is 2.8 GB for the whole pass, or half of the available memory") {
   const double kept = budget(backward(), 64e9);
   CHECK(kept > 1e9);
   CHECK(kept + stacks::reading_memory(large_stack(), backward(), 1, 2).bytes == doctest::Approx(2.8e9));
@@ -37,7 +37,7 @@ TEST_CASE("tape budget: without --memory, 2.8 GB for the whole pass, or half of 
   CHECK(budget(backward(), 5e9) == doctest::Approx(kept - 0.3e9));
 }
 
-TEST_CASE("tape budget: with --memory, at most 0.8 of the available memory") {
+TEST_CASE("with --memory the tape budget is at most 0.8 of the available memory") {
   config::RunOptions run = backward();
   run.memory = 5e9;
   const double kept = budget(run, 64e9);
@@ -47,7 +47,7 @@ TEST_CASE("tape budget: with --memory, at most 0.8 of the available memory") {
   CHECK(budget(run, infinity) == 0x1p62);
 }
 
-TEST_CASE("tape budget: the minimum if memory is insufficient") {
+TEST_CASE("the tape budget is the minimum if memory is insufficient") {
   config::RunOptions asked = backward();
   asked.memory = 1.0;
   for (const double available : {0.0, -1e9, 1e6, 1e9}) {
@@ -56,7 +56,7 @@ TEST_CASE("tape budget: the minimum if memory is insufficient") {
   }
 }
 
-TEST_CASE("tape budget: the minimum on a GPU, for matrix-free and for forward passes, without --memory") {
+TEST_CASE("without --memory the tape budget is the minimum on a GPU and for matrix-free and forward passes") {
   config::RunOptions cuda = backward();
   cuda.device = "cuda";
   config::RunOptions free = backward();
@@ -68,17 +68,17 @@ TEST_CASE("tape budget: the minimum on a GPU, for matrix-free and for forward pa
   CHECK(budget(free, 64e9) > 1e9);
 }
 
-TEST_CASE("tape budget: shared by concurrent seeds") {
+TEST_CASE("concurrent seeds share the tape budget") {
   StackSpec small = large_stack();
   small.model = {.layers = 64, .width = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .mlp_width = 1024};
   const auto kept = [&](int seeds) {
     return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
   };
-  CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of it, with one thread fewer per pass
+  CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of 2.8 GB; one thread fewer per pass
   CHECK(kept(8) == kept(2));
 }
 
-TEST_CASE("memory estimate: concurrent parts add up, the larger of consecutive phases counts") {
+TEST_CASE("the memory estimate adds concurrent parts and takes the larger of consecutive phases") {
   stacks::MemoryEstimate memory;
   memory.add(3.0, "a");
   memory.add(2.0, "b");

@@ -27,7 +27,7 @@ std::shared_ptr<MemoryModel> in_memory(const std::string& name) {
   return model;
 }
 
-TEST_CASE("memory model: every fixture has the same stack and tensors as its files") {
+TEST_CASE("a model in memory has the same stack and tensors as its files, for every fixture") {
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FIXTURES)) {
     if (!entry.is_directory()) continue;

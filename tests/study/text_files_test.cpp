@@ -7,11 +7,11 @@
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// Text files of configurations.
+/// Text files that configurations name.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("texts: only a request reads the text of a single stack") {
+TEST_CASE("the text of a single stack is read by Request::load, not by load_config") {
   const TemporaryFolder folder;
   const std::string path = folder.path("text.txt");
   study::Request request{.known = sections(),

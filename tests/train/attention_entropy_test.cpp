@@ -54,7 +54,7 @@ double entropy_of(const Values& scores) {
   return sum;
 }
 
-TEST_CASE("attention entropy by hand: mean over heads and over tokens that see several tokens, NaN if none does") {
+TEST_CASE("attention entropy is the mean over heads and over tokens that see several tokens, NaN if none does") {
   struct Row {
     const char* what;
     Case c;
@@ -64,7 +64,7 @@ TEST_CASE("attention entropy by hand: mean over heads and over tokens that see s
   const double root = std::sqrt(2.0);
   // Token 1 has q = (2, 1); k = (1, 3) and (2, 0) give the scores 5/√2 and 4/√2. Token 0 has 36/√2 and 18/√2.
   const Values q{9, 9, 2, 1}, k{1, 3, 2, 0};
-  // Head 0 and 1 use the first key head, 2 and 3 the second; token 1 has the scores 0 and 1, 2, 1, 2.
+  // Head 0 and 1 use the first key head, 2 and 3 the second. In head h, token 1 has the scores 0 and {1, 2, 1, 2}[h].
   const Values q4{0, 0, 0, 0, 0, 0, 0, 0, /* token 1 */ 1, 0, 2, 0, 3, 1, 4, 2},
       k2{0, 0, 0, 0, /* token 1 */ 1, 0, 0, 1};
   const double soft[] = {3.0 * std::tanh(2.5 / 3.0), 3.0 * std::tanh(2.0 / 3.0)};
@@ -103,7 +103,7 @@ TEST_CASE("attention entropy by hand: mean over heads and over tokens that see s
   }
 }
 
-TEST_CASE("attention entropy: equals that of the pattern in the output of attention") {
+TEST_CASE("attention entropy equals the entropy of the pattern in attention's output") {
   // With two tokens and one head, mixed₁ = p·v₀ + (1 − p)·v₁ determines p.
   for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head}) {
     StackSpec spec = placed(tiny_stack(), "pre");

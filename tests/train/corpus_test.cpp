@@ -169,7 +169,7 @@ TEST_CASE("corpus: short splits, bytes outside the vocabulary, unreadable and la
   }
 }
 
-TEST_CASE("corpus: \"synthetic\" is the text of the synthetic language, with its loss floor") {
+TEST_CASE("corpus: \"synthetic\" gives the text of the synthetic language and its loss floor") {
   const Corpus corpus("synthetic", 0.1, 9, SyntheticLanguage::symbols);
   const std::vector<std::uint8_t> text = SyntheticLanguage().text(1000);
   CHECK(std::ranges::equal(corpus.tokens().first(1000), text));

@@ -27,7 +27,7 @@ Losses run(int good, int bad, double after, const Losses& further = {}) {
   return loss;
 }
 
-TEST_CASE("final loss: mean of the last tenth of the steps, at least one") {
+TEST_CASE("the final loss is the mean of the last tenth of the steps, at least one") {
   Losses loss(39, 0.0);
   for (std::size_t i = 0; i < loss.size(); ++i) loss[i] = static_cast<double>(i * i);
   CHECK(training::mean_of_last_tenth(history_of(loss), 39) == doctest::Approx((36.0 * 36 + 37.0 * 37 + 38.0 * 38) / 3));
@@ -35,7 +35,7 @@ TEST_CASE("final loss: mean of the last tenth of the steps, at least one") {
   CHECK(std::isnan(training::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 4)));
 }
 
-TEST_CASE("divergence: at the first non-finite loss or gradient, or where a high final loss starts") {
+TEST_CASE("divergence starts at the first non-finite loss or gradient, or where a high final loss starts") {
   struct Row {
     const char* what;
     Losses loss;

@@ -41,7 +41,7 @@ ModelReading reading_of(const Trained& trained, int first, int count) {
       {.ids = read.inputs(first, count), .labels = read.labels(first, count), .backward = true, .top = top_count});
 }
 
-TEST_CASE("record: loss and statistics are means over held-out windows, as separate sequences") {
+TEST_CASE("record: loss and statistics are means over held-out windows, read as separate sequences") {
   const Trained trained("peri");
   double loss = 0.0;
   double variance = 0.0;
@@ -68,7 +68,7 @@ TEST_CASE("record: growth terms satisfy the growth identity (T15)") {
   }
 }
 
-TEST_CASE("record: largest entries over all depths, in order, with their depths") {
+TEST_CASE("record: the largest entries over all depths are sorted and have their depths") {
   const Trained trained("pre");
   const ModelReading reading = reading_of(trained, 0, windows);
   std::vector<std::pair<double, double>> all;

@@ -159,7 +159,7 @@ struct AtEnd {
   }
 };
 
-TEST_CASE("training: at_end adds to the last record of a completed run only") {
+TEST_CASE("training: at_end adds only to the last record of a completed run") {
   const AtEnd whole(small_task(DType::f64));
   CHECK(whole.calls == 1);
   CHECK(whole.steps() == std::vector{12});

@@ -32,7 +32,7 @@ Series exponential(Series series) {
   return series;
 }
 
-TEST_CASE("robust spikes: above the median of 16 to 128 earlier logarithms by 6 · 1.4826 median absolute deviations") {
+TEST_CASE("robust spikes exceed the median of 16 to 128 earlier logarithms by 6 · 1.4826 median absolute deviations") {
   Series consecutive = wave_with(600, 201, 100.0);
   consecutive[202] = 10.0;
   Series old_noise = wave(400);  // the window has 128 steps
@@ -65,7 +65,7 @@ TEST_CASE("robust spikes: above the median of 16 to 128 earlier logarithms by 6 
   }
 }
 
-TEST_CASE("robust spikes: non-finite values are spikes, zero and negative ones are not; the window excludes all") {
+TEST_CASE("robust spikes: non-finite values are spikes, values <= 0 are not; the window excludes both") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Series series = exponential(wave(100));
   series[0] = NAN;
@@ -86,7 +86,7 @@ TEST_CASE("robust spikes: non-finite values are spikes, zero and negative ones a
   CHECK(robust_spikes(Series(100, 0.0)).empty());
 }
 
-TEST_CASE("largest jump: ratio of a value to the median of the 4 to 16 values before it") {
+TEST_CASE("largest_jump is the largest ratio of a value to the median of the 4 to 16 values before it") {
   CHECK(largest_jump(std::vector<double>{1.0, 1.0, 1.0, 50.0}).step == 0);
   const Jump early = largest_jump(std::vector<double>{8.0, 4.0, 2.0, 1.0, 30.0, 2.0});
   CHECK(early.step == 5);
@@ -122,7 +122,7 @@ Series planted(double deviation, int count, int steps, int apart) {
   return series;
 }
 
-TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width" * doctest::test_suite("slow")) {
+TEST_CASE("robust spikes have a low false-alarm rate on lognormal noise of any width" * doctest::test_suite("slow")) {
   // A simulation of 900 000 steps found at most 1 in 10 000, for windows of 16 to 128 steps.
   constexpr int series = 500;
   constexpr std::size_t steps = 240;
@@ -135,11 +135,11 @@ TEST_CASE("robust spikes: false-alarm rate on lognormal noise of any width" * do
     CHECK(count <= series * static_cast<int>(steps) / 10000);
     found.push_back(count);
   }
-  // Logarithms differ only by a factor, so the spikes must be equal.
+  // The logarithms of all series differ only by a factor, so their spikes must be equal.
   for (const int count : found) CHECK(count == found.front());
 }
 
-TEST_CASE("planted spikes are detected as one event each, of any length" * doctest::test_suite("slow")) {
+TEST_CASE("a planted spike of any length is detected as one event" * doctest::test_suite("slow")) {
   for (const double deviation : {0.05, 0.3, 0.7}) {
     CAPTURE(deviation);
     for (const int steps : {1, 3, 16}) {
@@ -151,14 +151,14 @@ TEST_CASE("planted spikes are detected as one event each, of any length" * docte
   }
 }
 
-TEST_CASE("spike events: steps at most 16 apart belong to one event") {
+TEST_CASE("spike_events merges steps that are at most 16 apart") {
   CHECK(spike_events({}).empty());
   CHECK(spike_events({40}) == Steps{40});
   CHECK(spike_events({40, 56, 72, 89}) == Steps{40, 89});
-  CHECK(spike_events({89, 40, 40, 72, 56}) == Steps{40, 89});  // merged from two series
+  CHECK(spike_events({89, 40, 40, 72, 56}) == Steps{40, 89});  // the steps come from two series
 }
 
-TEST_CASE("events of a run: spikes of the loss and of the gradient norm, near ones together") {
+TEST_CASE("events of a run merge nearby spikes of the loss and of the gradient norm") {
   const Series calm = exponential(wave(400));
   const auto with = [](int step) { return exponential(wave_with(400, step, 20.0)); };
   CHECK(events_of_run(with(201), calm) == Steps{201});

@@ -17,7 +17,7 @@ namespace {
 using training::StateFile;
 using training::TrainingHistory;
 
-/// Values that change unless they are stored bit by bit.
+/// Returns a history whose values would change unless stored bit by bit.
 TrainingHistory odd_history() {
   using Limits = std::numeric_limits<double>;
   TrainingHistory history;
@@ -62,7 +62,7 @@ TEST_CASE("state file: round-trips to the bit, and a resumed run has the same re
       Trainer second = trainer_of(target, spec, train);
       second.restore(content->state);
       CHECK(second.step().loss == trainer.step().loss);
-      check_same_numbers("a copied state is unchanged by steps", parameters_of(*target.backend, fresh), initial);
+      check_same_numbers("steps do not change a copied state", parameters_of(*target.backend, fresh), initial);
       check_same_state(*target.backend, second.state(), trainer.state());
     }
   }

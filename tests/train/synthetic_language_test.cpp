@@ -67,10 +67,10 @@ TEST_CASE("synthetic language: the loss floor is the mean entropy over a window"
   CHECK(language().loss_floor(4) == doctest::Approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
 }
 
-/// Entropy rate from the loss floors of one and two tokens.
+/// Returns the entropy rate from the loss floors of one and two tokens.
 double entropy_rate() { return 2.0 * language().loss_floor(2) - language().loss_floor(1); }
 
-/// The beginning of the built-in text.
+/// Returns the beginning of the built-in text.
 const std::vector<std::uint8_t>& long_text() {
   static const std::vector<std::uint8_t> text = language().text(1U << 20U);
   return text;
@@ -88,7 +88,7 @@ TEST_CASE("synthetic language: cross-entropy of the text equals the entropy rate
     rates.push_back(sum / piece);
   }
   CHECK(estimate(rates).standard_error < 0.003);
-  check_consistent("surprise per symbol", estimate(rates), entropy_rate());
+  check_consistent("surprisal per symbol", estimate(rates), entropy_rate());
 }
 
 TEST_CASE("synthetic language: the text is reproducible, and shorter texts are prefixes") {

@@ -28,7 +28,7 @@ void check_rates(const TrainSpec& train, const std::vector<double>& expected) {
   }
 }
 
-TEST_CASE("learning rate: warm-up, cosine decay to a tenth, constant schedule") {
+TEST_CASE("the learning rate warms up, then decays by a cosine to a tenth or stays constant") {
   // round(0.25 · 6) = 2 steps of warm-up and 4 of decay.
   check_rates({.steps = 6, .lr = 2.0, .warmup = 0.25},
               {1.0, 2.0, 2.0 * at_eighth, 2.0 * 0.55, 2.0 * at_three_eighths, 0.2});
@@ -38,7 +38,7 @@ TEST_CASE("learning rate: warm-up, cosine decay to a tenth, constant schedule") 
   check_rates({.steps = 5, .lr = 3.0, .warmup = 0.6, .schedule = ScheduleKind::constant}, {1.0, 2.0, 3.0, 3.0, 3.0});
 }
 
-TEST_CASE("learning rate: the warm-up is rounded to the nearest step, at least one") {
+TEST_CASE("the warm-up is rounded to the nearest step, at least one") {
   const auto rising = [](double warmup, int steps) {
     const std::vector<double> all = rates({.steps = steps, .lr = 1.0, .warmup = warmup});
     return std::ranges::max_element(all) - all.begin() + 1;
@@ -59,7 +59,7 @@ std::vector<int> recorded(const TrainSpec& train) {
   return steps;
 }
 
-TEST_CASE("recorded steps: dense at the beginning, then every record_every steps, and the last one") {
+TEST_CASE("recorded steps are dense at the beginning, then every record_every steps, and include the last") {
   CHECK(recorded({.record_every = 100, .steps = 250}) == std::vector{0, 1, 2, 5, 10, 20, 50, 100, 200, 250});
   CHECK(recorded({.record_every = 4, .steps = 13}) == std::vector{0, 1, 2, 4, 5, 8, 10, 12, 13});
   CHECK(recorded({.record_every = 1000, .steps = 3}) == std::vector{0, 1, 2, 3});

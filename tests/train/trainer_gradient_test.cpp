@@ -160,7 +160,7 @@ double norm_of(const NamedNumbers& numbers, const std::string& prefix, const std
   return std::sqrt(sum);
 }
 
-TEST_CASE("trainer: reported norms are those before clipping, and clipping preserves the direction") {
+TEST_CASE("trainer: norms are reported before clipping, and clipping preserves the direction") {
   const Target target = truth_target();
   const StackSpec spec = full_stack();
   for (const int accumulate : {1, 4}) {

@@ -41,7 +41,7 @@ void check_any_number_of_threads(const Target& target, const StackSpec& spec, co
   for (const int count : {2, 4}) check_same_numbers(target.name(), result(count), one);
 }
 
-// Serial micro-batches: run_task_test.cpp.
+// run_task_test.cpp covers serial micro-batches.
 TEST_CASE("trainer: concurrent parts of a micro-batch give the same bits for any number of threads") {
   StackSpec spec = trained_stack("peri");
   spec.input.tokens = 64;
@@ -151,7 +151,7 @@ int parts(int tokens, int batch, int accumulate = 1) {
   return parts_of_micro_batch(spec, {.accumulate = accumulate, .batch = batch}, DType::f32);
 }
 
-TEST_CASE("parts of a micro-batch: at least 512 tokens each, a divisor of the sequences, at most 16") {
+TEST_CASE("the number of parts divides the sequences and is at most 16; a part has at least 512 tokens") {
   CHECK(parts(512, 1) == 1);
   CHECK(parts(512, 2) == 2);
   CHECK(parts(511, 2) == 1);
@@ -164,7 +164,7 @@ TEST_CASE("parts of a micro-batch: at least 512 tokens each, a divisor of the se
   CHECK(parts(512, 8, 8) == 1);
 }
 
-TEST_CASE("parts of a micro-batch: gradients of all parts use at most 128 MiB") {
+TEST_CASE("gradients of all parts of a micro-batch use at most 128 MiB") {
   StackSpec spec = trained_stack("peri");
   spec.model.layers = 2;
   spec.model.width = spec.model.mlp_width = 1024;

@@ -4,7 +4,7 @@
 #include "tests/support/doctest.h"
 #include "tests/train/tiny_training.h"
 
-/// Second moment of the change of a matrix applied to its input, compared with explicit sums.
+/// Compares the second moment of (W − W₀) h, the effect of updates on a matrix product, with explicit sums.
 namespace periscope::testing {
 namespace {
 
@@ -57,7 +57,7 @@ void record_signals(const Trained& trained, SignalStore& signals) {
       context, {.ids = windows.inputs(0, 2), .labels = windows.labels(0, 2), .hooks = {.recorders = {&signals}}}));
 }
 
-TEST_CASE("updates: mean square of (W − W₀) h by explicit sums") {
+TEST_CASE("updates have the mean square of (W − W₀) h by explicit sums") {
   StackSpec plain = trained_stack("peri");
   StackSpec rich = trained_stack("pre");
   rich.model.inner_norm = InnerNorm::both;
@@ -91,7 +91,7 @@ TEST_CASE("updates: mean square of (W − W₀) h by explicit sums") {
   }
 }
 
-TEST_CASE("updates: zero before training") {
+TEST_CASE("updates are zero before training") {
   const Trained fresh(trained_stack("post"), 0);
   for (const auto& matrix : fresh.values) {
     for (const double moment : matrix.second) CHECK_MESSAGE(moment == 0.0, matrix.first);

@@ -9,7 +9,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// `verify` refutes false statements, no true ones, and simplifies its counterexamples.
+/// `verify` refutes false but no true statements, and simplifies its counterexamples.
 namespace periscope::testing {
 namespace {
 
@@ -77,7 +77,7 @@ TEST_CASE("every bound holds and is attained, and every false claim is refuted")
   }
 }
 
-TEST_CASE("nine tenths of the sharp bounds do not hold; a third of the published ones does not, three eighths do") {
+TEST_CASE("sharp bounds fail if scaled by 0.9; the published bound C.2-whole fails at 0.33 and holds at 0.36") {
   const auto broken = [](double scale, int cases) {
     const verify::VerifyResult r = run(scale, cases);
     std::set<std::string_view> ids;
@@ -96,7 +96,7 @@ TEST_CASE("nine tenths of the sharp bounds do not hold; a third of the published
   }
 }
 
-TEST_CASE("a violation is small, still a violation, and replayed from its file") {
+TEST_CASE("a counterexample is simplified, still violates its bound, and is replayed from its file") {
   const TemporaryFolder folder;
   for (const verify::Counterexample& v : violations_of(run(0.9))) {
     CAPTURE(v.statement->id);
@@ -125,7 +125,7 @@ BoundCase small_case(const SublayerRule& rule, std::vector<double> x, std::vecto
   return c;
 }
 
-TEST_CASE("a case with an overflow in f64 is not judged, even if no statement measures it") {
+TEST_CASE("a case that overflows in f64 is not judged, even if no statement measures the overflow") {
   BoundCase c = verify::plain_case({.norm_a = false}, 2);
   c.set("x", {1.0, 0.0}, 2);
   c.set("up", {1.5e308, 0.0, 1.5e308, 0.0}, 2);  // |h| overflows, but not its entries nor the gradient's norm
@@ -138,7 +138,7 @@ TEST_CASE("a case with an overflow in f64 is not judged, even if no statement me
   CHECK_THROWS_AS((void)verify::replay({.replay = path}), InputError);
 }
 
-TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1; a gradient that is off by 1e-12 is caught") {
+TEST_CASE("1 - p_y is accurate where p_y is nearly 1; a gradient error of 1e-12 is detected") {
   const verify::Evaluation saturated = verify::evaluate(small_case({.norm_a = false}, {40.0, 0.0}, {1.0, 0.0}));
   CHECK(saturated.tokens[0].path.wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(saturated.tokens[0].hidden == 40.0);
@@ -155,7 +155,7 @@ TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1; a gradient that is of
   }
 }
 
-TEST_CASE("shrinking keeps only what the predicate needs, and visits valid cases only") {
+TEST_CASE("shrinking removes everything the predicate does not need, and visits only valid cases") {
   BoundCase start = verify::generate_case(0, 94);
   const auto wide = [](const BoundCase& c) { return c.width() >= 3 && c.values("down").back() > 0.5; };
   start.parameters.at("down").values.back() = 7.123;
@@ -187,7 +187,7 @@ TEST_CASE("shrinking keeps only what the predicate needs, and visits valid cases
   CHECK(biased >= 5);
 }
 
-TEST_CASE("tallies: counts, extremes, quantiles; bins include their upper ends") {
+TEST_CASE("tallies have counts, extremes and quantiles; bins include their upper ends") {
   verify::Tally t;
   const verify::StatementOutcome outcomes[] = {{.measured = 0.5, .bound = 1.0},
                                                {.measured = 0.5, .bound = 1.0},
@@ -209,8 +209,8 @@ TEST_CASE("tallies: counts, extremes, quantiles; bins include their upper ends")
   }
 }
 
-TEST_CASE("massive activations: linear growth without a final norm, a ceiling with one") {
-  // Fitted over three decades, an unsaturated loss at the smallest scale raised the exponent to 1.017.
+TEST_CASE("massive activations grow linearly without a final norm and are bounded with one") {
+  // A fit over three decades would include unsaturated losses at the smallest scale and give an exponent of 1.017.
   for (const std::uint64_t seed : {6U, 8U, 14U}) CHECK(verify::sweep_massive(seed)[0].grows());
   for (const verify::MassiveCurve& c : verify::sweep_massive(4)) {
     CAPTURE(c.placement);
@@ -225,7 +225,7 @@ TEST_CASE("massive activations: linear growth without a final norm, a ceiling wi
   }
 }
 
-TEST_CASE("T16 is met with equality by aligned weights at any depth") {
+TEST_CASE("aligned weights attain the growth bound at any depth (T16)") {
   CHECK(verify::grow_aligned(20, 6, 0.7).reached == doctest::Approx(1.0).epsilon(1e-13));
 }
 
