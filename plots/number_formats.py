@@ -15,7 +15,7 @@ REQUIRED = (
     | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
     | on("stack format features", "overflow_seeds")
 )
-MARKERS = 13  # largest number per curve
+MARKERS = 13  # maximum number of markers per curve
 
 
 def by_input(ds: xr.Dataset) -> dict[str, tuple[list[int], str]]:

@@ -47,8 +47,8 @@ constexpr bool is_spelling_of(std::string_view name, std::string_view identifier
 
 }  // namespace enumerators_details
 
-/// The identifiers of the enumerators of E, whose values must be 0, 1, 2, … Tables indexed by an enumerator compare
-/// their size with this list in a static_assert, so an enumerator without a row fails to compile.
+/// The identifiers of the enumerators of E, whose values must be 0, 1, 2, … A static_assert compares every table
+/// indexed by an enumerator with this list, so a missing row fails to compile.
 template <class E>
 inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i...>) {
   return std::array{enumerators_details::identifier_of<static_cast<E>(i)>()...};

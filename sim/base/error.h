@@ -47,7 +47,7 @@ class InputError : public Error {
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
 /// Returns the nearest name if it is similar, else "". Similar means at most two edits and at most half of the letters
-/// of `word`, or that the name starts with `word` or is a prefix of it.
+/// of `word`. A name that starts with `word` or is its prefix is similar, too.
 [[nodiscard]] std::string similar_name(std::string_view word, std::span<const std::string> names);
 
 /// Returns the suffix of an error message, "; nearest is " + `prefix` + name, or "" if no name is similar.

@@ -17,7 +17,7 @@ namespace periscope {
 /// backend implements.
 ///
 /// A Tensor passed by value may be overwritten with the result if the call is its only owner (a temporary, or after
-/// std::move), so elementwise ops need no second buffer. A shared tensor is never written to.
+/// std::move). Elementwise ops then need no second buffer. A shared tensor is never written to.
 class Backend : public OpRunner<AllOps> {
  public:
   using Index = Tensor::Index;
