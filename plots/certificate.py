@@ -37,7 +37,7 @@ PANELS = {
         Curve("MLP's hidden layer", "#009E73", "^", "-", "mlp", 2, 2),
     ),
 }
-FP16 = 65504.0  # the largest finite number
+FP16 = 65504.0  # the largest finite number of FP16
 # Descriptions of arithmetics for captions; {} is the format.
 ARITHMETICS = {
     "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32",

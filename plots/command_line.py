@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--label: expected one for each of {len(files)} results, found {len(labels)}: "
                      f"{', '.join(map(str, files))}")  # fmt: skip
     common = os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in chosen.paths])
-    # The folder structure of the results below their common folder is repeated below --out.
+    # Figures have the same folder structure below --out as the results below their common folder.
     results = [(files, chosen.out)] if chosen.together else [
         ([file], chosen.out / Path(os.path.abspath(file.parent)).relative_to(common)) for file in files]
     written, not_drawn = _report(report for group, out in results for report in drawing.draw(group, out, settings))

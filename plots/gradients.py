@@ -72,7 +72,7 @@ def gradient_vs_depth(ds: xr.Dataset) -> style.Page:
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
     for p, curve_style in enumerate(styles):
-        shown = curves.norms(curves.select(ds, "log_gradient", (p,)))  # more layers predicted than measured
+        shown = curves.norms(curves.select(ds, "log_gradient", (p,)))  # predicted up to larger depths
         every.append({k: shown[k] for k in ("predicted", "predicted_stderr")})
         curves.draw(axes, curve_style, array(ds, "theory_layers"), every[-1], slice(None))
         style.points(axes, curve_style, array(ds, "layers"), shown["measured"], 2 * shown["stderr"], zorder=2.5)

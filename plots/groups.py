@@ -146,7 +146,7 @@ def run(ds: xr.Dataset, rate: bool = True) -> str:
     """Returns the sentence about the training, followed by captions.settings_text."""
     train = config(ds)["train"]
     profile = "Short profile (--quick): " if scalar_or_none(ds, "quick") == 1 else ""
-    regime = scalar_or_none(ds, "regime") or (  # of `reproduce`: the regime of its claims
+    regime = scalar_or_none(ds, "regime") or (  # stored by `reproduce`
         f"rate {train['lr']:g}, {train['steps']} steps of {train['batch']} sequences, "
         f"corpus {PurePath(train['corpus']).name}")  # fmt: skip
     settings = [part for part in str(regime).split(", ") if rate or not part.startswith("rate ")]

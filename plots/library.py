@@ -12,7 +12,7 @@ from . import kinds, style
 from .dataset import array, config
 from .makers import Kind, Makers, drawn
 
-ATTRIBUTES = ("version", "commit", "config")  # used in captions
+ATTRIBUTES = ("version", "commit", "config")  # attributes used in captions
 _LOCK = threading.RLock()  # matplotlib's settings are global
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds, seeds_text
 
-# Study, title, exhibit of its claims, and whether the base study contains its unscaled learning rate.
+# Study, title, exhibit of its claims, and whether to add the base study, which has the unscaled rate.
 SWEEPS = (
     ("rates", "Warm-up of the base", "3", True),
     ("rates-warmup", "Three times the warm-up", "16", False),

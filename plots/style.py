@@ -125,7 +125,7 @@ def styles(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Style]
             rank = len(known) - len(STYLES)
             known[base] = Style(_title_of(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
     found: dict[str, Style] = {}
-    counts: dict[str, int] = {}  # stacks so far, by placement
+    counts: dict[str, int] = {}  # number of stacks so far, by placement
     for label, placement in placement_of.items():
         base, rest = _parts(label)
         style, rank = known[placement], counts.get(placement, 0)

@@ -39,7 +39,7 @@ class StepHooks:
 
     def __init__(self, model: Any, layout: Layout, gradients: bool) -> None:
         self._model, self._layout, self._gradients = model, layout, gradients
-        self._rules: list[dict[str, bool]] = layout.info["rules"]  # by sublayer
+        self._rules: list[dict[str, bool]] = layout.info["rules"]  # existing norms, by sublayer
         self._parameters = dict(model.named_parameters())
         self._signals: Signals = {}
         self._signal_gradients: Signals = {}

@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
     sublayer: int
     signal: str
-    columns: slice | None = None  # None: all
+    columns: slice | None = None  # columns of the tensor; None: all
     through: str | None = None  # matrix that maps the recorded gradient to the gradient of the module's input
 
 
@@ -28,9 +28,9 @@ class Layout:
     """The signals of a model and their locations."""
 
     info: dict[str, Any]  # result of the compiled module's `layout`
-    parts: dict[tuple[int, str], dict[str, Any]]  # by sublayer (0 for parameters outside layers) and weight
-    places: dict[tuple[str, bool], list[Place]] = field(default_factory=dict)  # by module and is_input
-    attention: dict[str, int] = field(default_factory=dict)  # sublayer by attention module
+    parts: dict[tuple[int, str], dict[str, Any]]  # parameters by sublayer (0 outside layers) and weight
+    places: dict[tuple[str, bool], list[Place]] = field(default_factory=dict)  # by name of the module and is_input
+    attention: dict[str, int] = field(default_factory=dict)  # sublayer by name of the attention module
 
     def matrices(self) -> list[dict[str, Any]]:
         """Returns the parameters that are matrices."""

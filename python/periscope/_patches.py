@@ -23,7 +23,7 @@ class _Rotations:
 
 
 _LOCK = threading.Lock()
-_ROTATIONS: dict[Any, _Rotations] = {}  # by module
+_ROTATIONS: dict[Any, _Rotations] = {}  # replaced functions by module
 
 
 def watch_rotations(module: Any, hooks: "StepHooks") -> None:

@@ -41,7 +41,7 @@ class Record:
     steps: int  #: number of steps of the whole training
     loss: float  #: loss of the last step [nat]; NaN before the first
     grad_norm: float  #: gradient norm of the last step before clipping; NaN before the first
-    values: dict[str, list[float]]  #: by column of ``columns("train")`` without its suffix
+    values: dict[str, list[float]]  #: recorded values by column of ``columns("train")`` without its suffix
 
 
 def run(name: str, given: Mapping[str, Any]) -> "xr.Dataset":
@@ -81,7 +81,7 @@ def results(
     if "checkpoint" in flags:
         from .model import model_name
 
-        if config is None and isinstance(flags["checkpoint"], (Config, Mapping)):  # certify(config)
+        if config is None and isinstance(flags["checkpoint"], (Config, Mapping)):  # a call such as certify(config)
             config, flags = flags["checkpoint"], {**flags, "checkpoint": None}
         model, folder = model_name(flags["checkpoint"])
         flags = _text.encoded({**flags, "checkpoint": folder})

@@ -172,7 +172,7 @@ struct CountBefore {
 };
 
 /// Writes the indices of the k largest: first those larger than the k-th, then those equal to it, each in index order.
-/// One thread scans a chunk, but only if the chunk has such elements; few chunks do.
+/// Each thread handles one chunk, and scans it only if it has such elements; few chunks do.
 template <class T>
 struct Collect {
   const T* x;

@@ -146,7 +146,7 @@ Tensor MatrixFreeWeights::completed(Name name) const {
   if (found == factors_.end()) return rest;
   const Tensor& q = found->second.q;
   const Tensor& q2 = found->second.q2;
-  const auto across = [&](const Tensor& rows) {  // rows (1 − QᵀQ)
+  const auto across = [&](const Tensor& rows) {  // returns rows·(1 − QᵀQ)
     return ops.axpby(1.0, rows, -1.0, ops.linear_backward_input(ops.linear(rows, q), q));
   };
   const Tensor g = numbers(name, matrix_free_forward(name.second), q.rows(), rest.rows());
