@@ -47,8 +47,8 @@ constexpr unsigned char empty_file[] = {
 /// Offset in bytes of the file's length in HDF5's superblock of version 2; the memory buffer is larger than the file.
 constexpr std::size_t end_of_file_address = 28;
 
-/// HDF5 does not survive failed allocations: it dereferences null pointers, or calls exit and crashes in its exit
-/// handler. During its lifetime this object turns such crashes into a message and the exit code of a run-time failure.
+/// Turns crashes of HDF5 during this object's lifetime into a message and the exit code of a run-time failure. After a
+/// failed allocation HDF5 dereferences null pointers, or calls exit and crashes in its exit handler.
 /// The file is built in memory, so no partial file is left on disk.
 class CrashGuard {
  public:

@@ -37,8 +37,8 @@ bool exists(const std::string& path) {
 
 /// Cache entry for --skip-finished: the hashes of a finished run's result files, its exit code and its table.
 struct FinishedRun {
-  std::string file_sha256;  ///< of NAME.nc
-  std::string json_sha256;  ///< of NAME.json; "" if the study writes no JSON
+  std::string file_sha256;  ///< SHA-256 of NAME.nc
+  std::string json_sha256;  ///< SHA-256 of NAME.json; "" if the study writes no JSON
   ExitCode code = ExitCode::ok;
   std::string table;  ///< without colours
 };
@@ -63,8 +63,8 @@ std::string stale_reason(const study::Study& study, const study::Job& job, const
   return is_of_result ? "" : "the exit code depends on the flags of the run";
 }
 
-/// Handles --skip-finished. If the result file exists and is of this program and these settings, prints the cached
-/// table and returns the cached exit code. Otherwise returns nullopt and prints why an existing file is not reused.
+/// Handles --skip-finished. If the result file was written by this program with these settings, prints the cached table
+/// and returns the cached exit code. Otherwise returns nullopt and prints why an existing file is not reused.
 /// Throws ConfigError if there is no folder for results, and for --json or --csv, whose output is not cached.
 std::optional<ExitCode> skip_finished(const study::Study& study, const study::Job& job, const CommonOptions& options,
                                       stacks::Progress& progress) {
@@ -141,7 +141,7 @@ void check_destinations(const study::Study& study, const study::Job& job, const 
   if (study.json_file) const OutputFile of_json(study::result_file(job, "json"));
 }
 
-/// Writes NAME.nc into run.out unless that is "", then the CSV of --csv and the study's other files. Only then prints
+/// Writes NAME.nc into run.out unless run.out is "", the CSV of --csv and the study's other files. Only then prints
 /// the table on standard error, unless --quiet, and JSON on standard output with --json, so that a failed print loses
 /// no file. Adds provenance and circumstances, with the run time `seconds`, to a dataset. Caches the run as finished
 /// after all files are written. Returns the exit code.

@@ -22,7 +22,7 @@ std::atomic<std::int64_t> received_at = 0;  // milliseconds
 std::atomic<const std::string*> resume_note = nullptr;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const std::string*>::is_always_lock_free);
 
-std::atomic<int> exit_code = 0;  // of the stopped process; 0 until it is determined
+std::atomic<int> exit_code = 0;  // exit code of the stopped process; 0 until it is determined
 
 /// Returns the exit code of a stopped process. The first call prints the note on where to resume. Async-signal-safe.
 int print_note_and_get_code() {

@@ -65,7 +65,7 @@ void TerminalProgress::draw() {
   const double since = std::chrono::duration<double>(now - last_draw_).count();
   const int tenth = static_cast<int>(10.0 * *share);
   constexpr double redraw = 0.1;        // seconds between two redraws on a terminal
-  constexpr double first_line = 1.5;    // seconds to the first plain line, unless a tenth is done before
+  constexpr double first_line = 1.5;    // seconds to the first plain line, unless a tenth of the work is done earlier
   constexpr double next_line = 4.0;     // minimum seconds between later plain lines
   constexpr double part_of_run = 0.05;  // in long runs, minimum interval as a fraction of the elapsed time
   const double wait = next_line_ == 0 && last_draw_ == start_ ? first_line : std::max(next_line, part_of_run * elapsed);

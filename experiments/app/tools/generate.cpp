@@ -133,7 +133,7 @@ ExitCode run_generate(const CommonOptions& options) {
     print_result("\n");
   };
   const auto generate = [&] {
-    TerminalProgress progress(options.quiet || (prints_text && terminal));  // it would overwrite the text
+    TerminalProgress progress(options.quiet || (prints_text && terminal));  // a progress line would overwrite the text
     has_started = true;
     if (prints_text) print(false);
     progress.begin("generate", count);

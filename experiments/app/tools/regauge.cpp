@@ -49,7 +49,7 @@ theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, c
 /// Verdict of a certificate on the stream.
 struct CertifiedStream {
   double largest;                 ///< bound on |x|, on every addition to x, and on the embedding
-  bool certified;                 ///< for a run in the format; true without a format
+  bool certified;                 ///< true if the stream cannot overflow in a run in the format, or without a format
   std::string first_overflow;     ///< first signal that may overflow, such as "hidden of sublayer 3"; "" if certified
   std::string large_weight = {};  ///< message about a weight beyond the format's range, or ""
 };
@@ -116,7 +116,7 @@ class Source {
     const auto names = [&](const ParameterId& id, std::int64_t entry) { return checkpoint_.entry_name(id, entry); };
     return certificate_of(ops_, model(), weights_, arithmetic_, names);
   }
-  /// Returns the certified bound of the stream after division by c.
+  /// Returns the certified bound on the stream after division by c.
   [[nodiscard]] double reach(double c) const {
     const ModelSpec divided = with_eps(model(), scaled_eps(checkpoint_, c).eps);
     const ScaledWeights weights(ops_, model(), weights_, scale(c));
@@ -135,7 +135,7 @@ class Source {
   TableFactor embedding_;
 };
 
-/// Returns the smallest power of two, at least 1, that makes the stream fit the format as a divisor.
+/// Returns the smallest power of two c ≥ 1 such that the stream divided by c fits the format.
 double factor_for(const Source& source, const NumberFormat& format, const CertifiedStream& stream) {
   const double largest = stream.largest;
   if (!std::isfinite(largest)) {

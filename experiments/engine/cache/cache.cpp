@@ -95,7 +95,7 @@ void Cache::remove_all_but(const std::string& task) const {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
     if (entry->path().filename() == task) continue;
-    std::error_code absent;  // another process may have removed it
+    std::error_code absent;  // ignored: another process may have removed the file
     if (entry->path().extension() == ".tmp") {
       remove_if_abandoned(entry->path());
     } else {

@@ -48,7 +48,7 @@ void set_verdict(SignClaim& claim, const PValues& p) {
   if (p.negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
 }
 
-/// Returns the entry that decides if a row of positive means exists: max over rows of the min over columns.
+/// Returns the entry that decides whether some row has only positive means: max over rows of the smallest mean.
 const Values& deciding_entry(const SeedTable& table) {
   const auto mean_of = [](const Values& values) { return mean_over_seeds(values).value; };
   const auto least_of = [&](const std::vector<Values>& row) { return std::ranges::min_element(row, {}, mean_of); };

@@ -29,9 +29,9 @@ struct Claim {
   ClaimVerdict verdict = ClaimVerdict::not_testable;
 };
 
-/// Judges claims together. A claim holds if its test does not reject it and the correction is within the same margin.
-/// It holds with a condition if only the corrected value is not rejected. A claim that does not fail is not shown if
-/// the detectable error exceeds its limit. Not testable with fewer than 4 seeds or if the measured value is not finite.
+/// Judges claims together. A claim holds if its test does not reject it and the correction is at most the critical
+/// deviation, holds with a condition if only the corrected value is not rejected, and fails otherwise. Verdicts other
+/// than fails become not_shown if the detectable error exceeds its limit. Not testable: below 4 seeds or not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
 
 /// Significance level of one claim, on each of its two sides.
@@ -51,7 +51,7 @@ struct SignClaim {
   double p = 1.0;
   /// Two-sided p-value with Holm's correction for all tested claims of the run.
   double holm = std::numeric_limits<double>::quiet_NaN();
-  double detectable = 0.0;               ///< Test::detectable_at the level of the t test of `values`
+  double detectable = 0.0;               ///< detectable error of the t test of `values`
   std::string reason = {};               ///< why it was not run or is not testable, or a remark
   std::vector<std::string> regime = {};  ///< settings of the tested runs, in parts
 };
@@ -66,11 +66,11 @@ void set_not_testable(SignClaim& claim, const std::string& reason);
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
 /// Tests the claim that in some row all true means are positive; for a single entry this is Student's one-sided t test.
-/// With the p of an entry's t test, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
-/// reject (intersection-union test, Berger 1982), in any row (Bonferroni). The opposite is that in some column no true
-/// mean is positive: p⁻ = columns · min over columns of max over rows. It negates the claim if the table has one row,
-/// or if its means are differences x_column − y_row. claim.values are the values of the deciding entry: the largest,
-/// over rows, of the smallest means. An entry without spread over seeds has p = 1.
+/// With p of each entry's t test, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
+/// reject (intersection-union test, Berger 1982), in any row (Bonferroni). The opposite claim is that in some column no
+/// true mean is positive, with p⁻ = columns · min over columns of max over rows. It is the negation if the table has
+/// one row, or if its means are differences x_column − y_row. claim.values are the values of the deciding entry: the
+/// largest, over rows, of the smallest means. An entry without spread over seeds has p = 1.
 void test_some_row_positive(SignClaim& claim, const SeedTable& table);
 
 /// Returns the table for the claim that |mean of `large`| / 2 − |mean of `small`| is positive, by seed: one row with
@@ -79,8 +79,8 @@ SeedTable equivalence_table(const std::vector<double>& large, const std::vector<
 
 /// Tests the claim that `first` has a larger standard deviation over seeds than `second`, measured with the same seeds
 /// (Pitman and Morgan 1939). The test is exact for two normal variables of any correlation. Their sum and difference
-/// have the covariance Var(first) − Var(second), so the test is one of their correlation, with n − 2 degrees of
-/// freedom; it needs three seeds. claim.values are products of deviations of sum and difference.
+/// have the covariance Var(first) − Var(second), so the test is Student's t test of their correlation, with n − 2
+/// degrees of freedom, and needs three seeds. claim.values are products of deviations of sum and difference.
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
 /// Sets `holm` of all claims with a p-value (Holm 1979, applied to 2 min(p, 1 − p)).

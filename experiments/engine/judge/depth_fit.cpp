@@ -32,8 +32,8 @@ double cost_of(const VectorXd& logs, const VectorXd& law) {
   return (logs - law.array().log().matrix()).squaredNorm();
 }
 
-/// Fits a polynomial by Gauss-Newton with step halving, starting from least squares of relative errors, or from a
-/// constant if these have no positive solution.
+/// Fits a polynomial by Gauss-Newton with step halving. Starts from the least-squares fit of relative errors, or from a
+/// constant if that fit is not positive everywhere.
 VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
   const VectorXd values = logs.array().exp();
   const MatrixXd weighted = values.cwiseInverse().asDiagonal() * x;

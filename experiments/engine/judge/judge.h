@@ -25,7 +25,7 @@ struct StackVerdict {
   std::vector<Test> tests = {};
   double level = 0.0;  ///< significance level of a test (Šidák correction over all stacks of the run)
   int rejected = 0;
-  int worst = -1;  ///< index of the test with the largest excess relative to its critical excess; −1: none is finite
+  int worst = -1;  ///< index of the test with the largest excess relative to its critical excess; −1: no finite test
   Power power = {};
   int width = 0;  ///< width of the stack, for remedies; 0: remedies do not suggest a width
 

@@ -67,8 +67,8 @@ int needed_seeds(const std::vector<Test>& tests, double level, int seeds, double
   const auto too_few = [&](int n) {
     return !is_powerful(tests, level, static_cast<double>(n) / seeds, width_times, error_factor);
   };
-  // Doubling, not std::partition_point, as the detectable error is not monotonic: with many seeds the error of a
-  // prediction from few replicates, and so with few degrees of freedom, dominates.
+  // Doubling, not std::partition_point, as the detectable error is not monotonic: with many seeds the error of the
+  // prediction dominates, which has few degrees of freedom if it is from few replicates.
   int high = seeds;
   for (; too_few(high); high *= 2) {
     if (high >= max_factor * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
@@ -140,7 +140,7 @@ std::string remedy(const std::vector<Test>& all, double level, int width) {
   for (const Test& t : tests) {
     if (!std::isinf(t.tolerated_bias)) continue;
     if (!(t.fluctuation > 0.0)) return "use a wider stack";
-    // Half of the fluctuation is tolerated on both sides. With a quarter of the limit, noise and other biases fit too.
+    // The detectable error includes the fluctuation. A quarter of the limit leaves a margin for noise and other biases.
     fluctuation = std::max(fluctuation, t.fluctuation / std::min(largest_fluctuation, 0.25 * t.limit));
   }
   if (fluctuation > 0.0) {

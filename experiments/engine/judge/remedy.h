@@ -14,14 +14,14 @@ namespace periscope::judge {
 /// and replicates in proportion to seeds unless their number is set.
 double projected_error(const Test& test, double level, double seeds_times, double width_times);
 
-/// Remedies if only a larger width is sufficient, and if nothing within 1000 times the current values is.
+/// Remedy if only a larger width is sufficient, and remedy if not even 1000 times the current values are sufficient.
 inline constexpr char more_seeds_useless[] = "use width {} (more seeds do not help)";
 inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width are sufficient";
 
 /// Returns a remedy for underpowered tests, such as "use about 96 seeds, or width 512": the smallest number of seeds
 /// and the smallest width (times a power of two, within 1000 times the current values) for which no detectable error
 /// exceeds its limit. If neither is sufficient, suggests both together or more precise predictions, with their key.
-/// Returns "" if no test is underpowered or one is not finite. With `width` = 0 suggests no width.
+/// Returns "" if no test is underpowered or a test is not finite. With `width` = 0 suggests no width.
 std::string remedy(const std::vector<Test>& tests, double level, int width);
 
 }  // namespace periscope::judge

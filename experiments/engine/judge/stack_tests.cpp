@@ -127,7 +127,7 @@ class Collector {
     if (plain && std::isnan(plain->predicted.value)) tests_.push_back(*plain);
     if (!plain || !log || std::isnan(plain->predicted.value)) return;
     const double t = std::max(0.0, plain->predicted.value);
-    // Bound of |g + e|² − |g|² for a rounding error e in any direction with |e|² ≤ rounding.measured.
+    // Bound on |g + e|² − |g|² for a rounding error e in any direction with |e|² ≤ rounding.measured.
     const double rounded = rounding.measured + 2.0 * std::sqrt(rounding.measured * t) + rounding.predicted;
     const bool resolved = t > 0.0 && rounded < 0.1 * t;
     if (resolved && std::isfinite(log->measured.value) && std::isfinite(log->predicted.value)) {
@@ -271,8 +271,8 @@ std::vector<Test> stack_tests(const Comparison& comparison, const config::Agreem
 
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
   if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
-  // Outside these second moments, entries under- or overflow (f16 ranges from 6e-8 to 65504), or squares do: squares of
-  // entries in f32 and bf16, squared deviations over seeds in f64.
+  // Outside this range of second moments, values under- or overflow: entries in f16 (6e-8 to 65504), squared entries in
+  // f32 and bf16, squared deviations over seeds in f64.
   const double largest = dtype == DType::f64 ? 1e140 : dtype == DType::f16 ? 1e7 : 1e70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = predicted.find(Statistic::second_moment, signal);

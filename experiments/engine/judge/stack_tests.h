@@ -48,7 +48,7 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
 /// correlations within a seed; all other curves are averaged (SeedAverage).
 Profile compared_part(const Profile& profile);
 
-/// Returns the limit on detectable errors of a statistic; that of grad_sq is the limit of log_grad_sq.
+/// Returns the limit on detectable errors of a statistic; grad_sq has the limit of log_grad_sq.
 double limit_of(const config::PowerLimits& limits, Statistic statistic);
 
 /// Returns a test of every measured number, with its tolerated bias. Without a prediction, the predicted value is NaN.

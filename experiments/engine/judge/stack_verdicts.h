@@ -18,9 +18,9 @@ namespace periscope::judge {
 /// Mean: w_i = 1/n. Slope: slope of the least-squares line over i, times the range of i (the change from first to
 /// last). The error of the prediction is computed from its replicates if available, else as Σ|w_i| s_i/scale_i. The
 /// tolerated bias is Σ|w_i| tolerated_bias_i/scale_i, as signs are unknown. Only finite tests with a scale count, at
-/// least 2 for a mean and 3 for a slope. Without per-seed curves there are no contrasts. The limit of a mean is that of
-/// its statistic, without the factor for modules, as a common error of all depths must be detected. The limit of a
-/// slope is twice that: the change if both ends deviate by the limit in opposite directions.
+/// least 2 for a mean and 3 for a slope. Without per-seed curves there are no contrasts. A mean has the limit of its
+/// statistic, without the factor for modules, as a common error of all depths must be detected. A slope has twice this
+/// limit: the change from end to end if both ends deviate by the limit in opposite directions.
 std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
                             const config::PowerLimits& limits);
 

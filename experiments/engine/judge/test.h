@@ -82,15 +82,15 @@ struct Test {
   /// Returns (measured − predicted) / error(); 0 if both are exact and equal.
   [[nodiscard]] double z() const;
   /// Returns the standard error of measured − predicted, √(s² + s_p²). If theory predicts the spread, returns the
-  /// maximum of this and the error from the variance pooled over seeds and replicates. For a right-skewed quantity the
-  /// former is too small if the mean is low, and the latter if it is high.
+  /// maximum of this and the error from the variance pooled over seeds and replicates. For a right-skewed quantity
+  /// s is too small if the measured mean is low, and the pooled error is too small if it is high.
   [[nodiscard]] double error() const;
   /// Returns the degrees of freedom, at least 1: of the pooled variance, else by Welch–Satterthwaite.
   [[nodiscard]] double degrees() const;
-  /// Returns (|measured − predicted| − tolerated bias) / error(), at least 0; infinity if only the error is 0.
+  /// Returns (|measured − predicted| − tolerated bias) / error(), at least 0; infinity for a positive number / 0.
   [[nodiscard]] double excess() const;
   /// Returns the smallest relative error of the prediction that a test at `level` rejects with probability wanted_power
-  /// (T22): (2·tolerated_bias + (t_level + t_power)·error)/scale. Infinity if only the scale is 0.
+  /// (T22): (2·tolerated_bias + (t_level + t_power)·error)/scale. Infinity for a positive number / 0.
   [[nodiscard]] double detectable_at(double level) const;
   /// Returns true if measured value, predicted value and tolerated bias are finite.
   [[nodiscard]] bool is_finite() const;

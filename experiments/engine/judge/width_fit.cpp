@@ -28,7 +28,7 @@ constexpr double highest = 2.0;
 /// Step of the first search over exponents p. Between values of x that differ by a factor of 1000, x^p changes by a
 /// factor of e only over more than twice this step, so the search misses no minimum of χ².
 constexpr double coarse = 0.05;
-constexpr int coarse_steps = 120;  // from lowest to highest
+constexpr int coarse_steps = 120;  // from the lowest to the highest exponent
 /// Precision of the exponent in bits: rounding of χ² near its minimum determines the location to half of the digits.
 constexpr int bits = std::numeric_limits<double>::digits / 2;
 

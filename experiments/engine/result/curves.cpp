@@ -78,7 +78,7 @@ std::vector<DimensionSpec> curve_dimensions() {
           {"sublayer", Type::integer, "1", "sublayer index, from 0, in the order of the stream"},
           {"rank", Type::integer, "1", "rank by magnitude, from 1"},
           {"weight", Type::text, "", "matrix of a layer"},
-          {"layer", Type::integer, "1", "layer index, from 0; a layer is attention and MLP"}};
+          {"layer", Type::integer, "1", "layer index, from 0; a layer consists of attention and MLP"}};
 }
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,

@@ -103,7 +103,7 @@ Type type_of() {
 /// Builds a dataset: stores values in the columns that a schema declares.
 class Builder {
  public:
-  /// The schema must outlive this.
+  /// The schema must outlive this object.
   explicit Builder(const Schema& schema) : schema_(&schema) {}
 
   /// Pairs (dimension, index along it).
@@ -137,7 +137,7 @@ class Builder {
   void count(std::string_view dimension, std::size_t length, std::int64_t first = 0);
   /// Returns the dataset of all columns with stored values, in declared order. The length of a dimension is that of its
   /// coordinate, else the largest that the stored values require. Dimensions used only by their coordinate are omitted.
-  /// Throws std::logic_error if values do not fit.
+  /// Throws std::logic_error if values do not fit the dimensions of their column.
   [[nodiscard]] Dataset finish() const;
 
  private:

@@ -39,8 +39,8 @@ class Table {
     using Value = typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type;
     return part(Table<Value>().column(std::move(spec), std::identity()), std::move(value));
   }
-  /// Adds columns for the values and standard errors of the Curve to which `read(s)`, a std::optional or a pointer,
-  /// refers; nothing is stored if it is empty.
+  /// Adds columns for the values and standard errors of a Curve. `read(s)` is a std::optional or pointer to it; nothing
+  /// is stored if it is empty.
   template <class F>
   Table& curve(const ColumnSpec& values, const ColumnSpec& errors, F read) {
     return part(Table<Curve>().column(values, &Curve::value).column(errors, &Curve::standard_error), std::move(read));

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int min_widths = 4;
 /// The limit is predicted at `limit_factor` times the largest measured width. The factor is halved until the shape is
-/// valid, but at least `min_limit_factor`, which leaves an eighth of the 1/D error of the widest stack.
+/// valid, but not below `min_limit_factor`. The 1/D error is then an eighth of the widest measured stack's.
 constexpr int limit_factor = 1 << 10;
 constexpr int min_limit_factor = 8;
 constexpr int max_width = 1 << 20;
@@ -74,7 +74,7 @@ judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const 
 }
 
 /// Returns quantities for entries `first`, `first + step`, … of a predicted curve, and for their mean if there are
-/// several. For moments it is the mean of measured/predicted, so that all depths have equal weight.
+/// several. For moments this mean averages measured/predicted, so that all depths have equal weight.
 std::vector<LadderQuantity> entries_of(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
                                        const std::string& words) {
   std::vector<LadderQuantity> all;
@@ -126,7 +126,7 @@ config::RunOptions run_at(const LadderConfig& config, int width) {
   return run;
 }
 
-/// Predicts the limit for the token ids and labels of all widths.
+/// Predicts the limit, averaged over the token ids and labels of the runs at all widths.
 theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& measured, const StackSpec& wide,
                                  Progress& progress) {
   theory::PredictionOptions options = prediction_options(config);

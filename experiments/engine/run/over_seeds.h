@@ -31,7 +31,7 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
-  FirstException failure;  // set in the ordered section, so that it is the first seed's
+  FirstException failure;  // set in the ordered section: stores the exception of the first failed seed
   const bool concurrent = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
 #pragma omp parallel for ordered schedule(dynamic, 1) if (concurrent)
   for (int i = 0; i < seeds; ++i) {
@@ -85,7 +85,7 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
     const std::uint64_t stop = after == ranges.end() ? end : std::min(end, after->first);
     const Clock::time_point start = Clock::now();
     Clock::time_point last = start;
-    std::vector<Value> group;  // of `seed` and the seeds after it
+    std::vector<Value> group;  // results of `seed` and the seeds after it
     const auto flush = [&] {
       if (!group.empty()) store(progress, name(seed, seed + group.size() - 1), group);
       seed += group.size();

@@ -48,8 +48,8 @@ struct ProgressMeter {
     return tasks == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks)));
   }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
-  /// Returns computed tasks per second, of tasks with the current label, as a prediction can take as long as hundreds
-  /// of seeds; nullopt before the second of them.
+  /// Returns computed tasks per second with the current label; nullopt until two of them are computed. Excludes other
+  /// labels, because a prediction can take as long as hundreds of seeds.
   [[nodiscard]] std::optional<double> rate() const {
     const double elapsed = seconds(), count = computed - computed_before;
     return count < 2.0 || !(elapsed > 0.0) ? std::nullopt : std::optional((count + part) / elapsed);

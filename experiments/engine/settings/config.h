@@ -58,8 +58,8 @@ struct PowerLimits {
 struct AgreementOptions {
   double familywise_error = 0.01;      ///< probability of any rejected test in a run if the theory is right
   double finite_width = 0.5;           ///< constant c of the tolerated bias (T19) of moments, relative
-  double finite_width_cosine = 1.0;    ///< c of cosines (absolute) and of the size of attention's output (relative)
-  double finite_width_gradient = 1.0;  ///< c of gradients, for differences of logarithms
+  double finite_width_cosine = 1.0;    ///< constant c of cosines (absolute) and of attention's output (relative)
+  double finite_width_gradient = 1.0;  ///< constant c of logarithms of gradients, absolute
   PowerLimits power_limits = {};
 };
 
@@ -73,7 +73,7 @@ struct TheoryOptions {
   [[nodiscard]] double wanted_gradient_tolerance() const { return gradient_tolerance.value_or(0.03); }
   [[nodiscard]] bool precision_was_given() const { return tolerance || gradient_tolerance; }
   theory::Fault fault = theory::Fault::none;
-  /// Predict forward statistics at the stack's own widths (T25), not in the limit; the default depends on the command.
+  /// Predict forward statistics at the stack's own widths (T25), not at infinite width; default: by command.
   std::optional<bool> finite_width;
   int replicates = 0;  ///< number of replicates of the finite-width chain (T25); 0: chosen from the number of seeds
 };

@@ -24,7 +24,7 @@ theory::RowMatrix TheoryParameters::numbers(const Tensor& x, const ParameterId& 
     throw InputError(
         fmt::format("{} = {}: expected finite weights", entry_name(id, first + (bad - values.begin())), *bad));
   }
-  const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // same hash as no alpha
+  const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // hashed like a missing alpha
   if (digest_ != nullptr && !is_default) digest_->add(values.data(), values.size() * sizeof(double));
   return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
 }

@@ -28,7 +28,7 @@ std::string key_of_setting(const std::string& setting, std::string_view flag);
 struct Tree {
   std::string file = {};  ///< "" for none
   Json values = Json::object();
-  std::map<std::string, Location> locations = {{"", {}}};  ///< by path; a value without an entry has its table's
+  std::map<std::string, Location> locations = {{"", {}}};  ///< by path; default: the table's location
   std::size_t settings = 0;                                ///< number of settings applied
 
   /// Returns the value of a key; null if absent.
@@ -75,11 +75,11 @@ class TomlReader {
   /// Throws ConfigError "FILE:LINE: name.key = FOUND: expected EXPECTED", or "name.key is missing: …".
   [[noreturn]] void fail(std::string_view key, const std::string& expected) const;
 
-  /// Null if the table is absent.
+  /// Returns null if the table is absent.
   [[nodiscard]] const Json* values() const { return table_; }
 
  private:
-  /// `name` prefixes keys in messages; `path`, which also contains list indices, in the tree. A null table is empty.
+  /// `name` prefixes keys in messages. `path` is the path in the tree, with list indices. A null table counts as empty.
   TomlReader(const Tree& tree, const Json* table, std::string name, std::string path)
       : tree_(tree), table_(table), name_(std::move(name)), path_(std::move(path)) {}
   [[nodiscard]] std::string where(std::string_view key) const;

@@ -11,7 +11,7 @@ namespace periscope::ladder {
 
 /// A power law fitted to values of the ladder, and the test of its exponent.
 struct FittedLaw {
-  std::vector<double> over, value, error;
+  std::vector<double> over, value, error;  ///< width or number of seeds; fitted value; its standard error
   judge::PowerLaw fit = {};
   judge::Test test = {};  ///< has no seeds if nothing was fitted; `reason` says why
 
