@@ -12,7 +12,7 @@ score path's share p in units of p(1 - p), with precise predictions:
   c  (|b| - v/2) / U, the constant that would tolerate this bias.
 
 A table row has the median of max(0, c), the largest c, its lower confidence limit (99 % for the whole grid), and the
-largest c of the means over depth. If v >= 2 for a gradient, verdicts tolerate no bias of the stack's gradients; its row
+largest c of the means over depth. If v >= 2 for a gradient, verdicts on the stack's gradients are inconclusive; its row
 is marked "withdrawn". The journal caches finished runs; --seeds 0.1 uses a tenth of the seeds.
 """
 

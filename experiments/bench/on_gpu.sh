@@ -3,7 +3,7 @@
 # table to RESULTS.md.
 #
 # usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
-# With BUILD_FOLDER nothing is built; its tests and stack_seconds are used. Exit code: 0, or that of the first failed step.
+# With BUILD_FOLDER nothing is built; its tests and stack_seconds are used. Exit code: 0, or the code of the first failed step.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
 folder=${1-build}

@@ -261,7 +261,7 @@ std::string regauge_text(const nlohmann::ordered_json& report) {
     }
   }
   text += fmt::format(
-      "certified bound of |x| in the stream, {}: {} before, {} after\n",
+      "certified bound on |x| in the stream, {}: {} before, {} after\n",
       report.contains("format") ? "for runs in " + report.at("format").get<std::string>() : "in exact arithmetic",
       stream_words(report.at("stream").at("before")), stream_words(report.at("stream").at("after")));
   const nlohmann::ordered_json& eps = report.at("norm_eps");

@@ -20,7 +20,7 @@ dataset::Table<Test> test_columns(const std::string& name, const std::string& on
   add("_predicted", "prediction", &Test::predicted, &Estimate::value);
   add("_predicted_stderr", "standard error of the prediction", &Test::predicted, &Estimate::error);
   add_if_checked("_excess", "1", "standard errors beyond the tolerated bias", &Test::excess);
-  add_if_checked("_critical", "1", "excess above which it is rejected", &Test::critical);
+  add_if_checked("_critical", "1", "excess above which the prediction is rejected", &Test::critical);
   add_if_checked("_power", units, detectable_words, &Test::detectable);
   return table;
 }
@@ -35,7 +35,7 @@ dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const st
               [](const V& v) { return v.worst_test().z(); })
       .column({prefix + "worst_excess", on, "1", nearest + "standard errors beyond the tolerated bias"},
               [](const V& v) { return v.worst_test().excess(); })
-      .column({prefix + "worst_critical", on, "1", nearest + "excess above which it is rejected"},
+      .column({prefix + "worst_critical", on, "1", nearest + "excess above which the prediction is rejected"},
               [](const V& v) { return v.worst_test().critical; })
       .column({prefix + "rejected", on, "1", "tests that reject their prediction"}, &V::rejected)
       .column({prefix + "power_worst", on, "1", detectable_words + ": largest over tests"},

@@ -18,7 +18,7 @@
 namespace periscope::certify {
 namespace {
 
-/// Returns whether a signal is a different tensor than the one before it: a certificate bounds each tensor once.
+/// Returns false for a signal that is the same tensor as the preceding signal: a certificate bounds each tensor once.
 bool is_distinct(const ModelSpec& m, const Emission& at) {
   const bool in_stack = at.sublayer >= 0 && at.sublayer < (is_of_step(at.signal) ? m.steps() : m.sublayers());
   const Branch branch = in_stack && !is_of_step(at.signal) ? m.branch(at.sublayer) : Branch{};
@@ -86,7 +86,7 @@ double norm_of(const Backend& ops, const Tensor& x) {
   return std::sqrt(sum);
 }
 
-/// Ascends from a random start along the normalized gradient. The step grows after a success, halves after a failure.
+/// Ascends from a random start along the normalized gradient. The step grows if the value increases, else it is halved.
 AttackResult climb(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
                    std::uint32_t restart) {
   const double spread = std::isinf(largest) ? 1.0 : largest;
@@ -181,7 +181,7 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   const ModelSpec& m = c.model;
   const int end = m.sublayers();
   SignalStore seen(Pass::forward);
-  // The soft cap is monotone, so the ascent uses the scores: their gradient does not vanish where the logits are flat.
+  // The soft cap is monotone, so the ascent uses the head's scores, whose gradient does not vanish.
   const bool capped = place.signal == Signal::logits && m.head.soft_cap > 0.0;
   GradientSeed seed(place.sublayer, capped ? Signal::head_scores : place.signal);
   const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};

@@ -40,7 +40,7 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// Returns whether attacks can target a signal: not tables, heads' inputs after their norms, scores and mixed heads.
+/// Returns false for signals that attacks cannot target: tables, heads' inputs after their norms, scores, mixed heads.
 bool can_attack(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and its gradient with respect to the input.
@@ -50,8 +50,8 @@ struct PeakGradient {
 };
 
 /// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place. With `with_gradient`,
-/// also runs the backward pass to the input: a replacer inserts the gradient of |value| at the place, upstream of which
-/// gradients are 0. Throws std::logic_error for a signal that the stack does not have.
+/// also runs the backward pass to the input: a replacer inserts the gradient of |value| at the place, and gradients of
+/// later signals are 0. Throws std::logic_error for a signal that the stack does not have.
 PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place,
                               bool with_gradient);
 
@@ -65,10 +65,10 @@ struct AttackOptions {
 
 struct AttackResult {
   SignalPlace place;
-  double bound = 0.0;
-  double reached = 0.0;
+  double bound = 0.0;         ///< certified bound on |value| at `place`
+  double reached = 0.0;       ///< largest |value| found
   std::vector<int> ids = {};  ///< token ids that reached the value
-  Tensor input = {};          ///< real vectors that reached the value, instead of token ids
+  Tensor input = {};          ///< real vectors that reached the value, if not token ids
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 

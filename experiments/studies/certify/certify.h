@@ -31,7 +31,7 @@ struct Certificates {
 struct FormatHeadroom {
   NumberFormat format;
   double stream;            ///< largest power of two c with which every class of the scaled stack is certified, or NaN
-  double branch;            ///< largest power of two k with that c; NaN without norms B, or without a c
+  double branch;            ///< largest certified power of two k at c = `stream`; NaN without norms B or c
   double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN if not measured
   StackScale fitting;       ///< powers of two with which stream and branches fit; stream 0: no finite bound
   std::string reason = {};  ///< why no c is certified; "" if one is
@@ -42,7 +42,7 @@ struct ScaledRun {
   StackScale scale;
   int tokens = 0;
   double difference = 0.0;         ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks: rounding alone
+  double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks: only rounding
   double gains_alone = 0.0;        ///< `difference` if only gains and the embedding are scaled
   ModelSpec model;                 ///< of the scaled stack
   Certificates certificates = {};  ///< of the scaled stack
@@ -50,7 +50,7 @@ struct ScaledRun {
 
 /// Headroom of a stack (T17). Scaling the stream by c, and branches before norms B by k, leaves the function unchanged.
 struct Headroom {
-  static constexpr double margin = 4.0;
+  static constexpr double margin = 4.0;      ///< factor on the measured maximum
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
   ScaleRecipe recipe;
@@ -88,14 +88,14 @@ Requirement parse_requirement(const std::string& word);
 struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
   std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirement_words;
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the runs that verdicts are for
   std::optional<int> attack;                  ///< steps per restart; nullopt: no attacks
   int length = theory::default_longest;       ///< longest certified input in tokens, where rounding depends on it
   std::optional<double> input_maximum;        ///< largest |x| of real inputs of a random stack
   bool measure = false;                       ///< measure the input of a random stack
   std::string headroom;                       ///< number format to scale the stack into; "": none
   // Parsed from format_words and requirement_words.
-  std::vector<NumberFormat> formats;  ///< to judge
+  std::vector<NumberFormat> formats;  ///< formats to judge
   std::vector<Requirement> requirements;
 
   [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
@@ -108,13 +108,13 @@ struct CertifyResult {
   theory::InputDomain domain;
   CertifyConfig config = {};
   Certificates certificates = {};  ///< of exact arithmetic and, unless it is exact, of config.arithmetic
-  /// For this program's own arithmetic (pure f64 or f32); compared with measurements and attacks.
+  /// Certificate for this program's own arithmetic (pure f64 or f32); compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<study::NamedHash> weights = {};
   std::vector<std::string> ignored_keys = {};  ///< keys of config.json that were ignored
   std::optional<SignalMaxima> measured = {};
   std::vector<AttackResult> attacks = {};
-  BoundsCheck check = {};  ///< of all runs; an exceeded bound is a bug of this program
+  BoundsCheck check = {};  ///< comparison of all runs; an exceeded bound is a bug of this program
   Headroom headroom = {};
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
 
@@ -126,14 +126,14 @@ struct CertifyResult {
 /// Returns whether no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
-/// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" for a certificate.
+/// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" if certified.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
 /// Smallest covered block of flash attention, which divides by softmax's denominator after averaging.
 constexpr int smallest_block = 64;
 
 /// Returns the longest input for which a run's certificate also covers division after averaging
-/// (docs/theory/certificates.md, "Division after averaging"); 0 for none.
+/// (docs/theory/certificates.md, "Division after averaging"); 0 if no length is covered.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
 /// Returns the inputs and runs that no certificate covers, in words.

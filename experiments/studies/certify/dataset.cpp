@@ -121,7 +121,7 @@ Table<CertifyResult> result_table() {
   stream.column({"stream_bound", "depth feature", "1", "bound on every feature of the stream x_out"},
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
   Table<A> attacks;
-  attacks.column({"attack_bound", "attack", "1", "bound of the attacked signal"}, &A::bound)
+  attacks.column({"attack_bound", "attack", "1", "bound on the attacked signal"}, &A::bound)
       .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
   Table<ScaledRun> scaled;
   scaled

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Returns the largest power of two, within 2^±most_doublings, by which `reach` can be multiplied and still fit the
-/// format; 0 for an infinite reach.
+/// Returns the largest power of two, within 2^±most_doublings, by which `reach` can be multiplied without exceeding
+/// the format; 0 for an infinite reach.
 double fitting_factor(const NumberFormat& format, double reach) {
   const double fits = format.largest / reach;
   if (!(fits > 0.0)) return 0.0;
@@ -22,69 +22,69 @@ double fitting_factor(const NumberFormat& format, double reach) {
 }
 
 /// The first signal for which a scaled stack is not certified.
-struct Obstacle {
+struct Overflow {
   Signal signal;
   int sublayer;
   double excess;  ///< bound over limit
   std::string reason;
 };
 
-using ObstacleAt = std::function<std::optional<Obstacle>(const StackScale&)>;
+using OverflowAt = std::function<std::optional<Overflow>(const StackScale&)>;
 
-/// Returns the largest power of two for `factor`, at most `from`, without an obstacle. NaN if there is none, or if a
-/// smaller factor leaves the obstacle unchanged. `obstacle` may be the obstacle at a larger factor. It is set to the
-/// last obstacle that smaller factors meet, or to nullopt.
-double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double StackScale::*factor, double from,
-                      std::optional<Obstacle>& obstacle) {
+/// Returns the largest power of two for `factor`, at most `from`, with which no signal may overflow. Returns NaN if
+/// none is found, or if a smaller factor does not reduce the excess. `overflow` is, on input, the overflow at a larger
+/// factor, if known; on output, the reason for NaN, else nullopt.
+double largest_factor(const OverflowAt& overflow_at, StackScale scale, double StackScale::*factor, double from,
+                      std::optional<Overflow>& overflow) {
   constexpr int lowest = -Headroom::most_doublings;
-  const auto obstacle_to = [&](int exponent) {
+  const auto overflow_to = [&](int exponent) {
     scale.*factor = std::ldexp(1.0, exponent);
-    return obstacle_at(scale);
+    return overflow_at(scale);
   };
   int good = std::ilogb(from);
   int bad = good + 1;
   for (int step = 1;; good = std::max(good - step, lowest), step *= 2) {
-    const std::optional<Obstacle> before = obstacle;
-    obstacle = obstacle_to(good);
-    if (!obstacle) break;
+    const std::optional<Overflow> before = overflow;
+    overflow = overflow_to(good);
+    if (!overflow) break;
     bad = good;
-    const bool stays = before && before->signal == obstacle->signal && before->sublayer == obstacle->sublayer;
-    if (stays && std::isfinite(obstacle->excess) && obstacle->excess > 0.99 * before->excess) return nan;
+    const bool stays = before && before->signal == overflow->signal && before->sublayer == overflow->sublayer;
+    if (stays && std::isfinite(overflow->excess) && overflow->excess > 0.99 * before->excess) return nan;
     if (good == lowest) return nan;
   }
   while (bad - good > 1) {
     const int middle = good + (bad - good) / 2;
-    (obstacle_to(middle) ? bad : good) = middle;
+    (overflow_to(middle) ? bad : good) = middle;
   }
   return std::ldexp(1.0, good);
 }
 
-/// Fills in the certified factors. Factors that scale `least`, bounds of exact arithmetic, beyond the format cannot be
-/// certified. Bounds of a run do not limit them: in a small stream they are mostly rounding near zero.
+/// Sets the certified factors. They are limited by `least`, the bounds in exact arithmetic. A run's bounds give no
+/// limit, because in a small stream they consist mostly of rounding near zero.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
            const stacks::GrowingBounds& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {
     f.reason = "the stream has no bound";
     return;
   }
-  const ObstacleAt obstacle_at = [&](const StackScale& scale) -> std::optional<Obstacle> {
+  const OverflowAt overflow_at = [&](const StackScale& scale) -> std::optional<Overflow> {
     const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
     const theory::Certificate scaled = is_itself ? certificate : certify_at(scale, certificate);
     const theory::Verdict v = theory::verdict(scaled, std::nullopt, f.format);
     if (v.certified) return std::nullopt;
-    return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
+    return Overflow{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
   };
   StackScale scale = f.fitting;
-  std::optional<Obstacle> obstacle;
+  std::optional<Overflow> overflow;
   const double most_stream = fitting_factor(f.format, least.stream);
-  if (most_stream < 1.0) obstacle = obstacle_at({});
-  scale.stream = f.stream = largest_factor(obstacle_at, scale, &StackScale::stream, most_stream, obstacle);
-  if (obstacle) f.reason = obstacle->reason;
+  if (most_stream < 1.0) overflow = overflow_at({});
+  scale.stream = f.stream = largest_factor(overflow_at, scale, &StackScale::stream, most_stream, overflow);
+  if (overflow) f.reason = overflow->reason;
   if (std::isnan(f.stream) || !(least.branch > 0.0)) return;
   f.branch = f.fitting.branch;
   const double most_branch = fitting_factor(f.format, least.branch);
   if (most_branch <= f.branch) return;
-  f.branch = std::max(f.branch, largest_factor(obstacle_at, scale, &StackScale::branch, most_branch, obstacle = {}));
+  f.branch = std::max(f.branch, largest_factor(overflow_at, scale, &StackScale::branch, most_branch, overflow = {}));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ void add_both(Table<S>& table, const std::string& name, const std::string& dimen
              [of](const S& s) { return &std::invoke(of, s.predicted); });
 }
 
-/// Returns the updates over the layers, by index of the matrix.
+/// Returns the measured and predicted updates by index of the matrix, each a curve over layers.
 std::map<std::size_t, Both<Curve>> updates_of(const Step& step) {
   std::map<std::size_t, Both<Curve>> all;
   for (const auto& [weight, curve] : step.measured.update) all[dataset::weight_index(weight)].measured = curve;
@@ -51,11 +51,11 @@ Table<Step> step_table() {
                        const std::string& meaning,
                        Curve R::*curve) { add_both(table, name, on_step + along, units, meaning, curve); };
   add("second_moment", " depth", "1", "second moment of the stream", &R::second_moment);
-  add("change", " depth", "1", "second moment of the stream minus that of step 0", &R::change);
+  add("change", " depth", "1", "second moment of the stream minus its value at step 0", &R::change);
   add("branch_cosine", " sublayer", "1", "cosine of branch and stream, from means over tokens", &R::branch_cosine);
   add("branch_second_moment", " sublayer", "1", "second moment of the branch", &R::branch_second_moment);
   add("loss", "", "nat", "cross-entropy on the held-out windows", &R::loss);
-  add("loss_change", "", "nat", "cross-entropy on the held-out windows minus that of step 0", &R::loss_change);
+  add("loss_change", "", "nat", "cross-entropy on the held-out windows minus its value at step 0", &R::loss_change);
   const std::string coherent = "part of the stream's second moment along the gradients: ";
   table.curve({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
               {"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},

@@ -115,7 +115,7 @@ stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
   const theory::FirstStepsSizes sizes{.steps = 1.0 * config.train.steps,
                                       .batch = config.train.batch * length,
                                       .held_out = config.train.record_sequences * length};
-  // The key to lower for fewer tokens.
+  // The key that determines the number of tokens.
   const bool is_held_out = sizes.held_out > sizes.steps * sizes.batch;
   const std::string_view tokens = is_held_out                               ? "train.record_sequences"
                                   : config.train.steps > config.train.batch ? "train.steps"

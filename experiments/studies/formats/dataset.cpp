@@ -20,7 +20,7 @@ using dataset::Type;
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// Returns the columns NAME (means over seeds) and NAME_stderr. Nothing is put if there are no averages.
+/// Returns the columns NAME (means over seeds) and NAME_stderr. Stores nothing if there are no averages.
 Table<std::vector<RunningMoments>> averages(const std::string& name, const std::string& on, const std::string& units,
                                             const std::string& meaning) {
   using Averages = std::vector<RunningMoments>;
@@ -72,14 +72,14 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
       .column({"certificate_signal", on_format, "", "signal that may overflow first"},
               [](const Bound& b) { return name_of(b.signal); })
       .column({"certificate_sublayer", on_format, "1", "sublayer of certificate_signal"}, &Bound::sublayer)
-      .column({"certificate_bound", on_format, "1", "bound of certificate_signal"}, &Bound::largest);
+      .column({"certificate_bound", on_format, "1", "bound on certificate_signal"}, &Bound::largest);
   Table<FormatCertificate> certificate;
   certificate
       .column({"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
               &FormatCertificate::certified)
       .part(first, [](const FormatCertificate& c) { return c.certified ? nullptr : &c.first; });
   using F = FormatResult;
-  Table<F> massive;  // of formats that ran with massive features too
+  Table<F> massive;  // columns of formats that also ran with massive features
   massive
       .part(averages("massive_branch_cost", on_format, "dB",
                      "SQNR of modules' outputs, mean over sublayers: plain minus massive"),

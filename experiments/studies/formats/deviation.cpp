@@ -78,8 +78,8 @@ std::array<double, measure_facts.size()> measures_of(const std::vector<double>& 
 
 const std::vector<double>& DeviationProbe::at(const Site& site, int sublayer) const {
   static const std::vector<double> none;
-  const auto it = kept_.find({site, sublayer});
-  return it == kept_.end() ? none : it->second;
+  const auto it = stored_.find({site, sublayer});
+  return it == stored_.end() ? none : it->second;
 }
 
 void DeviationProbe::on_signal(const Emission& at, const Tensor& x) {
@@ -93,7 +93,7 @@ void DeviationProbe::on_signal(const Emission& at, const Tensor& x) {
     for (double& v : values) v /= loss_scale_;
   }
   const Site site{at.pass, at.signal};
-  if (exact_ == nullptr) kept_[{site, at.sublayer}] = values;
+  if (exact_ == nullptr) stored_[{site, at.sublayer}] = values;
   const std::vector<double>& exact = (exact_ == nullptr ? *this : *exact_).at(site, at.sublayer);
   const auto measured = measures_of(values, exact, static_cast<std::size_t>(x.cols()));
   for (std::size_t m = 0; m < measured.size(); ++m) {

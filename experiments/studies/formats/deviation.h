@@ -68,8 +68,8 @@ struct PassReading {
 /// Measures a pass next to the same pass in f64, of the same model, weights and input.
 class DeviationProbe final : public SignalRecorder {
  public:
-  /// `exact` has recorded the pass in f64. If it is null, this records that pass and stores its signals on the host.
-  /// Gradients are divided by `loss_scale` first. All arguments must outlive this.
+  /// `exact` has recorded the pass in f64. If it is null, this object records that pass and stores its signals.
+  /// Gradients are divided by `loss_scale` first. All arguments must outlive this object.
   DeviationProbe(const Backend& ops, const ModelSpec& model, const DeviationProbe* exact = nullptr,
                  double loss_scale = 1.0)
       : ops_(ops), model_(model), exact_(exact), loss_scale_(loss_scale) {}
@@ -85,7 +85,7 @@ class DeviationProbe final : public SignalRecorder {
   const DeviationProbe* exact_;
   double loss_scale_;
   PassReading reading_;
-  std::map<std::pair<Site, int>, std::vector<double>> kept_;
+  std::map<std::pair<Site, int>, std::vector<double>> stored_;
 };
 
 /// Returns every measure of x compared with r, both [rows, cols], in the order of Measure.

@@ -42,7 +42,7 @@ struct FormatChoice {
 /// to the part of the norm's input.
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
 
-/// Rounds signals and their gradients as they arise, and multiplies the loss's gradient by the loss scale.
+/// Rounds signals and their gradients during a pass, and multiplies the loss's gradient by the loss scale.
 class FormatSignals final : public SignalReplacer {
  public:
   /// All arguments must outlive this.

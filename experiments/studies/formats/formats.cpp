@@ -69,9 +69,9 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
   }
 }
 
-/// Returns the largest relative effect of one rounding of the stream on its mean square. A floating-point entry moves
-/// by at most u relative to itself. An integer moves by half a step: 2/Q of the rms if the largest entry is four times
-/// the rms. Stochastic rounding moves entries twice as far.
+/// Returns the largest relative effect of one rounding of the stream on its mean square. A floating-point entry changes
+/// by at most a relative u. An integer changes by half a step, 2/Q of the rms if the largest entry is four
+/// times the rms. Stochastic rounding doubles these changes.
 double one_rounding(const Quantization& q) {
   const double nearest = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
   const double u = q.stochastic ? 2.0 * nearest : nearest;
@@ -87,7 +87,7 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift =
           format.variants.front().numbers.at({stream_site, measure})[static_cast<std::size_t>(depth)];
-      // A norm may fix the statistic, so the spread is at least the rounding of f64.
+      // A norm may fix the statistic without any spread, so the standard error is at least the rounding error of f64.
       tests.push_back({.statistic = statistic,
                        .index = depth,
                        .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},

@@ -33,7 +33,7 @@ struct FormatsConfig : config::Config {
   std::vector<std::string> covers{};  ///< parts; empty: all, or inputs and weights for formats of 8 bits or fewer
   std::string rest = "bf16";          ///< format of the other parts
   ScaleOver scale = ScaleOver::row;
-  bool accumulates_in_format = false;  ///< sums of products with weight matrices, else in f32
+  bool accumulates_in_format = false;  ///< sum products with weight matrices in the format, not in f32
   bool stochastic = false;
   bool saturates = false;    ///< clamp to the format's largest number
   double loss_scale = 1.0;   ///< factor of the loss's gradient, divided out before gradients are compared
@@ -64,16 +64,16 @@ using SeedReading = std::vector<std::vector<PassReading>>;
 inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
 inline auto parts(PassReading& p) { return std::tie(p.numbers, p.predicted, p.forward, p.backward); }
 
-/// Runs seed `seed` of `spec`. All passes have the same weights, input and labels. With run.backward also gradients.
+/// Runs one seed of `spec`, with gradients if run.backward. All passes have the same weights, input and labels.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
                       const StackSpec& spec, std::uint64_t seed);
 
 /// Predicts the SQNR of the stream at every depth in dB (T27) for a pass with the formats `choice`. `exact` is the pass
 /// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). `drawn` is the stack's input in f64
 /// [tokens, width] from the table or the generator, `planted` with massive features, if any. v_i of a signal is the
-/// mean square error of rounding its value in f64 (`square_errors`), v of a matrix is T26's. Table rows are rounded
+/// mean square error of rounding its value in f64 (`square_errors`); T26 gives v of a matrix. Table rows are rounded
 /// when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums are not in
-/// f32, and if values are rounded to fp32 at most, whose roundings inside ops are not modelled. Needs one stream.
+/// f32, or if all parts are fp32, as roundings inside ops are not modelled. Requires one stream.
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
                                    const Profile& weights, const FormatChoice& choice, const std::vector<double>& drawn,
                                    const std::vector<double>& planted);
@@ -82,7 +82,7 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
 struct Overflow {
   int seeds = 0;               ///< number of seeds with an overflow
   FirstOverflow first;         ///< earliest in its pass
-  bool of_first_seed = false;  ///< the first seed, which has the certificates, overflowed
+  bool of_first_seed = false;  ///< the first seed, whose weights are certified, overflowed
 };
 
 /// One format with one kind of input, over all seeds; numbers as in PassReading.

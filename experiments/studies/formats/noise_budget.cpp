@@ -48,7 +48,7 @@ class NoiseSum {
       const auto s = static_cast<Signal>(i);
       if (exact_.at({Pass::forward, s}, l).empty()) continue;
       if (s == Signal::mixed || s == Signal::hidden || s == Signal::gated_mixed || s == Signal::inner) last = s;
-      // Without the norm this is the norm's input.
+      // Without the norm this signal is the norm's input, which is counted separately.
       if ((s == Signal::A_out && !rule.norm_a) || (s == Signal::B_out && !rule.norm_b)) continue;
       rounded(choice_.of(*part_of(spec_.model, {l, s, Pass::forward})), l, s, is_rounded_twice(l, s) ? 2.0 : 1.0);
     }

@@ -40,7 +40,7 @@ struct Case {
   /// Curves and single numbers; NaN where not measured or not predicted. Only tests with `seeds` > 0 are judged.
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
-  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted at the largest depths
+  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted between the two largest depths
   double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ of identity-path
   double identity_bound = 0.0;  ///< rounding bound of identity_error
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth

@@ -13,8 +13,8 @@
 #include "sim/base/mapped.h"
 #include "sim/numerics/larger.h"
 
-/// Ratio of the last MLP matrix's gradient to Pre-LN's with the same weights, over the size of the MLP's output a,
-/// which init.down_factor sweeps (G6, T14). Random weights are equal at equal seeds, so ratios are taken per seed.
+/// Ratio of the last W_down's gradient to its value in Pre-LN with the same weights, as a function of the size of the
+/// MLP's output a, which init.down_factor sweeps (G6, T14). Ratios are taken per seed, as equal seeds share weights.
 namespace periscope::gradients {
 namespace {
 

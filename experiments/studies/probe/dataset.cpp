@@ -86,7 +86,7 @@ void add_tokens(Table<ProbeResult>& table) {
   using R = ProbeResult;
   table.column({"model", "", "", "name of the model"}, &R::model)
       .column({"family", "", "", "family of the checkpoint; empty for other weights"}, &R::family)
-      .column({"tokenizer", "", "", "source of the tokens"}, [](const R& r) { return r.input.tokenizer_name; })
+      .column({"tokenizer", "", "", "path, bytes or none"}, [](const R& r) { return r.input.tokenizer_name; })
       .column({"token_id", "token", "1", "id of the token"}, [](const R& r) { return r.input.ids; })
       .column({"token_text", "token", "", "text of the token"}, token_texts)
       .column({"label", "token", "1", "id to predict; -1: no label"}, [](const R& r) { return r.input.labels; })

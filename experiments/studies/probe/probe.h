@@ -24,8 +24,8 @@ struct NullReading {
 };
 
 struct ProbeResult {
-  std::string model;   ///< name
-  std::string family;  ///< "" without a checkpoint
+  std::string model;   ///< name of the model
+  std::string family;  ///< family of the checkpoint; "" without one
   StackSpec at_init;   ///< the model with random weights, for the theory at initialisation
   DType dtype = DType::f64;
   stacks::TokenInput input;
@@ -55,7 +55,7 @@ struct ProbeResult {
 /// Excess of the measured log q (second moment of the stream) over a null's at every depth; NaN without a prediction.
 struct NullExcess {
   std::size_t draws;          ///< number of random models drawn
-  std::vector<double> value;  ///< log(q / q of the null), predicted, or else the geometric mean of the draws
+  std::vector<double> value;  ///< log(q / q_null), with q_null predicted, or else the geometric mean of the draws
   std::vector<double> error;  ///< root mean square of `value` over random models of the null; NaN without draws
 };
 

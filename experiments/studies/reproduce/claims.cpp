@@ -35,8 +35,8 @@ Numbers larger(const Metric& read) {
   };
 }
 
-/// Positive if `of_small` differs between the last two groups by less than half of the difference of `of_large` between
-/// the first two. With two groups, both pairs are the same.
+/// Returns numbers that are positive if `of_small` differs between the last two groups by less than half as much as
+/// `of_large` between the first two. With two groups, both pairs are the same.
 Numbers alike(const Metric& of_large, const Metric& of_small) {
   return [=](const Twins& twins) {
     const auto difference = [&](std::size_t i, const Metric& read) {
@@ -56,18 +56,18 @@ judge::SeedTable exponential_lead(const Twins& twins) {
            {std::log(judge::largest_misfit / exponential.rms_residual)}}};
 }
 
-/// Positive in some row if the loss of some run of `low` is below that of every run of `high`.
+/// Returns a table with a positive row if the loss of some run of `low` is below the losses of all runs of `high`.
 judge::SeedTable below(const std::vector<const TrainingResult*>& low, const std::vector<const TrainingResult*>& high) {
   return mapped(low, [&](const TrainingResult* one) {
     return mapped(high, [&](const TrainingResult* other) { return Values{final_loss(*other) - final_loss(*one)}; });
   });
 }
 
-/// Positive if the second placement's loss at its best rate is below the first's: some rate of the second has a lower
+/// Tests whether the second placement's loss at its best rate is below the first's: some rate of the second has a lower
 /// loss than every rate of the first. Comparing each seed's lowest losses would favour losses that scatter more.
 judge::SeedTable best_rate(const Twins& twins) { return below(twins[1], twins[0]); }
 
-/// Positive if the lowest loss of a sweep is at neither end.
+/// Tests whether the lowest loss of a sweep is at neither end.
 judge::SeedTable inner_rate(const Twins& twins) {
   const auto& sweep = twins[0];
   return below({sweep.begin() + 1, sweep.end() - 1}, {sweep.front(), sweep.back()});

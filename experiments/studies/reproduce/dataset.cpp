@@ -180,12 +180,12 @@ dataset::Table<TrainingResult> run_table() {
            [](const RecordedValues& record) { return record.at("top_magnitudes").front(); });
   recorded("top_last", "1", "100th largest |x| of the stream",
            [](const RecordedValues& record) { return record.at("top_magnitudes").back(); });
-  recorded("cosine_share", "nat", "ln of the second moment at the top over Eq. 4's", cosine_share);
+  recorded("cosine_share", "nat", "ln(second moment at the top / its value by Eq. 4)", cosine_share);
   return table;
 }
 
 /// Returns the predicted squared gradients, summed over the matrices of each layer; nullopt without a prediction. The
-/// standard error is an upper bound, the sum of the matrices'.
+/// standard error is an upper bound: the sum of the matrices' errors.
 std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction) {
   Curve all;
   for (const Weight weight : layer_matrices) {
@@ -211,7 +211,7 @@ dataset::Table<theory::Prediction> theory_table() {
       .curve({"layer_gradient_predicted", "group layer", "nat2",
               "predicted squared gradient of a layer at initialisation"},
              {"layer_gradient_predicted_stderr", "group layer", "nat2",
-              "upper bound of the standard error of layer_gradient_predicted: sum over its matrices"},
+              "upper bound on the standard error of layer_gradient_predicted: sum over its matrices"},
              predicted_layer_gradients);
   return table;
 }
@@ -251,7 +251,7 @@ dataset::Table<judge::SignClaim> claim_table() {
     });
   };
   table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
-      .column({"claim_statement", "claim", "", "claim of the source, in our words"}, &C::statement)
+      .column({"claim_statement", "claim", "", "claim of the source, paraphrased"}, &C::statement)
       .column({"claim_quantity", "claim", "",
                "number that is positive if the claim is true; groups enter as first - second - (third - fourth) if not "
                "stated"},

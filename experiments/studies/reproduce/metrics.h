@@ -32,11 +32,11 @@ using Metric = std::function<double(const TrainingResult&)>;
 [[nodiscard]] double last_layer_gradient(const TrainingResult& run);
 /// Returns Σ ‖∂loss/∂W‖² over the matrices of each layer.
 [[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
-/// Returns the first step at which the mean loss of the last 16 steps is at most `target`; steps + 1 if there is none.
+/// Returns the first step at which the mean loss of the last 16 steps is at most `target`, or else steps + 1.
 [[nodiscard]] double steps_to_loss(const TrainingResult& run, double target);
-/// Returns Eq. 4's second moment by depth, without the cosine term of T15 and with norm C's measured factor.
+/// Returns the second moment by depth from Eq. 4: without the cosine term of T15, with norm C's measured factor.
 [[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
-/// Returns ln of the second moment at the top over Eq. 4's.
+/// Returns ln(second moment at the top / its value by Eq. 4).
 [[nodiscard]] double cosine_share(const RecordedValues& record);
 
 /// A part of ln of the stream's growth in training at the top of the stack (T29): a column and its title in the table.

@@ -19,7 +19,7 @@ namespace {
 using dataset::number;
 
 /// Returns "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": per growth law, the number of seeds with this law and
-/// their largest rms misfit of ln(variance). Without a law, the misfit is the closest law's.
+/// their largest rms misfit of ln(variance). Without a law, the misfit is that of the closest law.
 std::string growth_words(const std::vector<TrainingResult>& tasks) {
   std::map<std::string, std::pair<int, double>> by_law;
   for (const TrainingResult& task : tasks) {
@@ -60,7 +60,7 @@ std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
       together.empty() ? "none" : fmt::format("{}", fmt::join(together, ", ")));
 }
 
-/// Returns " [rate 0.001 to 0.009]", the parts of a claim's regime that differ from the run's; "" if none does.
+/// Returns " [rate 0.001 to 0.009]", the parts of a claim's regime that differ from the regime of the run.
 std::string own_regime(const judge::SignClaim& claim, const std::vector<std::string>& shared) {
   std::vector<std::string> own;
   std::ranges::copy_if(claim.regime, std::back_inserter(own),

@@ -45,7 +45,7 @@ dataset::Table<training::RecordedValues> value_table() {
   add("growth_branch", " sublayer", "1", "growth identity (T15): beta^2 s^2");
   add("growth_cross", " sublayer", "1", "growth identity (T15): 2 alpha beta sqrt(q) s cos(x, branch)");
   add("growth_sum", " sublayer", "1", "growth identity (T15): q of the stream after the sublayer, before norm C");
-  add("growth_residual", " sublayer", "1", "largest violation of T15 over tokens, in units of the rounding bound");
+  add("growth_residual", " sublayer", "1", "largest error of growth_sum over tokens, in units of the rounding bound");
   add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
   add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
   add("top_depths", " rank", "1", "depths of top_magnitudes");
@@ -144,9 +144,9 @@ dataset::Table<Run> run_table() {
       .column({"lr", on_step, "1", "learning rate"}, rates_of)
       .column(
           {"diverged_at", on_run, "1",
-           "first step at which the loss or the gradient is not finite; otherwise the step, 2 or later, after which "
-           "the loss never returns to that of step 1: 20 or more steps, of which the last 20 are on average 5 % "
-           "above it, or any number if the last loss is ten times as large"},
+           "first step at which the loss or the gradient is not finite; otherwise the first step, 2 or later, from "
+           "which on the loss never is below that of step 1, if the last loss is more than ten times as large, or if "
+           "the mean loss of the last 20 of at least 20 steps is more than 5 % larger"},
           [](const Run& run) { return training::divergence_step(run.history()); })
       .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
               [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })

@@ -70,7 +70,7 @@ double norm_of(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Ascends along the gradient with momentum. Steps double after a success and halve after a failure. Stops when ten
+/// Ascends along the gradient with momentum. Steps double if the ratio grows, else they are halved. Stops when ten
 /// steps gain less than `least_gain`.
 void climb(const Attack& attack, BoundCase& c) {
   constexpr int most_steps = 400, stretch = 10;

@@ -84,7 +84,7 @@ nlohmann::ordered_json case_json(const BoundCase& c);
 /// Throws InputError naming `file` and the parameter.
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
-/// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes (over 12 orders).
+/// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and sizes.
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
 /// Requires `fails(c)`. Returns a simpler case that still fails: fewer parameters, tokens, units, words and features,

@@ -28,15 +28,15 @@ Table<VerifyResult> result_table() {
   const std::string on_statement = "statement", on_width = "statement width", on_curve = "massive_curve",
                     on_factor = "massive_curve massive_factor";
   Table<Tally> width;
-  width.column({"width_cases", on_width, "1", "cases with a ratio, measured over bound, at this width"}, &Tally::ratios)
-      .column({"width_ratio_median", on_width, "1", "median of these ratios"},
+  width.column({"width_cases", on_width, "1", "cases of this width with a ratio of measured to bound"}, &Tally::ratios)
+      .column({"width_ratio_median", on_width, "1", "median ratio of measured to bound at this width"},
               [](const Tally& t) { return t.quantile(0.5); })
-      .column({"width_ratio_q99", on_width, "1", "quantile 0.99 of these ratios"},
+      .column({"width_ratio_q99", on_width, "1", "quantile 0.99 of the ratio at this width"},
               [](const Tally& t) { return t.quantile(0.99); })
-      .column_if_any({"width_ratio_largest", on_width, "1", "largest of these ratios"}, largest_of);
+      .column_if_any({"width_ratio_largest", on_width, "1", "largest ratio at this width"}, largest_of);
   Table<C> counterexample;
   counterexample
-      .column({"counterexample_origin", on_statement, "", "where it was found: SEED:ID of a random case, or an attack"},
+      .column({"counterexample_origin", on_statement, "", "source: SEED:ID of a random case, or name of an attack"},
               &C::origin)
       .column({"counterexample_measured", on_statement, "1", "measured value of the shrunk case"}, &C::measured)
       .column({"counterexample_bound", on_statement, "1", "bound of the shrunk case"}, &C::bound)
@@ -83,8 +83,8 @@ Table<VerifyResult> result_table() {
       .rows("statement", statement, &R::statements)
       .rows("attack", attack, &R::attacks)
       .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
-      .column({"massive_width", "", "1", "width of these stacks"}, [](const R&) { return massive_width; })
-      .column({"massive_hidden", "", "1", "hidden width of these stacks"}, [](const R&) { return massive_hidden; })
+      .column({"massive_width", "", "1", "width of the random stacks"}, [](const R&) { return massive_width; })
+      .column({"massive_hidden", "", "1", "hidden width of the stacks"}, [](const R&) { return massive_hidden; })
       .rows("massive_curve", massive, &R::massive);
   return result;
 }

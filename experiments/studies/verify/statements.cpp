@@ -14,7 +14,7 @@ namespace {
 
 using Factor = Statement::Factor;
 
-/// Returns whether the logits are the output itself, as in the paper's propositions, with the given norms B and C.
+/// Returns whether the logits are the sublayer's output, as in the paper's propositions, with the given norms B and C.
 template <bool norm_b, bool norm_c>
 bool is_bare(const BoundCase& c) {
   return !c.has("final_norm.gain") && !c.has("unembedding") && c.rule().norm_b == norm_b && c.rule().norm_c == norm_c;
@@ -47,7 +47,7 @@ double rounding_factor(const TokenTerms& token) {
   return product;
 }
 
-/// Returns the outcome of `measured` and the mean over tokens of factor · amount_t.
+/// Returns `measured` compared with the bound: the mean over tokens of factor · amount_t.
 template <class Amount>
 StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
   StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // for underflow

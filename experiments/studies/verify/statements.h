@@ -30,7 +30,7 @@ struct Evaluation {
   std::vector<double> wrong;     ///< p − y [T, classes]; the label's entry is −(1 − p_y)
   std::vector<double> module;    ///< a [T, D]
   std::vector<double> gradient;  ///< ∂loss/∂W2 [D, units]
-  double gradient_norm = 0.0;    ///< Frobenius
+  double gradient_norm = 0.0;    ///< Frobenius norm of `gradient`
 };
 
 Evaluation evaluate(const BoundCase& c);
@@ -50,7 +50,7 @@ struct StatementOutcome {
   double rounding = 0.0;  ///< largest absolute error of `measured`
   const struct Statement* statement = nullptr;
 
-  /// Multiplies the bound by `scale`. Negated, so that NaN is a violation.
+  /// Returns whether `measured` exceeds the bound times `scale`, beyond rounding; true for NaN.
   [[nodiscard]] bool violates(double scale) const { return !(measured <= scale * bound + rounding); }
   /// Returns whether the bound is infinite (a norm of zero), or zero and met.
   [[nodiscard]] bool is_trivial() const { return !(bound > 0.0 && bound < HUGE_VAL) && !violates(1.0); }

@@ -23,8 +23,8 @@ std::optional<StatementOutcome> violation_of(const Statement& s, const BoundCase
   return broken ? std::optional(o) : std::nullopt;
 }
 
-/// Finds a case that violates a statement and shrinks it. Candidates in order: the first violating random case; the one
-/// with the largest ratio, for narrowly refuted claims; the ends of attacks. Resolved violations stay resolved.
+/// Finds a case that violates a statement and shrinks it. Candidates in order: the first violating random case; the
+/// random case with the largest ratio; the best cases of attacks. Shrinking keeps a resolved violation resolved.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
   const Statement& s = *of.statement;
   std::vector<std::pair<std::string, BoundCase>> candidates;  // origin, case

@@ -69,7 +69,7 @@ struct StatementResult : Tally {
 struct Attack {
   std::string_view name;
   std::string_view about;              ///< description of the ratio
-  std::string_view statement = {};     ///< id
+  std::string_view statement = {};     ///< id of the statement
   Statement::Factor factor = nullptr;  ///< replaces the statement's factor: without the loss factor √2 (1 − p_y)
   double limit = 1.0;                  ///< largest ratio in theory
   SublayerRule rule = {};
@@ -104,13 +104,13 @@ struct MassiveCurve {
   std::vector<double> gradient = {}, low = {}, high = {};  ///< ‖∂loss/∂W2‖: median, quantiles 0.16, 0.84 [factor]
   std::vector<double> bound = {};                          ///< bound of T14, median [factor]
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< bound for every factor at once, median; NaN: none
-  double largest_ratio = 0.0;                                 ///< gradient over bound, all stacks and factors
-  double largest_to_ceiling = 0.0;                            ///< gradient over its own stack's ceiling
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< exponents of ‖h‖, last decade
+  double largest_ratio = 0.0;                                 ///< largest gradient over bound, all stacks and factors
+  double largest_to_ceiling = 0.0;                            ///< largest gradient over the ceiling of its stack
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< exponents of ‖h‖ in the last decade
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
-  /// Returns whether no stack exceeds its ceiling, and no gradient still grows.
+  /// Returns whether no stack exceeds its ceiling, and no gradient grows in the last decade.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
   /// Returns whether the gradient is within its bound, does not grow if a ceiling exists, and grows like ‖h‖ otherwise.
   [[nodiscard]] bool passed() const {
