@@ -8,13 +8,13 @@
 #include "sim/numerics/larger.h"
 #include "tests/support/doctest.h"
 
-/// Verdicts and their parts against numbers worked out by hand.
+/// Verdicts and their parts, compared with numbers computed by hand.
 namespace periscope {
 namespace {
 
 using doctest::Approx;
 
-/// A curve with one value, from 16 seeds in f64 and 8 replicates.
+/// A curve with one value: measured in f64 with 16 seeds, predicted with 8 replicates.
 struct OneNumber {
   Statistic statistic;
   Signal signal;
@@ -78,7 +78,7 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
   const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
   CHECK(zero.judged().tests.at(0).excess() == Approx(3.0).epsilon(1e-6));
   CHECK(zero.judged().verdict == judge::Verdict::disagrees);
-  // No noise: exactly 1, as for equal tokens, and 0.01 below it.
+  // Without noise, a cosine of exactly 1 (equal tokens) agrees and 0.99 disagrees.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
   CHECK(exact.judged().verdict == judge::Verdict::agrees);
   const OneNumber near{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
@@ -87,12 +87,12 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
 }
 
 TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom") {
-  // √(0.3² + 0.4²) = 0.5; shares 0.36 and 0.64 of the variance: 1/(0.36²/15 + 0.64²/7) = 14.891.
+  // Error √(0.3² + 0.4²) = 0.5. The variance shares 0.36 and 0.64 give 1/(0.36²/15 + 0.64²/7) = 14.891 degrees.
   const judge::Test test = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().tests.at(0);
   CHECK(test.error() == Approx(0.5).epsilon(1e-12));
   CHECK(test.z() == Approx(0.6).epsilon(1e-12));
   CHECK(test.degrees() == Approx(14.891).epsilon(1e-4));
-  // One error alone: 16 seeds have 15 degrees of freedom, 8 replicates 7.
+  // With a single error term, 16 seeds have 15 degrees of freedom and 8 replicates have 7.
   const judge::Test seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().tests.at(0);
   CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
   const judge::StackVerdict replicates =
@@ -101,7 +101,7 @@ TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom
   CHECK(replicates.worst_test().critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
-  CHECK(beyond.rejected == 1);  // critical value 3.4995; 3.355 for 8 degrees, 3.707 for 6
+  CHECK(beyond.rejected == 1);  // critical t: 3.4995; 3.355 for 8 degrees, 3.707 for 6
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("the second stream of ResiDual is compared too") {
         judge::Verdict::agrees);
 }
 
-TEST_CASE("Sidak levels and critical values against tables") {
+TEST_CASE("Sidak levels and critical values match tables") {
   CHECK(judge::sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
   CHECK(judge::sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
   CHECK(judge::sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
@@ -123,15 +123,15 @@ TEST_CASE("Sidak levels and critical values against tables") {
   CHECK(judge::critical_excess(1, 0.05) == Approx(12.7062).epsilon(1e-5));
 }
 
-TEST_CASE("means over seeds and their standard errors, n - 1") {
-  // 1, 2, 6: mean 3, squares 4 + 1 + 9 = 14, variance 14/2, error √(7/3).
+TEST_CASE("means over seeds have standard errors with n - 1 degrees of freedom") {
+  // Values 1, 2, 6: mean 3, sum of squares 4 + 1 + 9 = 14, variance 14/2, standard error √(7/3).
   const judge::Estimate mean = judge::mean_over_seeds({1.0, 2.0, 6.0});
   CHECK(mean.value == Approx(3.0).epsilon(1e-12));
   CHECK(mean.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(std::isnan(judge::mean_over_seeds({4.0}).error));
   CHECK(std::isnan(judge::mean_over_seeds({}).value));
   CHECK(std::isnan(judge::mean_over_seeds({1.0, std::nan(""), 2.0}).value));
-  // 2a − b of rows (1, 2), (3, 5), (2, 8): 0, 1, −4, so −1, squares 1 + 4 + 9.
+  // 2a − b over the rows (a, b) is 0, 1, −4: mean −1, sum of squares 1 + 4 + 9.
   judge::SeedRows rows;
   rows.add({1.0, 2.0});
   rows.add({3.0, 5.0});
@@ -141,7 +141,7 @@ TEST_CASE("means over seeds and their standard errors, n - 1") {
   CHECK(sum.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(rows.curve().value == std::vector<double>{2.0, 5.0});
   CHECK(rows.curve().standard_error[0] == Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-12));
-  CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // squares 9 + 0 + 9
+  CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // sum of squares 9 + 0 + 9
 }
 
 TEST_CASE("larger() keeps NaN on either side") {
@@ -150,7 +150,7 @@ TEST_CASE("larger() keeps NaN on either side") {
   CHECK(larger(1.0, 2.0) == 2.0);
 }
 
-TEST_CASE("values outside the range of the dtype, or of double in theory, are inconclusive") {
+TEST_CASE("out_of_range names the predicted value or scale that overflows or underflows the dtype") {
   const auto reason = [](double value, DType dtype) {
     Profile predicted;
     predicted.curves[{Statistic::second_moment, Signal::x_out}] = {{1.0, value}, {0.0, 0.0}};
@@ -162,8 +162,8 @@ TEST_CASE("values outside the range of the dtype, or of double in theory, are in
   CHECK(reason(1e139, DType::f64).empty());
   CHECK(reason(1e-69, DType::f32).empty());
   CHECK(reason(1e-71, DType::f32) == "predicted second_moment x_out[1] = 1e-71: too small for f32");
-  CHECK(reason(0.0, DType::f32).empty());  // both sides are exactly 0
-  // Squares of scales underflow or overflow earlier than the scales.
+  CHECK(reason(0.0, DType::f32).empty());  // measured and predicted are exactly 0
+  // The square of a scale underflows or overflows before the scale itself.
   StackSpec spec;
   spec.model.gamma = 1e-200;
   CHECK(judge::out_of_range(spec, {}, DType::f64) == "model.gamma = 1e-200: its square is too small for f64");
@@ -181,7 +181,7 @@ TEST_CASE("stacks with three seeds or without a prediction are not checked") {
   CHECK(judge_one(flat_profile(9.0, 0.01), unsupported).reason == "because");
 }
 
-TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
+TEST_CASE("a NaN prediction of a measured value is inconclusive, and the reason names it") {
   const double nan = std::nan("");
   theory::Prediction prediction = flat_prediction();
   prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
@@ -189,7 +189,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
   CHECK(signal.verdict == judge::Verdict::inconclusive);
   CHECK(signal.reason.starts_with("second_moment x_out[3]: "));
 
-  // Gradients, which are compared by their logarithms, and the score share of attention.
+  // The same for gradients, which are compared by their logarithms, and for the score share of attention.
   const auto with_gradients = [] {
     Profile profile = flat_profile(1.0, 0.01);
     for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {
@@ -219,7 +219,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive and named") {
   }
 }
 
-TEST_CASE("a measured statistic without prediction is inconclusive and named") {
+TEST_CASE("a measured statistic without prediction is inconclusive, and the reason names it") {
   theory::Prediction prediction = flat_prediction();
   Profile measured = flat_profile(1.0, 0.01);
   measured.curves[{Statistic::variance, Signal::x_out}] = measured.curves[{Statistic::second_moment, Signal::x_out}];
@@ -227,9 +227,9 @@ TEST_CASE("a measured statistic without prediction is inconclusive and named") {
 }
 
 TEST_CASE("a stack without compared statistics is inconclusive") {
-  Profile elsewhere;  // verdicts ignore kurtosis
-  elsewhere.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
-  for (const Profile& measured : {Profile{}, elsewhere}) {
+  Profile kurtosis;  // verdicts ignore kurtosis
+  kurtosis.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
+  for (const Profile& measured : {Profile{}, kurtosis}) {
     const judge::StackVerdict a = judge_one(measured, flat_prediction());
     CHECK(a.verdict == judge::Verdict::inconclusive);
     CHECK_FALSE(a.reason.empty());

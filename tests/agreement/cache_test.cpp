@@ -29,10 +29,10 @@ config::Resolved resolved_with(int value, int seeds = 1) {
   return {.printed = {}, .hashed = Json{{"value", value}, {"run", {{"seed", 0}, {"seeds", seeds}}}}};
 }
 
-/// Counts printed lines, and computed and cached tasks whose label contains `of`.
+/// Counts calls of `say`, and computed and cached tasks whose label contains `filter`.
 class CountedTasks : public stacks::Progress {
  public:
-  explicit CountedTasks(const Cache* tasks, std::string of = "") : of_(std::move(of)) { use_cache(tasks); }
+  explicit CountedTasks(const Cache* tasks, std::string filter = "") : filter_(std::move(filter)) { use_cache(tasks); }
   void say(const std::string& /*lines*/) override { ++said; }
   int computed = 0;
   int restored = 0;
@@ -40,12 +40,12 @@ class CountedTasks : public stacks::Progress {
 
  private:
   void on_report(Report change) override {
-    if (label_.find(of_) == std::string::npos) return;
+    if (label_.find(filter_) == std::string::npos) return;
     if (change == Report::computed) ++computed;
     if (change == Report::cached) ++restored;
   }
 
-  std::string of_;
+  std::string filter_;
 };
 
 struct Inner {
@@ -94,7 +94,7 @@ TEST_CASE("encoding preserves every bit; truncated bytes are rejected") {
   CHECK_THROWS_AS((void)cache::decode<std::vector<double>>(std::string(8, '\x7f')), InputError);
 }
 
-TEST_CASE("a cached task is found for the same settings and any number of seeds only") {
+TEST_CASE("a cached task is found only with the same settings; the number of seeds may differ") {
   const testing::TemporaryFolder folder;
   const Cache tasks(folder.path(), "test", resolved_with(1));
   CHECK_FALSE(tasks.get("a"));
@@ -131,7 +131,7 @@ TEST_CASE("a damaged cache file is an error") {
   CHECK_THROWS_AS((void)tasks.get("b"), InputError);
 }
 
-TEST_CASE("seeds are restored from overlapping cache files; the others are computed once, in order") {
+TEST_CASE("seeds in overlapping cache files are restored; other seeds are computed once, in order") {
   const testing::TemporaryFolder folder;
   const Cache tasks(folder.path(), "test", resolved_with(1));
   const StackSpec spec = testing::tiny_stack();
@@ -159,7 +159,7 @@ TEST_CASE("seeds are restored from overlapping cache files; the others are compu
   run_of(39, 7, 7);
 }
 
-TEST_CASE("cached readings equal computed ones, for every placement") {
+TEST_CASE("cached readings equal computed readings for every placement") {
   for (const char* placement : {"pre", "peri", "post", "residual", "mix", "none"}) {
     for (const bool backward : {false, true}) {
       CAPTURE(std::string(placement));
@@ -226,7 +226,7 @@ TEST_CASE("a resumed run restores all predictions, bit for bit") {
   }
 }
 
-TEST_CASE("the cache key of a prediction covers everything that it depends on") {
+TEST_CASE("the cache key of a prediction covers everything that the prediction depends on") {
   const config::Config config = small_config();
   const StackSpec spec = config.stacks().front();
   StackSpec wider = spec;

@@ -6,11 +6,11 @@
 #include "tests/support/recorded_stack.h"
 #include "theory/predict/predict.h"
 
-/// Theory (T3–T11) and simulation of options that only checkpoints use, forward and backward.
+/// Compares theory (T3–T11) with simulation, forward and backward, for options that only checkpoints use.
 namespace periscope::testing {
 namespace {
 
-/// Two kinds of layers, as in Gemma 2, with strong score rules.
+/// Alternates local and global attention, as in Gemma 2, with score rules that change the result strongly.
 StackSpec with_rules() {
   StackSpec spec = placed(tiny_stack(), "pre");
   ModelSpec& m = spec.model;
@@ -58,12 +58,12 @@ judge::StackVerdict agreement_of(const StackSpec& spec) {
       .front();
 }
 
-TEST_CASE("score rules, RoPE frequencies, embedding and head options of checkpoints: theory agrees with simulation") {
+TEST_CASE("theory agrees with simulation for the score rules, RoPE frequencies, embeddings and heads of checkpoints") {
   const StackSpec spec = with_rules();
   const judge::StackVerdict agreement = agreement_of(spec);
   const judge::Test& worst = agreement.worst_test();
-  INFO(worst.name(), ": ", worst.measured, " against ", worst.predicted, ", excess ", worst.excess(), " of ",
-       worst.critical);
+  INFO(worst.name(), ": measured ", worst.measured, ", predicted ", worst.predicted, ", excess ", worst.excess(),
+       ", critical value ", worst.critical);
   CHECK(agreement.verdict != judge::Verdict::disagrees);
 }
 

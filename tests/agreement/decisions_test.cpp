@@ -15,7 +15,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
-/// Decisions (verdicts and exit codes) on planted results.
+/// Verdicts and exit codes on planted results.
 namespace periscope {
 namespace {
 
@@ -29,7 +29,7 @@ double critical_by_hand(double degrees, double level) {
   return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
 }
 
-/// A bias c·D^exponent with relative error `error`, and noise 0.1·n^slope.
+/// A bias proportional to D^exponent and noise 0.1·n^slope, with relative errors `error` and `noise_error`.
 ladder::Convergence planted_fit(double exponent, double slope, double error = 0.02, double noise_error = 0.05) {
   ladder::Convergence c{.spec = {}, .bias = {}, .from_theory = 0.01, .noise = {}};
   c.spec.model.placement = *find_placement("pre");
@@ -76,26 +76,26 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
   CHECK(right.noise.test.verdict == judge::Verdict::agrees);
   CHECK(right.bias.fit.exponent == Approx(-1.0).epsilon(1e-6));
   CHECK(right.noise.fit.exponent == Approx(-0.5).epsilon(1e-6));
-  const double of_two = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
-  CHECK(right.bias.test.critical == Approx(of_two));
+  const double critical = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
+  CHECK(right.bias.test.critical == Approx(critical));
   const ladder::Convergence constant = judged_fit(planted_fit(0.0, -0.5), true);
   CHECK(constant.bias.test.verdict == judge::Verdict::disagrees);
   CHECK(constant.noise.test.verdict == judge::Verdict::agrees);
   const ladder::Convergence correlated = judged_fit(planted_fit(-1.0, 0.0), true);
   CHECK(correlated.bias.test.verdict == judge::Verdict::agrees);
   CHECK(correlated.noise.test.verdict == judge::Verdict::disagrees);
-  // With relative errors r at four widths in steps of 2, the slope in logarithms has the error r/(√5 ln 2). D^−0.8 is
-  // 0.2 away from D^−1, just beyond and just within the critical value.
-  const double at = 0.2 * std::sqrt(5.0) * std::log(2.0) / of_two;
-  for (const double aside : {0.98, 1.02}) {
-    const ladder::Convergence c = judged_fit(planted_fit(-0.8, -0.5, at * aside), aside < 1.0);
-    CHECK(c.bias.test.verdict == (aside < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
+  // With relative errors r at four widths, each twice the last, the fitted exponent has the error r/(√5 ln 2). The
+  // exponent −0.8 differs from −1 by 0.2, just above or just below the critical value times that error.
+  const double edge_error = 0.2 * std::sqrt(5.0) * std::log(2.0) / critical;
+  for (const double factor : {0.98, 1.02}) {
+    const ladder::Convergence c = judged_fit(planted_fit(-0.8, -0.5, edge_error * factor), factor < 1.0);
+    CHECK(c.bias.test.verdict == (factor < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
   }
 }
 
 TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy") {
   // With relative errors of 0.38 the bias is significant (√4/0.38 > 5), but the error of the exponent is about 0.25:
-  // (2.7 + 1.7) · 0.25 exceeds the distance 1 between two orders.
+  // its detectable error (2.7 + 1.7) · 0.25 exceeds 1, the difference between the orders 1/D and constant.
   const ladder::Convergence weak = judged_fit(planted_fit(-1.0, -0.5, 0.38), false);
   CHECK(weak.bias.test.verdict == judge::Verdict::inconclusive);
   int seeds = 0;
@@ -113,14 +113,14 @@ TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy")
 TEST_CASE("convergence: fits without information on the exponent are not checked") {
   const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias.test.verdict == judge::Verdict::not_checked);
-  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4, from four points
+  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4: four points
   CHECK(unseen.noise.test.verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
     ladder::Convergence c = planted_fit(0.0, 0.0);
     (of_bias ? c.bias : c.noise).value[2] = nan;
-    const ladder::Convergence lost = judged_fit(c, false);
-    CHECK(lost.bias.test.verdict == judge::Verdict::not_checked);
-    CHECK(lost.noise.test.verdict == judge::Verdict::not_checked);
+    const ladder::Convergence with_nan = judged_fit(c, false);
+    CHECK(with_nan.bias.test.verdict == judge::Verdict::not_checked);
+    CHECK(with_nan.noise.test.verdict == judge::Verdict::not_checked);
   }
   ladder::Convergence fixed = planted_fit(0.0, 0.0);
   for (double& noise : fixed.noise.value) noise = 1e-7;
@@ -133,7 +133,7 @@ TEST_CASE("convergence: fits without information on the exponent are not checked
   CHECK_FALSE(any_disagrees(nothing));
 }
 
-TEST_CASE("ladder: the extrapolated limit of infinite width decides") {
+TEST_CASE("ladder: the limit extrapolated to infinite width decides the verdict") {
   const auto first = [](const stacks::LadderResult& r) { return r.stacks[0].quantities[0]; };
   const stacks::LadderResult right = judged_ladder({planted_quantity(1.0, 1e-3, 1.0)});
   CHECK(right.stacks[0].verdict == judge::Verdict::agrees);
@@ -148,14 +148,14 @@ TEST_CASE("ladder: the extrapolated limit of infinite width decides") {
   // Excess (|m∞ − theory| − tolerated bias)/error just below and just above the critical value.
   const double error = first(right).fit.limit.error;
   const double critical = judge::critical_excess(first(right).test.degrees(), 0.01);
-  for (const double aside : {0.999, 1.001}) {
+  for (const double factor : {0.999, 1.001}) {
     const stacks::LadderResult edge =
-        judged_ladder({planted_quantity(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
-    CHECK(stacks::any_disagrees(edge) == (aside > 1.0));
+        judged_ladder({planted_quantity(1.0, 1e-3, 1.0 - 1e-6 - factor * critical * error)});
+    CHECK(stacks::any_disagrees(edge) == (factor > 1.0));
   }
 }
 
-TEST_CASE("ladder: inconclusive and unchecked quantities do not reject; verdicts are ranked") {
+TEST_CASE("ladder: inconclusive and unchecked quantities do not reject the theory; the worst verdict counts") {
   const auto reason = [](const stacks::LadderResult& r) {
     CHECK_FALSE(stacks::any_disagrees(r));
     return r.stacks[0].quantities[0].test.reason;
@@ -166,11 +166,11 @@ TEST_CASE("ladder: inconclusive and unchecked quantities do not reject; verdicts
   stacks::LadderQuantity bent = planted_quantity(1.0, 1e-6, 1.5);
   bent.measured[1].value += 0.5;
   CHECK(reason(judged_ladder({bent})).find("a parabola in 1/D does not fit the points") == 0);
-  stacks::LadderQuantity lost = planted_quantity(1.0, 1e-3, 1.5);
-  lost.measured[2].value = nan;
+  stacks::LadderQuantity with_nan = planted_quantity(1.0, 1e-3, 1.5);
+  with_nan.measured[2].value = nan;
   stacks::LadderQuantity without_error = planted_quantity(1.0, 1e-3, 1.5);
   without_error.measured[0].error = nan;
-  for (const stacks::LadderQuantity& q : {lost, without_error, planted_quantity(1.0, 1e-3, nan)}) {
+  for (const stacks::LadderQuantity& q : {with_nan, without_error, planted_quantity(1.0, 1e-3, nan)}) {
     const stacks::LadderResult r = judged_ladder({q});
     CHECK_FALSE(reason(r).empty());
     CHECK(r.stacks[0].verdict == judge::Verdict::not_checked);
@@ -178,14 +178,14 @@ TEST_CASE("ladder: inconclusive and unchecked quantities do not reject; verdicts
   }
   CHECK(reason(judged_ladder({planted_quantity(1.0, 1e-3, 1.5)}, "because")) == "because");
   CHECK(judged_ladder({}).stacks[0].verdict == judge::Verdict::not_checked);
-  // Ranks: disagrees, inconclusive, agrees.
+  // From worst to best: disagrees, inconclusive, agrees.
   const stacks::LadderQuantity good = planted_quantity(1.0, 1e-3, 1.0);
   CHECK(judged_ladder({good, planted_quantity(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
   CHECK(judged_ladder({planted_quantity(1.0, 1e-3, 2.0), planted_quantity(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
         judge::Verdict::disagrees);
 }
 
-TEST_CASE("gradients: a rejected test of any kind rejects; NaN is printed as NaN") {
+TEST_CASE("gradients: one rejected test of any kind fails the study; the table prints NaN, not nan") {
   gradients::Case c;
   c.spec.model.placement = *find_placement("none");
   std::vector<judge::Test>& ratios = c.tests["log_ratio"];
@@ -234,12 +234,12 @@ TEST_CASE("probe: a non-finite signal, gradient or loss counts as divergence") {
   probe::ProbeResult r{};
   r.measured.loss = nan;
   r.input.labels = {no_label, no_label};
-  CHECK(not_finite(r).empty());  // nothing to predict
+  CHECK(not_finite(r).empty());  // no row has a label, so the loss is undefined
   r.input.labels = {3, no_label};
   CHECK(not_finite(r) == "loss");
 }
 
-TEST_CASE("propagate, power and false alarms: one disagreement decides") {
+TEST_CASE("one unexpected verdict fails propagate and power; too many rejections fail the false-alarm study") {
   std::vector<stacks::StackResult> stacks(3);
   for (const judge::Verdict v : {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::not_checked}) {
     stacks[1].judged.verdict = v;
@@ -272,7 +272,7 @@ TEST_CASE("propagate, power and false alarms: one disagreement decides") {
   CHECK(alarms(4));
 }
 
-TEST_CASE("verify passes if every statement, attack and massive-activation curve does") {
+TEST_CASE("verify passes only if every statement, attack and massive-activation curve passes") {
   using verify::VerifyResult;
   const auto clean = [] {
     VerifyResult r;
@@ -305,8 +305,8 @@ TEST_CASE("verify passes if every statement, attack and massive-activation curve
       auto& found = r.statements[k].counterexample;
       found ? found.reset() : static_cast<void>(found.emplace());
     }));
-    const bool may_be_broken = !verify::statements()[k].should_hold();
-    CHECK(may_be_broken == with([&](VerifyResult& r) { r.statements[k].violations = 1; }));
+    const bool is_expected_to_fail = !verify::statements()[k].should_hold();
+    CHECK(is_expected_to_fail == with([&](VerifyResult& r) { r.statements[k].violations = 1; }));
   }
   CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = 2.1; }));
   CHECK(with([](VerifyResult& r) { r.attacks[0].reached = 2.0; }));
@@ -325,9 +325,9 @@ TEST_CASE("verify passes if every statement, attack and massive-activation curve
       by_width.back().largest = ratio;
     });
   };
-  CHECK(with_ratio("C.2-whole", 3, 0.35));  // at most √2/4
+  CHECK(with_ratio("C.2-whole", 3, 0.35));  // bound √2/4
   CHECK_FALSE(with_ratio("C.2-whole", 3, 0.36));
-  CHECK(with_ratio("G4-whole", 4, 1.41));  // at most D√2/4
+  CHECK(with_ratio("G4-whole", 4, 1.41));  // bound D√2/4 for D = 4
   CHECK_FALSE(with_ratio("G4-whole", 4, 1.42));
 }
 

@@ -18,7 +18,7 @@ gradients::GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed)
 
 }  // namespace
 
-TEST_CASE("gradient paths add up to the gradient for every placement with one stream, and none is negligible (G11)") {
+TEST_CASE("for single-stream placements, the gradient paths sum to the gradient and no path is negligible (G11)") {
   for (const Placement& placement : placement_table()) {
     if (placement.wiring == Wiring::dual || !is_plain(placement)) continue;
     CAPTURE(placement.name);
@@ -27,14 +27,14 @@ TEST_CASE("gradient paths add up to the gradient for every placement with one st
       REQUIRE(p.total.size() == 5);
       // Each of 4 sublayers rounds a few sums over at most 24 terms.
       CHECK(p.error < 4 * 6 * 24 * 2.3e-16);
-      for (const double b : p.branch) CHECK(b > 1e-8 * p.total.back());  // each term is visible in the sum
+      for (const double b : p.branch) CHECK(b > 1e-8 * p.total.back());  // well above the rounding error of the sum
       CHECK(p.skip.back() == p.total.back());
       CHECK(p.rest.back() == 0.0);
     }
   }
 }
 
-TEST_CASE("the skip path is the identity without a norm after the sum, and only then (G11)") {
+TEST_CASE("the skip path is the identity if and only if no norm follows the residual sum (G11)") {
   for (const char* name : {"none", "pre", "peri", "b-only", "lns", "depth-scaled"}) {
     const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), name), 4);
     for (const double s : p.skip) CHECK(s == p.skip.back());

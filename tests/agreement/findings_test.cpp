@@ -39,7 +39,7 @@ judge::ClaimVerdict verdict_on_claim(const judge::Estimate& measured, int seeds,
 
 }  // namespace
 
-TEST_CASE("slope weights give the slope of a line, also of its last points only") {
+TEST_CASE("slope_weights gives the slope of a line through all points or through the last points only") {
   const std::vector<double> x{1.0, 2.0, 4.0, 7.0};
   const auto slope = [&](const std::vector<double>& y, std::size_t from) {
     const std::vector<double> a = judge::slope_weights(x, from);
@@ -49,14 +49,14 @@ TEST_CASE("slope weights give the slope of a line, also of its last points only"
   };
   CHECK(slope({5.0, 3.0, -1.0, -7.0}, 0) == Approx(-2.0).epsilon(1e-14));
   CHECK(slope({99.0, 3.0, -1.0, -7.0}, 1) == Approx(-2.0).epsilon(1e-14));
-  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == Approx(-2.5 / 21.0).epsilon(1e-14));  // by hand: mean 3.5, squares 21
+  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == Approx(-2.5 / 21.0).epsilon(1e-14));  // mean 3.5, Σ(x − 3.5)² = 21
   CHECK_THROWS(judge::slope_weights({3.0, 3.0}));
   CHECK_THROWS(judge::slope_weights(x, 3));
 }
 
 TEST_CASE("a test agrees within noise and tolerated bias; a wrong constant is rejected") {
   CHECK(verdict_of(planted(1.2)) == judge::Verdict::agrees);
-  CHECK(verdict_of(planted(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
+  CHECK(verdict_of(planted(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, critical value 2.9
   CHECK(verdict_of(planted(1.5, 0.3)) == judge::Verdict::agrees);  // 2 standard errors beyond the tolerated bias
   CHECK(verdict_of(planted(-0.5, 0.3)) == judge::Verdict::disagrees);
   judge::Test neither = planted(std::nan(""));
@@ -77,7 +77,7 @@ TEST_CASE("reasons of inconclusive tests name the key to change; a rejection out
   CHECK(verdict_of(imprecise) == judge::Verdict::disagrees);
 }
 
-TEST_CASE("order of deciding tests: rejected, NaN, underpowered, imprecise, agreeing") {
+TEST_CASE("the deciding test is the first of: rejected, NaN, underpowered, imprecise, agreeing") {
   std::vector<judge::Test> all(5, planted(1.2));
   all[1].precise = false;
   all[2].limit = 0.1;
@@ -109,7 +109,7 @@ TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {
   CHECK(f.measured.value == Approx(1.0));
   CHECK(f.predicted.value == Approx(1.0));
   CHECK(f.predicted.error == Approx(0.3));
-  CHECK(f.tolerated_bias == Approx(0.1 + 0.02));  // variances over seeds of 0.02/3 and four times that
+  CHECK(f.tolerated_bias == Approx(0.1 + 0.02));  // variances over seeds: 0.02/3 and 4 · 0.02/3
 }
 
 TEST_CASE("a claim holds, holds with a condition, or fails") {
@@ -126,7 +126,7 @@ TEST_CASE("a claim holds, holds with a condition, or fails") {
   CHECK(verdict_on_claim({-0.441, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("an underpowered claim is not shown; a refuted one fails") {
+TEST_CASE("an underpowered claim is not shown; a refuted claim fails") {
   // Detectable error of 24 seeds: (2.807 + 1.714) · 0.05 = 0.226.
   const judge::Estimate measured{-0.51, 0.05};
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.25) == judge::ClaimVerdict::holds);
@@ -136,7 +136,7 @@ TEST_CASE("an underpowered claim is not shown; a refuted one fails") {
   CHECK(verdict_on_claim(measured, 24, 0.0, 0.0, 0.2) == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("the first sign change of a piecewise linear curve") {
+TEST_CASE("first_crossing finds the first sign change of a piecewise linear curve") {
   CHECK(gradients::first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == Approx(1.5));
   CHECK(gradients::first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
   CHECK(gradients::first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));

@@ -18,12 +18,12 @@ constexpr int planted_seeds = 8;
 constexpr int steps = 3;
 constexpr std::size_t depths = 3;
 
-/// Values with standard errors of 0.1 % of `unit`.
-Curve within(const Values& values, double unit) { return {values, Values(values.size(), 0.001 * unit)}; }
+/// `values` with standard errors of 0.1 % of `unit`.
+Curve with_noise(const Values& values, double unit) { return {values, Values(values.size(), 0.001 * unit)}; }
 
 Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
 
-/// One layer with a changing stream, cosine and loss, and a correct prediction without tolerated error.
+/// One layer whose stream, cosine and loss change, with a correct prediction and no tolerated error.
 StackSteps right() {
   StackSteps stack;
   stack.spec.model.layers = 1;
@@ -34,14 +34,14 @@ StackSteps right() {
     const Values change{0.0, 0.5 * t, t};
     const Values moment{1.0, 1.0 + 0.5 * t, 1.0 + t};
     const Values cosine{0.05 * t, 0.1 * t};
-    stack.measured.push_back({.second_moment = within(moment, t),
+    stack.measured.push_back({.second_moment = with_noise(moment, t),
                               .coherent = {},
-                              .branch_cosine = within(cosine, 1.0),
-                              .branch_second_moment = within({1.0, 1.0}, 1.0),
-                              .loss = within({5.0 - t}, t),
+                              .branch_cosine = with_noise(cosine, 1.0),
+                              .branch_second_moment = with_noise({1.0, 1.0}, 1.0),
+                              .loss = with_noise({5.0 - t}, t),
                               .update = {},
-                              .change = within(change, t),
-                              .loss_change = within({-t}, t)});
+                              .change = with_noise(change, t),
+                              .loss_change = with_noise({-t}, t)});
     stack.prediction.steps.push_back({.second_moment = exact(moment),
                                       .coherent = exact({0.0, 0.1 * t, 0.2 * t}),
                                       .branch_cosine = exact(cosine),
@@ -72,7 +72,7 @@ TEST_CASE("first steps: a correct theory agrees at every step, depth and sublaye
   CHECK(power.worst < power.limit);
 }
 
-TEST_CASE("first steps: each quantity rejects a theory that is wrong in it, at its step and place") {
+TEST_CASE("first steps: an error of one predicted quantity is rejected at the step and place of the error") {
   const auto wrong = [](const auto& change) {
     StackSteps stack = right();
     change(stack.prediction.steps[2]);
@@ -94,9 +94,9 @@ TEST_CASE("first steps: each quantity rejects a theory that is wrong in it, at i
   rejects(wrong([](auto& step) { step.loss_change.value[0] += 0.2; }), "change of the loss at step 2");
 }
 
-TEST_CASE("first steps: a tolerated error does not reject, and limits power") {
+TEST_CASE("first steps: a tolerated error is not rejected but reduces power") {
   StackSteps stack = right();
-  stack.prediction.steps[3].change.value[2] += 0.15;  // of a change of 3: 5 %
+  stack.prediction.steps[3].change.value[2] += 0.15;  // 5 % of the change, which is 3
   CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
   stack.tolerated = {.change = 0.1, .cosine = 0.0};
   const StackSteps allowed = judged(stack);
@@ -118,7 +118,7 @@ TEST_CASE("first steps: the configured limit decides whether an agreement is con
   CHECK(stack.verdict.reason.find("detectable error ") != std::string::npos);
 }
 
-TEST_CASE("first steps: the remedy of an imprecise prediction is the number of replicates") {
+TEST_CASE("first steps: an imprecise prediction recommends more replicates") {
   StackSteps stack = right();
   for (auto& step : stack.prediction.steps) step.loss_change.standard_error = {0.3};
   FirstStepsConfig config;
@@ -128,7 +128,7 @@ TEST_CASE("first steps: the remedy of an imprecise prediction is the number of r
   CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.replicates)") != std::string::npos, vague.verdict.reason);
 }
 
-TEST_CASE("first steps: no branch cosine of parallel branches, or if alpha or beta is 0") {
+TEST_CASE("first steps: branch cosines are not compared for parallel branches or if alpha or beta is 0") {
   for (const Placement& placement : {*find_placement("parallel"), custom_placement({.norm_a = true, .alpha = 0.0}),
                                      custom_placement({.norm_a = true, .beta = 0.0})}) {
     CAPTURE(placement.name);
@@ -167,7 +167,7 @@ TEST_CASE("first steps: no verdict without a prediction, with few seeds, or afte
   CHECK(judged(ended).verdict.reason == "a seed diverged at step 2");
 }
 
-TEST_CASE("first steps: means over seeds of records, changes since step 0, and branch cosines") {
+TEST_CASE("first steps: measured_steps averages records, changes since step 0 and branch cosines over seeds") {
   StackSpec spec;
   spec.model.layers = 1;
   spec.model.placement = *find_placement("pre");

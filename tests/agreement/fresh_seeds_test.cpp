@@ -7,11 +7,11 @@
 #include "tests/support/recorded_stack.h"
 #include "tests/support/set_placements.h"
 
-/// Draws of seeds, shared by all experiments that average over seeds.
+/// Random draws per seed, shared by all experiments that average over seeds.
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("run.seeds = n draws the stacks of run.seed, run.seed + 1, …, all different") {
+TEST_CASE("run.seeds = n draws n different stacks, from the seeds run.seed, run.seed + 1, …") {
   StackSpec spec = tiny_stack();
   spec.input.kind = InputKind::tokens;
   config::RunOptions run;
@@ -20,11 +20,11 @@ TEST_CASE("run.seeds = n draws the stacks of run.seed, run.seed + 1, …, all di
   run.seed = 7;
   const auto backend = make_backend("cpu");
   const auto readings = [&](std::uint64_t first, int seeds) {
-    config::RunOptions own = run;
-    own.seed = first;
+    config::RunOptions options = run;
+    options.seed = first;
     stacks::Progress progress;
-    std::vector<std::pair<double, double>> all;  // the stream after the last sublayer, its gradient at the first
-    (void)stacks::measure_stack(*backend, spec, own, seeds, "", progress, [&](const Reading& r) {
+    std::vector<std::pair<double, double>> all;  // last second moment, first squared gradient
+    (void)stacks::measure_stack(*backend, spec, options, seeds, "", progress, [&](const Reading& r) {
       all.emplace_back(r.profile.find(Statistic::second_moment, Signal::x_out)->value.back(),
                        r.profile.find(Statistic::grad_sq, Signal::x_out)->value.front());
     });
@@ -82,18 +82,18 @@ TEST_CASE("stacks share draws unless run.paired is false; then draws depend on t
   const auto predicted_of = [](const auto& run, std::size_t stack) {
     return run[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();
   };
-  const auto twins = run_with(true), own = run_with(false);
+  const auto with_pairs = run_with(true), without_pairs = run_with(false);
   for (const std::size_t pre : {0U, 2U}) {  // index of the "pre" stack for each kind of input
-    CHECK(input_of(twins, pre) == input_of(twins, pre + 1));
-    CHECK(input_of(own, pre) != input_of(own, pre + 1));
+    CHECK(input_of(with_pairs, pre) == input_of(with_pairs, pre + 1));
+    CHECK(input_of(without_pairs, pre) != input_of(without_pairs, pre + 1));
   }
-  CHECK(predicted_of(twins, 2) == predicted_of(twins, 3));
-  CHECK(predicted_of(own, 2) != predicted_of(own, 3));
+  CHECK(predicted_of(with_pairs, 2) == predicted_of(with_pairs, 3));
+  CHECK(predicted_of(without_pairs, 2) != predicted_of(without_pairs, 3));
   set_placements(config, {"peri"});
   const auto alone = run_with(false);
-  CHECK(input_of(alone, 0) == input_of(own, 1));
-  CHECK(input_of(alone, 1) == input_of(own, 3));
-  CHECK(predicted_of(alone, 1) == predicted_of(own, 3));
+  CHECK(input_of(alone, 0) == input_of(without_pairs, 1));
+  CHECK(input_of(alone, 1) == input_of(without_pairs, 3));
+  CHECK(predicted_of(alone, 1) == predicted_of(without_pairs, 3));
   CHECK(stacks::run_of(config, config.stacks().front()).seed != stacks::run_of(config, config.stacks().back()).seed);
 }
 

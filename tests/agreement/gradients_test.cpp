@@ -50,11 +50,11 @@ TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent 
   CHECK(outcome_of(depth, config, result).code == ExitCode::check_failed);
 }
 
-TEST_CASE("depth: without predictions at large depths the limit is NaN and measured exponents are judged") {
+TEST_CASE("depth: without predictions at large depths, the limit exponent is NaN but measured exponents are tested") {
   gradients::GradientConfig config = small({"none"});
   config.base.init.scheme = InitScheme::scaled;
-  config.base.init.factor = 1e3;     // about 1e5 per layer: 1e40 after 8 layers, overflow after 64
-  config.base.init.qk_factor = 0.0;  // sharp patterns would take a minute
+  config.base.init.factor = 1e3;     // 1e5-fold growth per layer: 1e40 after 8 layers, overflow after 64
+  config.base.init.qk_factor = 0.0;  // sharp attention patterns would take a minute
   config.base.model.mlp = MlpKind::relu;
   config.run.seeds = 4;
   config.layers = {2, 4, 8};
@@ -80,7 +80,7 @@ TEST_CASE("gradients of W_o with gates: theory agrees with simulation") {
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
       const double found = measured.find(Statistic::log_grad_sq, Weight::o)->value[layer];
-      // Gates at 1/2 pass a quarter of the square, 1.4 in logarithms.
+      // A gate of 1/2 divides the squared gradient by 4 and shifts its logarithm by 1.4.
       CHECK(std::abs(found - stack.prediction.profile.find(Statistic::log_grad_sq, Weight::o)->value[layer]) < 0.3);
     }
   }
@@ -126,7 +126,7 @@ TEST_CASE("identity path: the skip share agrees, its square root is rejected; a 
   }
 }
 
-TEST_CASE("identity path: no claim about a gradient that is zero or not finite") {
+TEST_CASE("identity path: the claim is not testable if the gradient is zero or not finite") {
   for (const double stddev : {0.0, 1e25}) {
     gradients::GradientConfig config = small({"pre", "post"});
     config.base.init = {.scheme = InitScheme::normal, .std = stddev};
@@ -141,7 +141,7 @@ TEST_CASE("identity path: no claim about a gradient that is zero or not finite")
   }
 }
 
-TEST_CASE("score path: theory with it agrees, theory without it does not") {
+TEST_CASE("score path: theory with the score path agrees, theory without it disagrees") {
   const gradients::GradientConfig config = small({"b-only"});
   const gradients::Experiment score_path = gradients::score_path_experiment();
   const gradients::Result results = run(score_path, config);
@@ -169,7 +169,7 @@ TEST_CASE("no gradient experiment agrees with an imprecise prediction, and the t
   config.base.model.vocab = 16;
   config.base.input.tokens = 3;
   config.theory.gradient_tolerance = 1e-9;  // unreachable by sampling
-  // Low power would outrank the imprecise prediction.
+  // High limits: low power would outrank the imprecise prediction.
   config.agreement.power_limits.log_grad_sq = 10.0;
   config.agreement.power_limits.score_share = 1.0;
   config.agreement.finite_width_gradient = 0.1;
@@ -179,17 +179,17 @@ TEST_CASE("no gradient experiment agrees with an imprecise prediction, and the t
   const auto check = [&](const gradients::Experiment& experiment) {
     const study::Outcome outcome = outcome_of(experiment, config, run(experiment, config));
     CAPTURE(outcome.table);
-    bool said = false;
+    bool is_reported = false;
     for (const dataset::Column& v : outcome.data.value().columns) {
       const auto* words = std::get_if<std::vector<std::string>>(&v.values);
       if (words == nullptr) continue;
       CAPTURE(v.name);
       for (const std::string& word : *words) {
         CHECK(word != "agrees");
-        said = said || word.find("less precise than requested") != std::string::npos;
+        is_reported = is_reported || word.find("less precise than requested") != std::string::npos;
       }
     }
-    CHECK(said);
+    CHECK(is_reported);
     CHECK(outcome.table.find("(theory.gradient_tolerance") != std::string::npos);
   };
   SUBCASE("depth") { check(gradients::depth_experiment()); }

@@ -41,10 +41,10 @@ const std::vector<std::string> degenerate{
     "model.width=1 model.heads=1 model.mlp_width=1 model.rope=false",
     "model.width=2 model.heads=1 model.norm=layer model.mlp_width=2", "model.unembedding=false",
     "model.final_norm=false model.placement=pre",
-    // Squares of scales that underflow in theory, and squares that overflow.
+    // Scales whose squares underflow or overflow in the theory.
     "model.gamma=1e-200 run.dtype=f64 model.placement=residual-dual init.scheme=scaled init.factor=1e30",
     "init.down_factor=1e150 run.dtype=f64 model.mlp=geglu input.kind=tokens",
-    // Equal tokens: no gradient through the scores.
+    // Equal tokens, for which no gradient flows through the scores.
     "input.correlation=1.0", "input.correlation=1.0 run.dtype=f64",
     "input.correlation=1.0 model.rope=false model.norm=layer",
     "input.correlation=1.0 model.qk_norm=head model.layers=6", "model.placement=residual input.correlation=1.0",
@@ -65,7 +65,7 @@ TEST_CASE("every degenerate configuration has a verdict, and rounding noise does
     for (const stacks::StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
       const judge::StackVerdict& a = r.judged;
-      INFO("by ", a.worst < 0 ? "" : a.worst_test().name(), " ", a.reason);
+      INFO("decided by ", a.worst < 0 ? "" : a.worst_test().name(), " ", a.reason);
       CHECK(a.verdict != judge::Verdict::disagrees);
       CHECK((a.verdict == judge::Verdict::agrees || !a.reason.empty()));
       CHECK_FALSE(std::isnan(a.power.worst));

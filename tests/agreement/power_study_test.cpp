@@ -6,7 +6,7 @@
 #include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 
-/// The power study: its rows, and runs with several master seeds.
+/// The power study: rows, configuration hash, cache and allowed rejections.
 namespace periscope::testing::power_study {
 namespace {
 
@@ -80,14 +80,14 @@ TEST_CASE("power: the hash covers all configurations and theories of the list") 
   CHECK(changes([](power::PowerList& r) { r.theories[0].overridden.variants[0].init.down_factor = 2.0; }));
 }
 
-TEST_CASE("power: cached rows belong to their own configuration") {
+TEST_CASE("power: cached rows are not mixed up between configurations") {
   const TemporaryFolder folder;
   const power::PowerList list = tiny_list(folder);
   stacks::Progress alone;
   const power::PowerResult expected = power::run(list, alone);
   REQUIRE(expected.rows.size() == 2);
   REQUIRE(expected.rows[0].stacks[0].excess != expected.rows[1].stacks[0].excess);
-  for (int time = 0; time < 2; ++time) {  // computed, then restored
+  for (int time = 0; time < 2; ++time) {  // computed, then restored from the cache
     CAPTURE(time);
     const cache::Cache tasks(folder.path(), "power", power::resolved(list));
     stacks::Progress progress;
@@ -106,7 +106,7 @@ TEST_CASE("power: cached rows belong to their own configuration") {
   }
 }
 
-TEST_CASE("power: number of rejections that a familywise error allows") {
+TEST_CASE("power: allowed_rejections matches binomial tails") {
   // Binomial tails: 64 runs at 1 %: P(≥ 4) = 0.39 %, P(≥ 3) = 2.6 %; 10 at 5 %: P(≥ 4) = 0.10 %, P(≥ 3) = 1.2 %; 20 at
   // 1 %: P(≥ 3) = 0.10 %, P(≥ 2) = 1.7 %.
   CHECK(judge::allowed_rejections(64, 0.01) == 3);

@@ -7,8 +7,7 @@
 
 namespace periscope::stacks {
 
-TEST_CASE(
-    "remaining time: estimated from two or more computed tasks with the current label; cached tasks do not count") {
+TEST_CASE("remaining time is estimated only from two or more tasks computed with the current label") {
   CHECK_FALSE(ProgressMeter().share().has_value());
   ProgressMeter meter{.tasks = 100, .cached = 50.0, .part = 0.5};
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

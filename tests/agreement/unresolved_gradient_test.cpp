@@ -15,8 +15,8 @@ using doctest::Approx;
 
 constexpr int seeds = 25;
 
-/// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding error, so its logarithm is
-/// not known to 0.1. The measured one is `ratio` times the prediction.
+/// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding error, so its logarithm
+/// has an error above 0.1. The measured squared gradient is `ratio` times the prediction.
 struct Unresolved {
   explicit Unresolved(double ratio, double log_error = 0.1) {
     spec.model.layers = 1;
@@ -53,7 +53,7 @@ struct Unresolved {
 
 }  // namespace
 
-TEST_CASE("tolerated bias of an unresolved gradient: the bias of its logarithm, as a factor") {
+TEST_CASE("the tolerated bias of an unresolved gradient is the bias of its logarithm, applied as a factor") {
   for (const double log_error : {0.0, 0.1, 0.2, double{NAN}}) {
     CAPTURE(log_error);
     Unresolved one(1.2, log_error);
@@ -73,7 +73,7 @@ TEST_CASE("the rounding error of the gradient of W_q scales with the norms and w
   Unresolved one(1.0);
   ModelSpec& m = one.spec.model;
   m.norm_eps = 1e-3;
-  const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // of values, keys and queries
+  const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // mean square of a value
   REQUIRE(square > one.spec.input.tokens * m.norm_eps);
   const auto size = [&] { return judge::gradient_rounding(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
   const double plain = size();
@@ -89,14 +89,14 @@ TEST_CASE("the rounding error of the gradient of W_q scales with the norms and w
 }
 
 TEST_CASE("an unresolved gradient agrees within the finite-width term and is rejected beyond it") {
-  // The term is about 0.4 for 64 features and 16 keys.
+  // The finite-width term is about 0.4 for 64 features and 16 keys.
   const double width_term =
       judge::WidthBias(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, {}).of_log_gradient(0, true);
   CHECK(Unresolved(std::exp(width_term), 0.0).judged().rejected == 0);
   CHECK(Unresolved(std::exp(width_term) + 1.0, 0.0).judged().rejected == 1);
 }
 
-TEST_CASE("a gradient that is exactly zero on both sides has no tolerated bias") {
+TEST_CASE("a gradient that is exactly zero in theory and measurement has no tolerated bias") {
   Unresolved one(1.0);
   one.measured.curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
   one.measured.curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};

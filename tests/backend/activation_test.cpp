@@ -64,7 +64,7 @@ void check_activation(const Target& target, Activation kind, const Twin& x, cons
   check_close(what + " dup", ops.to_host(g.dup), host(e.dup), dup);
 }
 
-TEST_CASE("activations, gates and their gradients: odd sizes, and all magnitudes of both signs") {
+TEST_CASE("activations, gates and their gradients match the reference at odd sizes and all magnitudes") {
   Values values{0.0, -0.0, 1e-30, 50.0, 88.0, 89.0, 100.0, 708.0, 710.0, 1e3, 1e4};
   for (double x = 1e-12; x < 50.0; x *= 1.05) values.push_back(x);
   const std::size_t half = values.size();
@@ -86,7 +86,7 @@ TEST_CASE("activations, gates and their gradients: odd sizes, and all magnitudes
   }
 }
 
-TEST_CASE("activate: NaN propagates, so that a diverged stack is noticed") {
+TEST_CASE("activate: NaN propagates, so that divergence is detected") {
   const Values values(33, std::numeric_limits<double>::quiet_NaN());
   for (const Activation kind : every_kind) {
     CAPTURE(names[static_cast<std::size_t>(kind)]);

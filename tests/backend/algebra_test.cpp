@@ -32,7 +32,7 @@ TEST_CASE("from_host and to_host round-trip values, rounded to the dtype") {
   }
 }
 
-TEST_CASE("elements of the wrong dtype throw") {
+TEST_CASE("elements() throws for the wrong dtype") {
   const Tensor x = truth().constant(1, 1, DType::f64, 1.0);
   CHECK_THROWS_AS((void)elements<float>(x), std::logic_error);
 }
@@ -51,7 +51,7 @@ TEST_CASE("normal: every backend draws the numbers of the reference, rounded to 
   }
 }
 
-TEST_CASE("linear: every combination of odd rows, fan-in and fan-out") {
+TEST_CASE("linear matches the reference for every combination of odd rows, fan-in and fan-out") {
   for (const Target& target : targets()) {
     for (const Index in : odd_sizes) {
       for (const Index out : odd_sizes) {

@@ -12,7 +12,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-TEST_CASE("rope: odd token counts, several heads and sequences") {
+TEST_CASE("rope matches the reference for odd token counts, several heads and several sequences") {
   for (const Target& target : targets()) {
     for (const Index tokens : odd_sizes) {
       for (const int head_dim : {2, 6, 64}) {
@@ -23,7 +23,7 @@ TEST_CASE("rope: odd token counts, several heads and sequences") {
             CAPTURE(heads);
             CAPTURE(sequences);
             const Twin x = normal_twin(target, sequences * tokens, heads * head_dim, 20);
-            // |a| + |b| ≤ √2·norm of the pair ≤ √2·√(a² + b²): the largest entry twice bounds it.
+            // A rotated entry has terms of total magnitude |a| + |b| at most: twice the largest entry.
             const std::vector<double> values = truth().to_host(magnitude(x.truth));
             const double size = 2.0 * *std::ranges::max_element(values);
             const std::vector<double> frequencies = rope_frequencies(static_cast<int>(x.here.cols()) / heads, 10000.0);
@@ -52,7 +52,7 @@ TEST_CASE("attention: equal logits of any magnitude average the values") {
   }
 }
 
-/// Tokens `first` and later of every sequence of x.
+/// Returns the tokens from index `first` on of every sequence of x.
 Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index first) {
   std::vector<int> rows;
   const Index tokens = x.rows() / sequences;
@@ -62,8 +62,8 @@ Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index fir
   return ops.gather(x, rows);
 }
 
-/// Compares attention of the queries from `offset` on with the same rows of attention of all queries. CPU and reference
-/// give the same bits, since a query's summation order depends on its tokens only; other backends may tile differently.
+/// Compares attention of the queries from `offset` on with the matching rows of attention over all queries. On the CPU
+/// and the reference the bits are equal, since summation order depends on the query only; other backends may tile.
 void check_query_offset(const Target& target, AttentionShape shape, Index tokens, Index offset) {
   CAPTURE(target.name());
   CAPTURE(shape.kv_heads);
@@ -98,7 +98,7 @@ TEST_CASE("attention: queries with an offset match the same rows of attention ov
       }
       check_query_offset(target, {4, 1, 6, 2, false}, 33, offset);
     }
-    // Across query blocks.
+    // Offsets before, at and after the boundaries of query blocks.
     for (const Index offset : {1, 255, 256, 300, 599}) {
       for (const int window : {0, 70, 300}) {
         check_query_offset(target, {2, 1, 5, 1, true, {.window = window}}, 600, offset);
@@ -122,7 +122,7 @@ TEST_CASE("attention: keys and values after the last query are not read") {
   }
 }
 
-TEST_CASE("rope: tokens with an offset have the bits of the same rows of rope over all tokens") {
+TEST_CASE("rope: tokens with an offset have the same bits as in rope over all tokens") {
   const std::vector<double> frequencies = rope_frequencies(6, 100.0);
   for (const Target& target : targets_and_truth()) {
     const Backend& ops = *target.backend;
@@ -139,7 +139,7 @@ TEST_CASE("rope: tokens with an offset have the bits of the same rows of rope ov
   }
 }
 
-TEST_CASE("attention: largest scores per query by hand; NaN propagates") {
+TEST_CASE("attention: the largest score per query matches hand-computed values; NaN propagates") {
   for (const Target& target : targets_and_truth()) {
     if (target.dtype != DType::f64) continue;
     const Twin q = twin_of(target, 3, 2, std::vector<double>{1, -2, 3, 0, 0, 1});

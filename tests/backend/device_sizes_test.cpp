@@ -7,16 +7,16 @@
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 
-/// Sizes around a warp, a block of 256 threads and several chunks of a device, in all dtypes.
+/// All dtypes at sizes near a warp, near a block of 256 threads, and of several device chunks.
 namespace periscope::testing {
 namespace {
 
 using Index = Tensor::Index;
 constexpr Index columns[] = {1, 31, 32, 33, 255, 256, 257, 4099};
-constexpr Index rows_of[] = {1, 65};
+constexpr Index device_rows[] = {1, 65};
 
 /// Error bound of an op whose longest sum has n terms, relative to the largest entry of its result. `condition` is the
-/// sum of the magnitudes of the terms over that entry; intermediate results are rounded to dtype up to three times.
+/// sum of the terms' magnitudes divided by that entry; intermediate results are rounded to dtype up to three times.
 double allowed(double n, double condition, DType dtype) {
   const DType computed = compute_dtype(dtype);
   return condition * (rounding_bound_of_both(n + 24, computed) + (computed == dtype ? 0.0 : rounding_bound(3, dtype)));
@@ -26,7 +26,7 @@ double allowed(double n, double condition, DType dtype) {
 template <class Run>
 void compare_at(const std::string& what, double condition, const Run& run) {
   for (const Target& target : targets_of_every_dtype()) {
-    for (const Index rows : rows_of) {
+    for (const Index rows : device_rows) {
       for (const Index cols : columns) {
         CAPTURE(rows);
         CAPTURE(cols);
@@ -47,13 +47,13 @@ void compare_at(const std::string& what, double condition, const Run& run) {
 
 using Results = std::vector<Tensor>;
 
-TEST_CASE("sizes: products" * doctest::test_suite("slow")) {
+TEST_CASE("device sizes: products match the reference" * doctest::test_suite("slow")) {
   compare_at("products", 32.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
     return {ops.linear(x, y), ops.linear_backward_weight(x, y), ops.linear_backward_input(ops.linear(x, row), row)};
   });
 }
 
-TEST_CASE("sizes: elementwise ops and sums of columns" * doctest::test_suite("slow")) {
+TEST_CASE("device sizes: elementwise ops and column sums match the reference" * doctest::test_suite("slow")) {
   compare_at("elementwise", 32.0,
              [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
                const GatedGradient g = ops.gated_backward(Activation::gelu, x, y, y);
@@ -94,10 +94,10 @@ void check_attention_sizes(const Target& target, const AttentionShape& shape, In
   check("dv", g.dv, e.dv);
 }
 
-TEST_CASE("sizes: attention and its gradients, in one tile and in several" * doctest::test_suite("slow")) {
+TEST_CASE("device sizes: attention and its gradients match the reference" * doctest::test_suite("slow")) {
   std::vector<Target> all = targets_of_every_dtype();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    all.push_back({make_cuda_backend_on_host(), dtype});  // one tile, as on a GPU
+    all.push_back({make_cuda_backend_on_host(), dtype});  // a single tile, as on a GPU
   }
   const AttentionShape shapes[] = {{1, 1, 33, 1, true, {.scale = 0.3}},
                                    {3, 3, 2, 3, false},
@@ -113,7 +113,7 @@ TEST_CASE("sizes: attention and its gradients, in one tile and in several" * doc
         check_attention_sizes(target, shape, tokens);
       }
     }
-    // Several query blocks, and windows that start inside them.
+    // Several query blocks, with windows that start inside a block.
     for (const int window : {0, 90, 256, 300}) {
       check_attention_sizes(target, {2, 1, 3, 1, true, {.window = window}}, 550);
       check_attention_sizes(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 550);
@@ -121,7 +121,7 @@ TEST_CASE("sizes: attention and its gradients, in one tile and in several" * doc
   }
 }
 
-TEST_CASE("sizes: norms and the loss" * doctest::test_suite("slow")) {
+TEST_CASE("device sizes: norms and the loss match the reference" * doctest::test_suite("slow")) {
   compare_at("norms", 64.0, [](const Backend& ops, const Tensor& x, const Tensor& y, const Tensor& row) -> Results {
     const NormGradient g = ops.norm_backward(NormKind::layer, x, row, y, 0.1);
     const std::vector<int> labels(static_cast<std::size_t>(x.rows()), static_cast<int>(x.cols() / 2));

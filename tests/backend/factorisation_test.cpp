@@ -35,9 +35,9 @@ struct Factors {
 };
 
 /// Checks the contract of row_basis for finite rows. Rounding the basis to the dtype changes a product of two rows by
-/// 2u. Sums over n in double add their rounding error, amplified where a row is nearly in the span of the others (by up
-/// to 2²⁰ where the Cholesky factor is used). The terms of an entry of x add up to less than √rows times the row's
-/// length. A dependent row loses its part outside the span.
+/// 2u. Sums of n terms in double add rounding errors, amplified if a row is nearly in the span of the others (by up to
+/// 2²⁰ if the Cholesky factor is used). The magnitudes of the terms of an entry of x sum to less than √rows times the
+/// row's length. A dependent row loses its component outside the span.
 void check_factors(const Target& target, const Factors& f) {
   const double u = unit_roundoff(target.dtype);
   const double sums = rounding_bound(static_cast<double>(f.n + f.rows), DType::f64) *
@@ -73,7 +73,7 @@ int dependent_rows(const Factors& f) {
   return count;
 }
 
-TEST_CASE("row_basis: lower times basis is x, for any shape") {
+TEST_CASE("row_basis: `lower` times the basis equals x for any shape") {
   for (const Target& target : targets_and_truth()) {
     for (const Index rows : odd_sizes) {
       for (const Index n : {Index{1}, Index{33}, Index{300}}) {
@@ -110,7 +110,7 @@ TEST_CASE("row_basis: repeated and zero rows have zero rows in the basis, other 
   }
 }
 
-/// Rows r and r + distance·e, where e is a unit vector that is orthogonal to r.
+/// Returns the rows r and r + distance·|r|·e with a unit vector e orthogonal to r.
 Tensor near_rows(const Target& target, double distance) {
   std::vector<double> values(2 * 64, 0.0);
   for (std::size_t j = 0; j < 32; ++j) values[j] = values[64 + j] = j % 2 == 0 ? 0.125 : -0.25;
@@ -131,7 +131,7 @@ TEST_CASE("row_basis: nearly equal rows are independent above the dependence tol
   }
 }
 
-TEST_CASE("row_basis: the basis stays orthogonal to earlier rows if a row nearly equals the one before") {
+TEST_CASE("row_basis: the basis stays orthonormal if a row nearly equals the previous row") {
   for (const Target& target : targets_and_truth()) {
     std::vector<double> values = truth().to_host(normal_twin(target, 45, 90, 10).truth);
     const double distance = 100.0 * dependence_tolerance(target.dtype);
@@ -161,7 +161,7 @@ TEST_CASE("row_basis: later rows do not affect earlier ones, and `lower` is the 
   }
 }
 
-TEST_CASE("row_basis: rows of any finite magnitude") {
+TEST_CASE("row_basis accepts rows of any finite magnitude") {
   for (const Target& target : targets_and_truth()) {
     const double big = target.dtype == DType::f64 ? 0x1p1000 : 0x1p120;
     const double small = target.dtype == DType::f64 ? 0x1p-1040 : 0x1p-130;

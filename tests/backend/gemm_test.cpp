@@ -35,7 +35,7 @@ double at(const MatrixView<T>& x, Index i, Index j) {
   return static_cast<double>(x.data[i * x.row + j * x.col]);
 }
 
-/// Σ_k a_ik b_kj and the sum of the magnitudes.
+/// Σ_k a_ik b_kj and the sum of the magnitudes of its terms.
 template <class T>
 std::pair<double, double> exact(const MatrixView<T>& a, const MatrixView<T>& b, Index k, Index i, Index j) {
   double sum = 0.0, size = 0.0;
@@ -64,11 +64,11 @@ void check_products(bool a_by_rows, bool b_by_rows) {
         const MatrixView<T> b = view(right, k, n, b_by_rows);
         const Index stride = n + 3;
         std::vector<T> c(static_cast<std::size_t>(m * stride), T(-7));
-        std::vector<T> here = c;
+        std::vector<T> serial = c;
         cpu::gemm<T>(m, n, k, a, b, c.data(), stride);
-        cpu::serial_gemm<T>(m, n, k, a, b, here.data(), stride);
-        CHECK(c == here);
-        std::vector<T> twice = here;
+        cpu::serial_gemm<T>(m, n, k, a, b, serial.data(), stride);
+        CHECK(c == serial);
+        std::vector<T> twice = serial;
         cpu::serial_gemm<T>(m, n, k, a, b, twice.data(), stride, cpu::Output::accumulate);
         bool right_everywhere = true;
         bool untouched = true;
@@ -84,7 +84,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
             const double error = dot_error(static_cast<double>(k), dtype_of<T>) * size;
             right_everywhere = right_everywhere && std::abs(value - sum) <= error;
             const auto more = static_cast<double>(twice[static_cast<std::size_t>(i * stride + j)]);
-            // The same number of roundings, of sums up to twice as large.
+            // Accumulating rounds equally often, but sums are up to twice as large.
             added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + rounding_bound(1, dtype_of<T>) * 2.0 * size;
           }
         }
@@ -96,7 +96,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
   }
 }
 
-TEST_CASE("gemm: both types and storage orders, at the edges of slivers, panels and blocks" *
+TEST_CASE("gemm matches sums in double for both types and storage orders, at all edges of blocks" *
           doctest::test_suite("slow")) {
   for (const bool a_by_rows : {true, false}) {
     for (const bool b_by_rows : {true, false}) {
@@ -147,12 +147,12 @@ void check_lower() {
   CHECK(left_out > n * n / 3);  // otherwise the upper half was computed too
 }
 
-TEST_CASE("gemm: the lower triangle has the bits of the whole product") {
+TEST_CASE("gemm: the lower triangle has the same bits as in the whole product") {
   check_lower<float>();
   check_lower<double>();
 }
 
-TEST_CASE("linear_drawn has the bits of linear with the same matrix in memory") {
+TEST_CASE("linear_drawn has the same bits as linear with the matrix in memory") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     for (const Index rows : {Index{1}, Index{67}}) {
@@ -182,7 +182,7 @@ void check_square(const Target& target, const Twin& dy, const Twin& x) {
               2.0 * dot_error(sums, target.dtype) * size);
 }
 
-TEST_CASE("linear_weight_square: from the gradient and from Gram matrices") {
+TEST_CASE("linear_weight_square matches the reference, computed from the gradient or from Gram matrices") {
   for (const Target& target : targets()) {
     for (const Index rows : {Index{1}, Index{2}, Index{33}, Index{130}}) {
       for (const Index in : {Index{1}, Index{64}, Index{257}}) {
@@ -197,7 +197,7 @@ TEST_CASE("linear_weight_square: from the gradient and from Gram matrices") {
   }
 }
 
-TEST_CASE("linear_weight_square: cancellation between nearly equal tokens") {
+TEST_CASE("linear_weight_square is accurate despite cancellation between nearly equal tokens") {
   constexpr Index rows = 16, in = 257, out = 129;
   for (const Target& target : targets()) {
     // Rows of x are equal up to 2^-9; the second half of dy is the negative of the first.
@@ -216,7 +216,7 @@ TEST_CASE("linear_weight_square: cancellation between nearly equal tokens") {
   }
 }
 
-TEST_CASE("linear_weight_square: entries whose squares underflow in the dtype") {
+TEST_CASE("linear_weight_square is accurate for entries whose squares underflow in the dtype") {
   constexpr Index rows = 4, in = 65, out = 33;
   for (const Target& target : targets()) {
     if (format_of(target.dtype).least_exponent > -126) continue;  // f16: the gradient itself underflows
@@ -229,9 +229,9 @@ TEST_CASE("linear_weight_square: entries whose squares underflow in the dtype") 
     const double expected = truth().to_host(truth().linear_weight_square(large, xs.truth)).front();
     const Tensor square = target.backend->linear_weight_square(dys.here, xs.here);
     const double found = target.backend->to_host(square).front() / size / size;
-    // The square of f64's gradients is subnormal and has fewer digits.
-    const double left = target.dtype == DType::f64 ? 1e-6 : 0.0;
-    CHECK(std::abs(found / expected - 1.0) < left + rounding_bound_of_both(64.0, target.dtype) * 16.0);
+    // In f64 the squared gradient is subnormal and has fewer digits.
+    const double subnormal_error = target.dtype == DType::f64 ? 1e-6 : 0.0;
+    CHECK(std::abs(found / expected - 1.0) < subnormal_error + rounding_bound_of_both(64.0, target.dtype) * 16.0);
   }
 }
 

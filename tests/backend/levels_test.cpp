@@ -31,7 +31,7 @@ std::vector<const CpuLevel*> possible_levels() {
   return possible;
 }
 
-TEST_CASE("levels: the best supported one, or the requested one; unknown and unsupported ones are rejected") {
+TEST_CASE("levels: the best supported or the requested level is chosen; unknown or unsupported levels are rejected") {
   CHECK(name_chosen("", 4) == "x86-64-v4");
   CHECK(name_chosen("", 3) == "x86-64-v3");
   CHECK(name_chosen("x86-64-v3", 4) == "x86-64-v3");
@@ -40,15 +40,15 @@ TEST_CASE("levels: the best supported one, or the requested one; unknown and uns
   CHECK_THROWS_WITH_AS((void)name_chosen("x86-64-v4", 3), doctest::Contains("PERISCOPE_INSTRUCTIONS"), ConfigError);
 }
 
-TEST_CASE("levels: the lowest one matches the rest of the program and runs on this processor") {
+TEST_CASE("levels: the lowest level runs on this processor and matches the rest of the program") {
   REQUIRE_FALSE(possible_levels().empty());
   CHECK(cpu_levels().front().name == instructions_of("reference"));
   CHECK(instructions_of("cpu") == cpu_level().name);
   CHECK(std::ranges::is_sorted(cpu_levels(), {}, &CpuLevel::processor));
 }
 
-// Products have one summation order at every level; Eigen's exp and row sums differ with the vector width.
-TEST_CASE("levels: each is reproducible to the bit, two levels round differently") {
+// Products have the same summation order at every level; Eigen's exp and row sums differ with the vector width.
+TEST_CASE("levels: results of one level are reproducible to the bit; two levels round differently") {
   const auto results = [](const CpuLevel& level, DType dtype) {
     const auto ops = level.make();
     const Tensor x = ops->normal(29, 517, dtype, {1, 0, Stream{1}}, 1.0);

@@ -14,7 +14,7 @@ namespace {
 using Index = Tensor::Index;
 using Values = std::vector<double>;
 
-TEST_CASE("cross_entropy: flat and sharp logits at odd sizes, and rows without a label") {
+TEST_CASE("cross_entropy matches the reference for flat and sharp logits, odd sizes and unlabelled rows") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     const CrossEntropy unlabelled =
@@ -34,7 +34,7 @@ TEST_CASE("cross_entropy: flat and sharp logits at odd sizes, and rows without a
           const CrossEntropy expected = truth().cross_entropy(logits.truth, labels);
           const double spread = 2.0 * truth().statistics_of(logits.truth, {.top_magnitudes = 1}).top_magnitudes[0];
           const double relative = cross_entropy_error(static_cast<double>(classes), spread, target.dtype);
-          Values size = truth().to_host(magnitude(expected.dlogits));  // p/N, and at the label (1 − p)/N
+          Values size = truth().to_host(magnitude(expected.dlogits));  // p/N, or (1 − p)/N at the label
           for (Index t = 0; t < rows; ++t) {
             size[static_cast<std::size_t>(t * classes + labels[static_cast<std::size_t>(t)])] +=
                 2.0 / static_cast<double>(rows);
@@ -51,7 +51,7 @@ TEST_CASE("cross_entropy: flat and sharp logits at odd sizes, and rows without a
   }
 }
 
-TEST_CASE("token losses: by hand, NaN for unlabelled rows, and their mean is the cross-entropy") {
+TEST_CASE("token losses match hand-computed values, are NaN for unlabelled rows and average to the cross-entropy") {
   const Values values{0, 0, 0, std::log(3.0), 1e4, -1e4};
   const std::vector<int> labels{1, 0, 1};
   const Values by_hand = truth().token_losses(truth().from_host(3, 2, DType::f64, values), labels);
@@ -61,7 +61,7 @@ TEST_CASE("token losses: by hand, NaN for unlabelled rows, and their mean is the
     std::vector<int> some(33);
     for (std::size_t t = 0; t < some.size(); ++t) some[t] = t % 4 == 3 ? no_label : static_cast<int>(7 * t);
     const Values losses = target.backend->token_losses(logits.here, some);
-    // Roundings of 257 exponentials, whose arguments are up to 20, and of the logarithm of their sum.
+    // Bounds the rounding of 257 exponentials of arguments up to 20 and of the logarithm of their sum.
     check_close(target.name() + " token losses", losses, truth().token_losses(logits.truth, some),
                 400.0 * unit_roundoff(DType::f64) * 20.0);
     double sum = 0.0;

@@ -57,14 +57,14 @@ TEST_CASE("narrow dtypes: values are rounded once, to nearest, ties to even; NaN
   }
 }
 
-TEST_CASE("narrow dtypes: an f32 product is rounded as a double would be, at every boundary") {
+TEST_CASE("narrow dtypes: the product in f32 rounds like the exact product at every boundary") {
   for (const Target& target : narrow_targets()) {
     const Rounding round(format_of(target.dtype));
     for (const double a : awkward_numbers(format_of(target.dtype))) {
       if (!std::isfinite(a)) continue;
       const Twin x = twin_of(target, 1, 1, Values{a});
       for (const double factor : {0.5, 0.75, 1.0625, 1.0009765625}) {
-        // A product of 11 and 12 bits is exact in f32, except below f32's normal range (subnormals of bf16).
+        // A product of 11-bit and 12-bit numbers is exact in f32, except below f32's normal range (subnormals of bf16).
         const double exact = truth().to_host(x.truth)[0] * factor;
         if (std::abs(exact) < 0x1p-126) continue;
         check_same_bits(target.name() + " scale", target.backend->to_host(target.backend->scale(factor, x.here)),
@@ -74,8 +74,7 @@ TEST_CASE("narrow dtypes: an f32 product is rounded as a double would be, at eve
   }
 }
 
-TEST_CASE(
-    "narrow dtypes: moments are accumulated in double; row maxima propagate NaN, selections treat it as infinity") {
+TEST_CASE("narrow dtypes: moments accumulate in double; row maxima propagate NaN, selections rank NaN highest") {
   for (const Target& target : narrow_targets()) {
     const Backend& ops = *target.backend;
     const Twin x = normal_twin(target, 33, 257, 40);
@@ -102,7 +101,7 @@ TEST_CASE("narrow dtypes: linear_weight_square does not round the gradient to th
     const Twin dy = twin_of(target, 33, 5, Values(33 * 5, 1e-5));
     const Values actual = target.backend->to_host(target.backend->linear_weight_square(dy.here, x.here));
     const Values expected = truth().to_host(truth().linear_weight_square(dy.truth, x.truth));
-    // All terms have one sign: a sum of 33 products in f32, squared.
+    // All terms have the same sign: the square of a sum of 33 products in f32.
     check_close(target.name(), actual, expected, 2.0 * rounding_bound_of_both(34, DType::f32) * expected[0]);
   }
 }

@@ -39,12 +39,12 @@ std::vector<NormCase> all_cases() {
   return all;
 }
 
-/// Sums of the magnitudes of the terms of every result, to which the rounding bounds are relative.
+/// For every result, the sum of the magnitudes of its terms; rounding bounds are relative to it.
 struct Magnitudes {
   Values y, dx, dgain, dbias, dalpha;
 };
 
-/// φ(αx): |φ'| ≤ 2/√π, and rounding αx changes φ' by at most 2|αx|φ' ≤ 1.
+/// Magnitudes of a pointwise norm φ(αx): |φ'| ≤ 2/√π, and rounding αx changes φ' by at most 2|αx|φ' ≤ 1.
 Magnitudes pointwise_magnitudes(const NormCase& c, const Values& x, const Values& gain, const Values& dy) {
   const std::size_t n = gain.size();
   const bool has_alpha = facts_of(c.kind).has_alpha();
@@ -61,7 +61,7 @@ Magnitudes pointwise_magnitudes(const NormCase& c, const Values& x, const Values
   return m;
 }
 
-/// X = (|x| + mean|x|)/s for the divisor s, as in norm_error and norm_backward_error; 0 in a zero row without eps.
+/// Magnitudes of a norm with divisor s, from (|x| + mean|x|)/s as in norm_error; 0 in a zero row without eps.
 Magnitudes divided_magnitudes(const NormCase& c, const Values& x, const Values& gain, const Values& dy) {
   const std::size_t n = gain.size();
   const auto count = static_cast<double>(n);
@@ -94,7 +94,7 @@ Magnitudes divided_magnitudes(const NormCase& c, const Values& x, const Values& 
 void check_norm(const Target& target, const NormCase& c, const Twin& x, Index n) {
   const Backend& ops = *target.backend;
   const Index rows = x.here.rows();
-  const std::string what = target.name() + " " + std::string(facts_of(c.kind).name) + " ";
+  const std::string prefix = target.name() + " " + std::string(facts_of(c.kind).name) + " ";
   CAPTURE(rows);
   CAPTURE(n);
   CAPTURE(c.eps);
@@ -114,24 +114,24 @@ void check_norm(const Target& target, const NormCase& c, const Twin& x, Index n)
   }
   const auto check = [&](const char* result, const Tensor& actual, const Tensor& expected, double error,
                          const Values& magnitudes) {
-    check_close(what + result, ops.to_host(actual), host(expected), scaled(error, magnitudes));
+    check_close(prefix + result, ops.to_host(actual), host(expected), scaled(error, magnitudes));
   };
-  const double one = pointwise ? 16.0 * unit_roundoff(target.dtype) : 0.0;  // roundings of αx, φ, gain and bias
+  const double fixed = pointwise ? 16.0 * unit_roundoff(target.dtype) : 0.0;  // roundings of αx, φ, gain and bias
   const auto features = static_cast<double>(n);
-  const double sums = one + norm_backward_error(static_cast<double>(n + rows * c.groups), target.dtype);
+  const double sums = fixed + norm_backward_error(static_cast<double>(n + rows * c.groups), target.dtype);
   check("y", ops.norm(c.kind, x.here, gain.here, bias.here, c.eps, c.groups, alpha.here),
         truth().norm(c.kind, x.truth, gain.truth, bias.truth, c.eps, c.groups, alpha.truth),
-        one + norm_error(features, target.dtype), m.y);
+        fixed + norm_error(features, target.dtype), m.y);
   const NormGradient here = ops.norm_backward(c.kind, x.here, gain.here, dy.here, c.eps, c.groups, alpha.here);
   const NormGradient there = truth().norm_backward(c.kind, x.truth, gain.truth, dy.truth, c.eps, c.groups, alpha.truth);
-  check("dx", here.dx, there.dx, one + norm_backward_error(features, target.dtype), m.dx);
+  check("dx", here.dx, there.dx, fixed + norm_backward_error(features, target.dtype), m.dx);
   check("dgain", here.dgain, there.dgain, sums, m.dgain);
   check("dbias", here.dbias, there.dbias, sums, m.dbias);
   REQUIRE(here.dalpha.empty() == alpha.here.empty());
   if (!alpha.here.empty()) check("dalpha", here.dalpha, there.dalpha, sums, m.dalpha);
 }
 
-TEST_CASE("norms and their gradients: every kind, eps, sign of alpha, bias and grouping, at odd sizes and any scale") {
+TEST_CASE("norms and their gradients match the reference for every kind, eps, sign of alpha, bias and grouping") {
   for (const Target& target : targets()) {
     for (const NormCase& c : all_cases()) {
       for (const Index n : odd_sizes) {
@@ -149,7 +149,7 @@ TEST_CASE("norms and their gradients: every kind, eps, sign of alpha, bias and g
   }
 }
 
-TEST_CASE("norms and their gradients: zero rows, and means far above the spread") {
+TEST_CASE("norms and their gradients match the reference for zero rows and means far above the spread") {
   for (const Target& target : targets()) {
     for (const NormCase& c : all_cases()) {
       Values values = truth().to_host(normal_twin(target, 3, 33 * c.groups, 24).truth);
@@ -163,10 +163,10 @@ TEST_CASE("norms and their gradients: zero rows, and means far above the spread"
 }
 
 TEST_CASE("DyT and Derf saturate without overflow and propagate NaN") {
-  const double far = 1e30;
+  const double huge = 1e30;
   for (const Target& target : targets()) {
     for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
-      const Twin x = twin_of(target, 1, 4, Values{far, -far, std::nan(""), 0.0});
+      const Twin x = twin_of(target, 1, 4, Values{huge, -huge, std::nan(""), 0.0});
       const Twin one = twin_of(target, 1, 4, Values{1.0, 1.0, 1.0, 1.0});
       const Twin alpha = twin_of(target, 1, 1, Values{2.0});
       const Values y = target.backend->to_host(target.backend->norm(kind, x.here, one.here, {}, 0.0, 1, alpha.here));
@@ -174,10 +174,10 @@ TEST_CASE("DyT and Derf saturate without overflow and propagate NaN") {
       CHECK(y[1] == -1.0);
       CHECK(std::isnan(y[2]));
       CHECK(y[3] == 0.0);
-      const Twin finite = twin_of(target, 1, 4, Values{far, -far, far, 0.0});
+      const Twin finite = twin_of(target, 1, 4, Values{huge, -huge, huge, 0.0});
       const NormGradient g = target.backend->norm_backward(kind, finite.here, one.here, one.here, 0.0, 1, alpha.here);
       const Values dx = target.backend->to_host(g.dx);
-      CHECK(std::abs(dx[0]) < 1e-30);  // not 0: the exponential underflows to the smallest number
+      CHECK(std::abs(dx[0]) < 1e-30);  // not exactly 0: exp underflows to the smallest number
       CHECK(std::abs(dx[1]) < 1e-30);
       CHECK(dx[3] == doctest::Approx(2.0 * (kind == NormKind::dyt ? 1.0 : 2.0 / std::sqrt(std::numbers::pi))));
       CHECK(std::abs(target.backend->to_host(g.dalpha)[0]) < 1e-6);

@@ -7,20 +7,19 @@
 #include "tests/support/op_cases.h"
 #include "tests/support/twin.h"
 
-/// Properties of every op of the table; other files test single ops in more detail.
+/// Properties of every op of the op table; other files test single ops in more detail.
 namespace periscope::testing {
 namespace {
 
 using Index = Tensor::Index;
 
-TEST_CASE("every op of the table has a case") {
+TEST_CASE("every op of the op table has a test case") {
   REQUIRE(op_cases().size() == op_table.size());
   for (std::size_t i = 0; i < op_table.size(); ++i) CHECK(op_cases()[i].op.name == op_table[i].name);
 }
 
-TEST_CASE(
-    "every op agrees with the reference and returns the dtype of the table, on every backend and for every dtype" *
-    doctest::test_suite("slow")) {
+TEST_CASE("every op matches the reference and returns the dtype of the op table, on every backend" *
+          doctest::test_suite("slow")) {
   for (const Target& target : targets_of_every_dtype()) {
     const OpInputs here = inputs_on(target);
     const OpInputs there = inputs_on_truth(target);
@@ -37,7 +36,7 @@ TEST_CASE(
   }
 }
 
-/// Relative errors of sums of 1e8, 1 and −1e8, or of 1 and 2^14 times 2^−25: a sum in f32 would lose the small terms.
+/// Relative errors of the sums 1e8 + 1 − 1e8 and 1 + 2^14 · 2^−25, whose small terms a sum in f32 would lose.
 std::map<std::string_view, double> errors_of_sums(const Target& target) {
   const Backend& ops = *target.backend;
   const Tensor across = twin_of(target, 1, 3, std::vector<double>{1e8, 1.0, -1e8}).here;
@@ -64,7 +63,7 @@ std::map<std::string_view, double> errors_of_sums(const Target& target) {
   };
 }
 
-TEST_CASE("ops that accumulate in double keep terms that a sum in f32 would lose") {
+TEST_CASE("ops that accumulate in double preserve terms that a sum in f32 would lose") {
   for (const Target& target : targets()) {
     const std::map<std::string_view, double> errors = errors_of_sums(target);
     for (const OpFacts& row : op_table) {
@@ -75,7 +74,7 @@ TEST_CASE("ops that accumulate in double keep terms that a sum in f32 would lose
   }
 }
 
-TEST_CASE("every op rejects invalid arguments, naming itself") {
+TEST_CASE("every op rejects invalid arguments with a message that names the op") {
   const auto check = [](const OpInputs& in) {
     for (const OpCase& c : op_cases()) {
       const std::string name = "[" + std::string(c.op.name) + "]";
@@ -124,7 +123,7 @@ TEST_CASE("inconsistent arguments are rejected; the message names the op and the
   }
 }
 
-TEST_CASE("fused kernels give the bits of the composed ops") {
+TEST_CASE("fused kernels give the same bits as the composed ops") {
   for (const Target& target : targets_of_every_dtype()) {
     const OpInputs in = inputs_on(target);
     const auto host = [&](const Tensor& x) { return in.ops.to_host(x); };

@@ -7,8 +7,8 @@
 #include "tests/support/targets.h"
 #include "tests/support/tolerances.h"
 
-/// Norms, activations and the loss of the reference: the backward op must return the gradient of ⟨dy, op(x)⟩ with
-/// respect to x for a fixed dy, by finite differences. Other ops: gradients of whole stacks in tests/gradient.
+/// Backward ops of norms, activations and the loss: the reference's gradient of ⟨dy, op(x)⟩ with respect to x must
+/// match finite differences. The other ops are covered by the gradients of whole stacks in tests/gradient.
 namespace periscope::testing {
 namespace {
 
@@ -40,7 +40,7 @@ void check_op(const std::string& what, const std::function<Tensor(const Tensor&)
                         .loss_error = rounding_bound(200, DType::f64) * std::sqrt(dot(dy, dy))});
 }
 
-TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, in groups") {
+TEST_CASE("norm: gradients of input, gain, bias and alpha match finite differences for every kind and grouping") {
   for (std::size_t number = 0; number < norm_table.size(); ++number) {
     const auto kind = static_cast<NormKind>(number);
     const bool has_alpha = facts_of(kind).has_alpha();
@@ -69,7 +69,7 @@ TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, 
   }
 }
 
-TEST_CASE("activations and gates, away from ReLU's kink") {
+TEST_CASE("activations and gates: gradients match finite differences away from the kink of ReLU") {
   Values values;
   for (int i = 0; i < 60; ++i) values.push_back(0.2 * i - 5.9);
   const Tensor x = truth().from_host(1, 60, DType::f64, values);
@@ -101,7 +101,7 @@ TEST_CASE("cross_entropy: the gradient matches finite differences, loss and grad
                              .point = truth().to_host(logits),
                              .gradient = truth().to_host(out.dlogits),
                              .loss_error = rounding_bound(40, DType::f64)});
-  // p = (1/4, 3/4): −log(3/4); equal logits: log 2
+  // Row 0 has p = (1/4, 3/4) and the loss −log(3/4); row 1 has equal logits and the loss log 2.
   const Tensor two = truth().from_host(2, 2, DType::f64, Values{0.0, std::log(3.0), 5.0, 5.0});
   const CrossEntropy by_hand = truth().cross_entropy(two, std::vector<int>{1, 0});
   CHECK(by_hand.loss == doctest::Approx(0.5 * (std::log(4.0 / 3.0) + std::log(2.0))).epsilon(1e-15));
@@ -110,7 +110,7 @@ TEST_CASE("cross_entropy: the gradient matches finite differences, loss and grad
   for (std::size_t i = 0; i < 4; ++i) CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-14));
 }
 
-TEST_CASE("cross_entropy: logits that differ by 2e4") {
+TEST_CASE("cross_entropy is exact for logits that differ by 2e4") {
   const CrossEntropy out =
       truth().cross_entropy(truth().from_host(2, 2, DType::f64, Values{1e4, -1e4, 1e4, -1e4}), std::vector<int>{0, 1});
   CHECK(out.loss == 1e4);

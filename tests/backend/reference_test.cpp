@@ -26,7 +26,7 @@ void check_values(const Tensor& actual, const Values& expected) {
   }
 }
 
-TEST_CASE("reference: elementwise ops, gather, column sums and soft cap by hand") {
+TEST_CASE("reference: elementwise ops, gather, column sums and soft cap match hand-computed values") {
   const Tensor x = matrix(2, 2, {1, 2, 3, 4});
   check_values(truth().axpby(2.0, x, -1.0, matrix(2, 2, {0, 1, 0, 1})), {2, 3, 6, 7});
   check_values(truth().scale(-0.5, x), {-0.5, -1, -1.5, -2});
@@ -37,7 +37,7 @@ TEST_CASE("reference: elementwise ops, gather, column sums and soft cap by hand"
   check_values(truth().soft_cap(2.0, matrix(1, 3, {2, -1e9, 0})), {2 * std::tanh(1.0), -2, 0});
 }
 
-TEST_CASE("reference: activations at 1, -1, 0 and far in the tails") {
+TEST_CASE("reference: activations match known values at 1, -1, 0 and far in the tails") {
   const Tensor x = matrix(1, 5, {1, -1, 0, 1e4, -1e4});
   check_values(truth().activate(Activation::relu, x), {1, 0, 0, 1e4, 0});
   check_values(truth().activate(Activation::gelu, x), {0.841344746068542949, -0.158655253931457051, 0, 1e4, 0});
@@ -47,11 +47,11 @@ TEST_CASE("reference: activations at 1, -1, 0 and far in the tails") {
   check_values(truth().activate(Activation::gelu_tanh, x), {0.841191990608276747, -0.158808009391723253, 0, 1e4, 0});
   check_values(truth().gated(Activation::silu, x, matrix(1, 5, {2, 3, 4, 0.5, 6})),
                {2 * 0.731058578630004879, -3 * 0.268941421369995121, 0, 5e3, 0});
-  // The left tail keeps its relative precision: −10·Φ(−10).
+  // Relative precision is preserved in the left tail: −10·Φ(−10).
   check_values(truth().activate(Activation::gelu, matrix(1, 1, {-10})), {-7.61985302416052606e-23});
 }
 
-TEST_CASE("reference: row moments of (1, 2, 3, 6)") {
+TEST_CASE("reference: row moments of (1, 2, 3, 6) match hand-computed values") {
   const RowMoments m = truth().row_moments(matrix(2, 4, {1, 2, 3, 6, -1, -2, -3, -6}));
   const double sign[] = {1.0, -1.0};
   for (std::size_t t = 0; t < 2; ++t) {
@@ -63,7 +63,7 @@ TEST_CASE("reference: row moments of (1, 2, 3, 6)") {
   }
 }
 
-TEST_CASE("reference: row dots, token cosine and top magnitudes by hand") {
+TEST_CASE("reference: row dots, token cosine and top magnitudes match hand-computed values") {
   const Tensor x = matrix(2, 2, {1, 2, 3, -4});
   CHECK(truth().row_dots(x, matrix(2, 2, {5, 6, 7, 8})) == Values{17, -11});
   CHECK(truth().statistics_of(x, {.top_magnitudes = 3}).top_magnitudes == Values{4, 3, 2});
@@ -71,7 +71,7 @@ TEST_CASE("reference: row dots, token cosine and top magnitudes by hand") {
   const auto cosine = [](const Tensor& y, int sequences) {
     return truth().statistics_of(y, {.cosine_of_sequences = sequences}).token_cosine;
   };
-  // Angles of 60, 60 and 120 degrees in one sequence, of 0 in the other.
+  // Three tokens at angles of 60, 120 and 60 degrees; then two sequences with angles of 0 and 180 degrees.
   const double h = std::sqrt(0.75);
   CHECK(cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == Approx((0.5 + 0.5 - 0.5) / 3));
   CHECK(cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == Approx(0.0));

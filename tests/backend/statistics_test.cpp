@@ -34,7 +34,7 @@ void check_moments(const Target& target, const Twin& x) {
   check_close(target.name() + " maximum", m[Statistic::maximum], e[Statistic::maximum], 0.0);
 }
 
-TEST_CASE("row moments: odd sizes, a mean far above the spread, zero rows and non-finite rows") {
+TEST_CASE("row moments match the reference for odd sizes, means far above the spread, zero and non-finite rows") {
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
@@ -43,7 +43,7 @@ TEST_CASE("row moments: odd sizes, a mean far above the spread, zero rows and no
         check_moments(target, normal_twin(target, rows, cols, 40));
       }
     }
-    // A mean of 1e4 must not affect the variance: moments are two-pass.
+    // A mean of 1e4 must not affect the variance: moments take two passes.
     std::vector<double> values = truth().to_host(normal_twin(target, 3, 257, 40).truth);
     for (double& x : values) x += 1e4;
     check_moments(target, twin_of(target, 3, 257, values));
@@ -57,7 +57,7 @@ TEST_CASE("row moments: odd sizes, a mean far above the spread, zero rows and no
   }
 }
 
-TEST_CASE("row dots: odd sizes, accumulated in double for every dtype") {
+TEST_CASE("row dots match the reference for odd sizes and accumulate in double for every dtype") {
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
@@ -74,7 +74,7 @@ TEST_CASE("row dots: odd sizes, accumulated in double for every dtype") {
   }
 }
 
-TEST_CASE("token cosine: the closed form is the mean over pairs; NaN if a row is zero") {
+TEST_CASE("token cosine: the closed form equals the mean over pairs; a zero row gives NaN") {
   for (const Target& target : targets()) {
     const Twin zero_row = twin_of(target, 3, 2, std::vector<double>{1, 2, 0, 0, 3, 4});
     CHECK(std::isnan(target.backend->statistics_of(zero_row.here, {.cosine_of_sequences = 1}).token_cosine));
@@ -116,7 +116,7 @@ std::vector<Target> all_targets() {
   return all;
 }
 
-TEST_CASE("selections, median and column maxima are exact, for random and for tied numbers") {
+TEST_CASE("selections, median and column maxima are exact for random and for tied numbers") {
   for (const Target& target : all_targets()) {
     for (const Index rows : {Index{1}, Index{5}, Index{65}}) {
       for (const Index cols : {Index{1}, Index{31}, Index{33}, Index{257}, Index{4099}}) {
@@ -130,7 +130,7 @@ TEST_CASE("selections, median and column maxima are exact, for random and for ti
   }
 }
 
-TEST_CASE("selections by hand: ties in the order of rows and columns; NaN counts as infinite") {
+TEST_CASE("selections order ties by row and column and count NaN as infinite") {
   for (const Target& target : all_targets()) {
     CAPTURE(target.name());
     const auto select = [&](Index rows, Index cols, const std::vector<double>& values) {

@@ -60,17 +60,17 @@ TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is fr
   CHECK(pool.idle_bytes() == 0);
 }
 
-TEST_CASE("buffer pool: with a second limit, buffers are retained up to the peak") {
+TEST_CASE("buffer pool: with a second limit, used plus idle bytes may reach the peak of used bytes") {
   BufferPool pool(10 * kib, 60 * kib);
   std::vector<std::shared_ptr<void>> buffers;
   for (int i = 0; i < 5; ++i) buffers.push_back(pool.take(20 * kib));
   buffers.resize(3);
   CHECK(pool.idle_bytes() == 40 * kib);
   buffers.clear();
-  CHECK(pool.idle_bytes() == 60 * kib);    // limited by the second limit
-  buffers.push_back(pool.take(80 * kib));  // 100 KiB at the peak leave 20
+  CHECK(pool.idle_bytes() == 60 * kib);    // bounded by the second limit
+  buffers.push_back(pool.take(80 * kib));  // peak of 100 KiB − 80 KiB in use
   CHECK(pool.idle_bytes() == 20 * kib);
-  buffers.push_back(pool.take(40 * kib));  // a new peak
+  buffers.push_back(pool.take(40 * kib));  // 120 KiB in use: a new peak
   CHECK(pool.idle_bytes() == 0);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("buffer pool: small buffers are aligned and reused, also if another th
   void* const memory = first.get();
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   first.reset();
-  std::shared_ptr<void> second = pool.take(128);  // the same number of lines of 64 bytes
+  std::shared_ptr<void> second = pool.take(128);  // also two cache lines of 64 bytes
   CHECK(second.get() == memory);
   CHECK(pool.take(129).get() != memory);
   std::thread([dropped = std::move(second)] {}).join();
@@ -118,9 +118,9 @@ TEST_CASE("buffer pool: buffers are freed and reused while the system is out of 
     {
       const NoMemory shortage;
       while (buffers.size() > 1) buffers.erase(buffers.begin());
-      buffers.clear();  // ends in std::terminate if a deleter allocates
+      buffers.clear();  // calls std::terminate if a deleter allocates
     }
-    // The pool retains the first 64 small buffers that are freed, and the last of the large ones.
+    // The pool retains the first 64 small buffers that are freed, and the large buffers freed last.
     if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
   }
 }
@@ -146,10 +146,10 @@ TEST_CASE("buffer pool: a failed request changes neither usage nor peak") {
   CHECK(fails(56 * kib));
   pool.take(48 * kib).reset();
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 88 * kib);  // with 56 KiB in use only 48 would fit
+  CHECK(pool.idle_bytes() == 88 * kib);  // 48 KiB if the failed 56 KiB counted as in use
 }
 
-TEST_CASE("tensors reuse freed buffers of the pool of the process") {
+TEST_CASE("tensors reuse freed buffers of the process-wide pool") {
   const Tensor x = truth().constant(100, 100, DType::f64, 1.0);
   Tensor y = truth().scale(2.0, x);
   const double* const memory = elements<double>(std::as_const(y));

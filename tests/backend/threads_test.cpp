@@ -9,7 +9,7 @@
 namespace periscope::testing {
 namespace {
 
-// Whole passes: tests/gradient/backend_gradient_test.cpp.
+// tests/gradient/backend_gradient_test.cpp checks the same for whole passes.
 TEST_CASE("every op gives the same bits for 1, 2 and 3 threads") {
   for (const Target& target : targets()) {
     const OpInputs in = inputs_on(target);

@@ -17,7 +17,7 @@ struct ColourRow {
 
 using Names = std::array<std::string_view, 3>;
 
-TEST_CASE("enumerators: identifiers from 0 on, with gcc and clang") {
+TEST_CASE("enumerators: gcc and clang list the identifiers from value 0 on") {
   CHECK(enumerators_supported);
   REQUIRE(identifiers<Colour>.size() == 3);
   CHECK(identifiers<Colour>[0] == "red");

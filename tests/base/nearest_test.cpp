@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-TEST_CASE("nearest name: a typo first, then a common prefix, then the fewest edits") {
+TEST_CASE("nearest prefers a typo, then a common prefix, then the fewest edits") {
   const std::array<std::string, 5> names{"post", "pre", "peri", "deepnorm", "mix"};
   CHECK(nearest("prenorm", names) == "pre");
   CHECK(nearest("postnorm", names) == "post");
@@ -18,7 +18,7 @@ TEST_CASE("nearest name: a typo first, then a common prefix, then the fewest edi
   CHECK(nearest("", std::array<std::string, 0>{}).empty());
 }
 
-TEST_CASE("suggestion: only names within two edits and half of the word, or with a common prefix") {
+TEST_CASE("suggestion offers only names within two edits and half the word's length, or with a common prefix") {
   const std::array<std::string, 3> names{"toy", "theory", "propagate"};
   CHECK(similar_name("foo", names).empty());
   CHECK(similar_name("", names).empty());

@@ -13,14 +13,14 @@ TEST_CASE("printable: control characters are escaped") {
   CHECK(printable(std::string("a\0b", 3)) == "a\\x00b");
   CHECK(printable("a\tb\nc\rd\x7f") == "a\\x09b\\x0ac\\x0dd\\x7f");
   CHECK(printable("a\tb\nc\rd\x7f", Layout::lines) == "a\tb\nc\\x0dd\\x7f");
-  CHECK(printable("\xc2\x9b[m") == "\\u009b[m");          // C1's escape sequence
-  CHECK(printable("\xe2\x80\xae.exe") == "\\u202e.exe");  // override of the text direction
+  CHECK(printable("\xc2\x9b[m") == "\\u009b[m");          // C1 control sequence introducer
+  CHECK(printable("\xe2\x80\xae.exe") == "\\u202e.exe");  // right-to-left override
   CHECK(printable("\xe2\x81\xa6\xe2\x80\x8f\xd8\x9c\xe2\x80\xa8") == "\\u2066\\u200f\\u061c\\u2028");
 }
 
 TEST_CASE("printable: invalid UTF-8 is escaped byte by byte") {
   CHECK(printable("caf\xe9") == "caf\\xe9");
-  CHECK(printable("\x9b[m") == "\\x9b[m");                         // C1 in Latin 1
+  CHECK(printable("\x9b[m") == "\\x9b[m");                         // C1 control character in Latin 1
   CHECK(printable("\xc0\x9b") == "\\xc0\\x9b");                    // overlong encoding
   CHECK(printable("\xe0\x82\x9b") == "\\xe0\\x82\\x9b");           // overlong encoding
   CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate

@@ -6,7 +6,7 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("ranges: closed ones contain their limits, open ones do not, none contains NaN or infinity") {
+TEST_CASE("closed ranges contain their limits, open ranges do not; no range contains NaN or infinity") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   CHECK(at_least(2.0).contains(2.0));
@@ -24,7 +24,7 @@ TEST_CASE("ranges: closed ones contain their limits, open ones do not, none cont
   }
 }
 
-TEST_CASE("ranges: or_zero adds 0 only") {
+TEST_CASE("or_zero adds only the value 0 to a range") {
   constexpr Range range{.low = 4.0, .or_zero = true};
   CHECK(range.contains(0.0));
   CHECK(range.contains(4.0));

@@ -5,14 +5,14 @@ namespace {
 
 using namespace std::string_literals;
 
-/// An index that maps one tensor to `file`, in JSON escapes.
+/// Returns an index that maps one tensor to `file`, a JSON-escaped name.
 std::string mapping(const std::string& file) { return R"({"weight_map":{"t":")" + file + R"("}})"; }
 
 const std::string no_folder = "expected a plain name without a folder";
 
 }  // namespace
 
-std::vector<MadeFile> bad_indices() {
+std::vector<TestFile> bad_indices() {
   return {
       {"empty", "", "the index is not JSON"},
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\n", "Git LFS"},
@@ -20,7 +20,7 @@ std::vector<MadeFile> bad_indices() {
       {"no weight_map", R"({"metadata":{}})", "weight_map"},
       {"a weight_map that is a list", R"({"weight_map":[]})", "weight_map is an array of 0"},
       {"an empty weight_map", R"({"weight_map":{}})", "weight_map is an object of 0"},
-      {"a number for a file", R"({"weight_map":{"t":1}})", "weight_map has a value of type number for \"t\""},
+      {"a number as a file name", R"({"weight_map":{"t":1}})", "weight_map has a value of type number for \"t\""},
       {"a tensor twice", R"({"weight_map":{"t":"a.safetensors","t":"b.safetensors"}})", "the key \"t\" twice"},
       {"metadata that is a list", R"({"metadata":[],"weight_map":{"t":"a.safetensors"}})", "metadata is of type array"},
       {"an empty file name", mapping(""), no_folder},
@@ -30,7 +30,7 @@ std::vector<MadeFile> bad_indices() {
       {"an absolute path", mapping("/etc/a.safetensors"), no_folder},
       {"an escaped slash", mapping("\\u002fetc\\u002fa.safetensors"), no_folder},
       {"a Windows path", mapping("..\\\\a.safetensors"), no_folder},
-      {"a zero character", mapping("a\\u0000.safetensors"), no_folder},
+      {"a U+0000 character", mapping("a\\u0000.safetensors"), no_folder},
       {"a line break", mapping("a\\n.safetensors"), no_folder},
       {"a pickle", mapping("pytorch_model-00001-of-00002.bin"), "unsupported: index: weight_map has \"t\""},
       {"a zero byte at the end", mapping("a.safetensors") + "\0"s, "a zero byte"},
@@ -38,7 +38,7 @@ std::vector<MadeFile> bad_indices() {
   };
 }
 
-std::vector<MadeFile> odd_indices() {
+std::vector<TestFile> odd_indices() {
   return {
       {"a typical index", R"({"metadata":{"total_size":8},"weight_map":{"t":"model-00001-of-00001.safetensors"}})", ""},
       {"no metadata", mapping("a.safetensors"), ""},

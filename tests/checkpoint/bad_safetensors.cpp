@@ -9,15 +9,15 @@ std::string file(const std::string& header, std::size_t data = 0) {
   return safetensors_bytes(header, std::string(data, '\x01'));
 }
 
-/// A file with one tensor "t" with these fields.
+/// Returns a file with one tensor "t" that has these fields.
 std::string one(const std::string& fields, std::size_t data) { return file(R"({"t":{)" + fields + "}}", data); }
 
-/// A file with one F32 tensor "t".
+/// Returns a file with one F32 tensor "t".
 std::string f32(const std::string& shape, const std::string& offsets, std::size_t data) {
   return one(R"("dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets, data);
 }
 
-/// A file with U8 vectors a, b, c, … at these offsets.
+/// Returns a file with U8 vectors a, b, c, … at these offsets.
 std::string several(const std::vector<std::pair<int, int>>& offsets, std::size_t data) {
   std::string header;
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -42,16 +42,16 @@ std::string nested(const std::string& open, int depth) {
 
 }  // namespace
 
-std::vector<MadeFile> bad_safetensors() {
+std::vector<TestFile> bad_safetensors() {
   return {
       // -- lengths ----------------------------------------------------------------------------------
       {"empty", "", "malformed: bad: 0 bytes"},
       {"seven bytes", "\x02\x00\x00\x00\x00\x00\x00"s, "malformed: bad: 7 bytes"},
-      {"a length and nothing else", length_bytes(2), "header has 2 bytes"},
+      {"only a length", length_bytes(2), "header has 2 bytes"},
       {"a header longer than the file", length_bytes(3) + "{}", "header has 3 bytes"},
       {"a length that overflows when 8 is added", length_bytes(~0ULL - 7) + "{}", "at most 100000000"},
       {"the largest accepted length", length_bytes(100'000'000) + "{}", "header has 100000000 bytes, but only 2"},
-      {"one byte more", length_bytes(100'000'001) + "{}", "at most 100000000"},
+      {"one byte above the largest accepted length", length_bytes(100'000'001) + "{}", "at most 100000000"},
       // -- other formats ----------------------------------------------------------------------------
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
        "malformed: bad: this is a Git"},
@@ -61,9 +61,9 @@ std::vector<MadeFile> bad_safetensors() {
       {"HDF5", "\x89HDF\r\n\x1a\n\x00\x00\x00\x00"s, "unsupported: bad: this is an HDF5"},
       {"an error page", "<!DOCTYPE html><html>404</html>", "unsupported: bad: this is a web page"},
       // -- JSON -------------------------------------------------------------------------------------
-      {"no JSON", file("{\"t\""), "not JSON: at its end, byte 4"},
-      {"a list", file("[]"), "the header is an array of 0"},
-      {"a second value", file("{}{}"), "not JSON: at byte 2"},
+      {"truncated JSON", file("{\"t\""), "not JSON: at its end, byte 4"},
+      {"an array as header", file("[]"), "the header is an array of 0"},
+      {"two JSON values", file("{}{}"), "not JSON: at byte 2"},
       {"a zero byte after the object", file("{}\0"s), "a zero byte at byte 2"},
       {"a byte-order mark", file("\xef\xbb\xbf{}"), "byte-order mark"},
       {"a comment", file("{} // comment"), "not JSON"},
@@ -101,7 +101,7 @@ std::vector<MadeFile> bad_safetensors() {
       {"metadata that is a list", file(R"({"__metadata__":[]})"), "__metadata__ is an array of 0"},
       {"metadata with a number", file(R"({"__metadata__":{"a":1}})"), "__metadata__ has 1 for \"a\""},
       {"a tensor named __metadata__", file("{\"__metadata__\":{" + fields + "}}", 8), "__metadata__ has an array of 2"},
-      // -- offsets (holes, overlaps and sizes: safetensors_property_test) ---------------------------
+      // -- offsets (safetensors_property_test covers holes, overlaps and sizes) ---------------------
       {"an end before the beginning",
        file(
            R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})",
@@ -117,12 +117,12 @@ std::vector<MadeFile> bad_safetensors() {
       {"a product that overflows before a 0", f32("[" + two_to_63 + ",4,0]", "[0,0]", 0), "product exceeds 64 bits"},
       {"a number of bytes that overflows to 0", f32("[4611686018427387904]", "[0,0]", 0), "bits exceed 64 bits"},
       {"a number of bits that overflows to 32", f32("[576460752303423489]", "[0,4]", 4), "bits exceed 64 bits"},
-      {"half a byte", one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])", 2), "has 12 bits"},
+      {"a size that ends within a byte", one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])", 2), "has 12 bits"},
       {"a length above int64", f32("[" + two_to_63 + ",0]", "[0,0]", 0), "unsupported: bad: tensor \"t\""},
   };
 }
 
-std::vector<MadeFile> odd_safetensors() {
+std::vector<TestFile> odd_safetensors() {
   return {
       {"no tensors", file("{}"), ""},
       {"only metadata", file(R"({"__metadata__":{"format":"pt"}})"), ""},
@@ -132,7 +132,7 @@ std::vector<MadeFile> odd_safetensors() {
       {"no elements in 2^63 − 1 rows", f32("[9223372036854775807,0]", "[0,0]", 0), ""},
       {"zeros before a huge length", f32("[0,9223372036854775807,9223372036854775807]", "[0,0]", 0), ""},
       {"an empty name", file(R"({"":{)" + fields + "}}", 8), ""},
-      {"a name with a zero character", file(R"({"a\u0000b":{)" + fields + "}}", 8), ""},
+      {"a name with a U+0000 character", file(R"({"a\u0000b":{)" + fields + "}}", 8), ""},
       {"a name outside ASCII", file("{\"\xc3\xbc\xf0\x9f\x8c\x8d\":{" + fields + "}}", 8), ""},
       {"a name like a path", file(R"({"../../etc/passwd":{)" + fields + "}}", 8), ""},
       {"empty tensors between others", several({{0, 0}, {0, 2}, {2, 2}, {2, 3}, {3, 3}, {3, 3}}, 3), ""},

@@ -16,8 +16,8 @@ double loss_of(EditedCheckpoint& edited) {
   return run_checkpoint(Checkpoint(edited.write()), some_ids, next_tokens(some_ids), truth_target()).at("loss").front();
 }
 
-TEST_CASE("gradients of stored tensors against finite differences of their values" * doctest::test_suite("slow")) {
-  // Fused, transposed and tied tensors; gains 1 + w and two kinds of RoPE; a projected embedding; a head transform.
+TEST_CASE("gradients of stored tensors match finite differences of their values" * doctest::test_suite("slow")) {
+  // They have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding, a head transform.
   for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy
@@ -48,7 +48,7 @@ TEST_CASE("gradients of stored tensors against finite differences of their value
   }
 }
 
-TEST_CASE("a tensor gradient is reported once, after its last use") {
+TEST_CASE("the gradient of a tensor is reported once, after the last use of the tensor") {
   const Checkpoint checkpoint(fixture("gpt2-bare"));
   const Backend& ops = truth();
   std::vector<std::string> done;

@@ -99,7 +99,7 @@ TEST_CASE("a checkpoint written again in its own layout gives the same logits") 
   }
 }
 
-/// The message of the ConfigError, or "accepted".
+/// Returns the message of the ConfigError, or "accepted".
 std::string rejection(std::string_view family, const ModelSpec& wanted) {
   try {
     (void)layout_for(*family_named(family), wanted);
@@ -109,14 +109,14 @@ std::string rejection(std::string_view family, const ModelSpec& wanted) {
   }
 }
 
-TEST_CASE("options that a family cannot express are rejected by key") {
+TEST_CASE("options that a family cannot express are rejected with a message that names the key") {
   const auto check = [](std::string_view family, const std::string& message, const auto& edit) {
     ModelSpec wanted = plain_model(family);
     REQUIRE(rejection(family, wanted) == "accepted");
     edit(wanted);
-    const std::string said = rejection(family, wanted);
-    CAPTURE(said);
-    CHECK(said.find(message) != std::string::npos);
+    const std::string actual = rejection(family, wanted);
+    CAPTURE(actual);
+    CHECK(actual.find(message) != std::string::npos);
   };
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("peri"); });
   check("llama", "model.placement", [](ModelSpec& m) { m.placement = *find_placement("depth-scaled"); });

@@ -26,8 +26,8 @@ class EditedCheckpoint {
 
   nlohmann::json config;
   std::map<std::string, Contents> tensors;
-  std::map<std::string, std::string> metadata;  ///< of model.safetensors
-  std::string integer_tensor;                   ///< a tensor to store as I64
+  std::map<std::string, std::string> metadata;  ///< metadata of model.safetensors
+  std::string integer_tensor;                   ///< name of a tensor to store as I64
 
   /// Adds a tensor of ones.
   void add(const std::string& tensor, std::vector<std::int64_t> shape);
@@ -35,7 +35,7 @@ class EditedCheckpoint {
   /// Replaces the prefix `from` of tensor names by `to`.
   void rename_prefix(const std::string& from, const std::string& to);
 
-  /// Writes both files and returns the folder, which lives as long as this does.
+  /// Writes both files and returns the folder, which is deleted with this object.
   std::string write();
 
  private:

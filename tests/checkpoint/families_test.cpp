@@ -34,8 +34,8 @@ TEST_CASE("every fixture agrees with transformers, forward and backward, on ever
       CAPTURE(name);
       CAPTURE(target.name());
       CAPTURE(worst.name);
-      // f64 reaches 2e-14. The bound of f32 is twice that of reference_parity: with two features per key, rounding the
-      // weights of olmo2 to f32 changes the gradient of k_norm by up to 270 · 2⁻²⁴ = 1.6e-5.
+      // Errors in f64 are at most 2e-14. The bound of f32 is twice the bound of reference_parity, since rounding the
+      // weights of olmo2 (two features per key) to f32 changes the gradient of k_norm by up to 270 · 2⁻²⁴ = 1.6e-5.
       CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 2e-5));
     }
   }
@@ -48,7 +48,7 @@ struct Respelling {
   std::function<void(EditedCheckpoint&)> edit;
 };
 
-TEST_CASE("equivalent spellings give the same logits, bit for bit") {
+TEST_CASE("equivalent spellings of keys and tensor names give the same logits, bit for bit") {
   const std::vector<Respelling> all{
       {"llama-tied", [](EditedCheckpoint&) {}},
       {"llama-tied", [](EditedCheckpoint& c) { c.config["nothing"] = nullptr; }},
@@ -62,7 +62,7 @@ TEST_CASE("equivalent spellings give the same logits, bit for bit") {
       {"llama-tied", [](EditedCheckpoint& c) { c.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2}); }},
       {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", ""); }},
       {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", "model.language_model."); }},
-      {"llama-tied",  // as written before transformers 5
+      {"llama-tied",  // as transformers before version 5 wrote it
        [](EditedCheckpoint& c) {
          nlohmann::json rope = c.config["rope_parameters"];
          c.config.erase("rope_parameters");
@@ -124,7 +124,7 @@ TEST_CASE("equivalent spellings give the same logits, bit for bit") {
   }
 }
 
-TEST_CASE("names of tied tensors are read from the metadata, also without a tie in config.json") {
+TEST_CASE("names of tied tensors are read from the metadata even if config.json declares no tie") {
   EditedCheckpoint edited("gpt2-bare");
   edited.config["tie_word_embeddings"] = false;
   edited.rename("wte.weight", "lm_head.weight");
@@ -136,7 +136,7 @@ TEST_CASE("names of tied tensors are read from the metadata, also without a tie 
   check_same_bits("gpt2", logits_of(folder, {3, 9, 4}), logits_of(fixture("gpt2-bare"), {3, 9, 4}));
 }
 
-TEST_CASE("--ignore-key ignores an unknown key with a warning, but no key that is read or changes the function") {
+TEST_CASE("--ignore-key ignores unknown keys with a warning, but rejects keys that are read or change the function") {
   const std::string nested = "rope_parameters.strange";
   EditedCheckpoint edited("llama-tied");
   edited.config["strange"] = 1;
@@ -185,7 +185,7 @@ TEST_CASE("--ignore-key ignores an unknown key with a warning, but no key that i
   }
 }
 
-TEST_CASE("messages name an entry by its tensor and its index in the file") {
+TEST_CASE("messages name a non-finite entry by its tensor and its index in the file") {
   struct Row {
     std::string name, tensor, words;
     std::size_t index;
@@ -226,7 +226,7 @@ TEST_CASE("an untied masked-token head uses its own bias") {
   CHECK(std::ranges::count(checkpoint.unused(), "cls.predictions.bias") == 1);
 }
 
-TEST_CASE("a file without tie_word_embeddings and without a head is tied") {
+TEST_CASE("a checkpoint without tie_word_embeddings and without a head is tied") {
   EditedCheckpoint edited("qwen3");
   edited.tensors.erase("lm_head.weight");
   edited.config.erase("tie_word_embeddings");
@@ -242,7 +242,7 @@ TEST_CASE("published checkpoints of the shared folder load and run") {
     return;
   }
   CHECK(logits_of(shared + "gpt_by_hand", {1, 2, 3}).size() == 3 * 32);
-  // golden.json lists a greedy continuation: every token has the largest logit at the previous one.
+  // golden.json lists a greedy continuation: every token has the largest logit at the previous position.
   const nlohmann::json golden = nlohmann::json::parse(bytes_of_file(shared + "stories260K/golden.json"));
   const auto ids = golden["ids"].get<std::vector<int>>();
   const std::vector<double> logits = logits_of(shared + "stories260K", ids);

@@ -24,7 +24,7 @@ const Edit nothing = [](Json&) {};
 FamilyStack read_changed(const std::string& name, const Edit& edit) {
   EditedCheckpoint files(name);
   edit(files.config);
-  // Without a head the model would be tied for any default.
+  // Without a head tensor, the model would be tied whatever the default is.
   std::set<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
   for (const auto& [tensor, contents] : files.tensors) tensors.insert(tensor);
   const Family& family = *find_family(files.config["model_type"].get<std::string>());
@@ -60,7 +60,7 @@ double tied(const FamilyStack& s) { return s.tied ? 1.0 : 0.0; }
 double head_cap(const FamilyStack& s) { return s.model.head.soft_cap; }
 double score_cap(const FamilyStack& s) { return s.model.scores_at(0).soft_cap; }
 double score_scale(const FamilyStack& s) { return s.model.scores_at(1).scale; }
-/// Bit l: layer l has a window.
+/// Returns a bit mask; bit l is set if layer l has an attention window.
 double windows(const FamilyStack& s) {
   double bits = 0.0;
   for (int layer = 0; layer < s.model.layers; ++layer) {
@@ -85,15 +85,15 @@ double width(const FamilyStack& s) { return s.model.width; }
 double layers(const FamilyStack& s) { return s.model.layers; }
 double heads(const FamilyStack& s) { return s.model.heads; }
 double vocab(const FamilyStack& s) { return s.model.vocab; }
-/// RoPE frequency 1 of a layer.
-Value turn(int layer) {
+/// Returns RoPE frequency 1 of a layer.
+Value freq(int layer) {
   return [=](const FamilyStack& s) { return s.model.rope_frequencies_at(layer).at(1); };
 }
 
 double kind(MlpKind k) { return static_cast<double>(k); }
 
 /// RoPE frequency 1: theta^(−2/head_dim).
-double turn_of(double theta, double dim) { return std::pow(theta, -2.0 / dim); }
+double freq_of(double theta, double dim) { return std::pow(theta, -2.0 / dim); }
 
 struct Default {
   std::string fixture;
@@ -116,15 +116,15 @@ Edit both(const Edit& a, const Edit& b) {
 }
 
 /// RoPE of type llama3 without original_max_position_embeddings.
-Json stretched() {
+Json llama3_rope() {
   return {{"rope_type", "llama3"},
           {"rope_theta", 1e4},
           {"factor", 4.0},
           {"low_freq_factor", 1.0},
           {"high_freq_factor", 4.0}};
 }
-/// Frequency 1 of a head of width 4 under `stretched`. Unscaled it is 10000^(−1/2) = 0.01, a wavelength of 200π tokens.
-double stretched_turn(double context) {
+/// RoPE frequency 1 at head_dim 4 with `llama3_rope`. Unscaled, it is 10000^(−1/2) = 0.01: wavelength 200π tokens.
+double scaled_freq(double context) {
   const double waves = context * 0.01 / (2.0 * std::numbers::pi);
   if (waves < 1.0) return 0.01 / 4.0;
   if (waves > 4.0) return 0.01;
@@ -141,40 +141,40 @@ void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, 
   all.push_back({f, "hidden_act", "gelu", mlp, kind(MlpKind::geglu), kind(MlpKind::swiglu)});
   all.push_back({f, "tie_word_embeddings", true, tied, 1, 0});
   const Edit plain = both(both(erasing("rope_parameters"), erasing("rope_scaling")), setting("head_dim", 4));
-  all.push_back({f, "rope_theta", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4), plain});
-  all.push_back({f, "max_position_embeddings", 1300, turn(0), stretched_turn(1300), stretched_turn(context),
-                 both(plain, both(erasing("rope_theta"), setting("rope_parameters", stretched())))});
+  all.push_back({f, "rope_theta", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4), plain});
+  all.push_back({f, "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(context),
+                 both(plain, both(erasing("rope_theta"), setting("rope_parameters", llama3_rope())))});
 }
 
-void add_gemma(std::vector<Default>& all, const std::string& f, const std::string& at, double words) {
-  all.push_back({f, at + "hidden_size", 10, width, 10, 2304});
-  all.push_back({f, at + "num_hidden_layers", 3, layers, 3, 26});
-  all.push_back({f, at + "num_attention_heads", 4, heads, 4, 8});
-  all.push_back({f, at + "intermediate_size", 5, mlp_width, 5, 9216});
-  all.push_back({f, at + "num_key_value_heads", 2, kv_heads, 2, 4, setting(at + "num_attention_heads", 8)});
-  all.push_back({f, at + "head_dim", 6, head_dim, 6, 256});
-  all.push_back({f, at + "vocab_size", 12, vocab, 12, words});
-  all.push_back({f, at + "hidden_activation", "silu", mlp, kind(MlpKind::swiglu), kind(MlpKind::geglu_tanh)});
-  all.push_back({f, at + "rms_norm_eps", 3e-4, eps, 3e-4, 1e-6});
-  all.push_back({f, at + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
-  all.push_back({f, at + "sliding_window", 7, window, 7, 4096});
-  all.push_back({f, at + "attention_bias", true, bias(Weight::k), 1, 0});
+void add_gemma(std::vector<Default>& all, const std::string& f, const std::string& prefix, double default_vocab) {
+  all.push_back({f, prefix + "hidden_size", 10, width, 10, 2304});
+  all.push_back({f, prefix + "num_hidden_layers", 3, layers, 3, 26});
+  all.push_back({f, prefix + "num_attention_heads", 4, heads, 4, 8});
+  all.push_back({f, prefix + "intermediate_size", 5, mlp_width, 5, 9216});
+  all.push_back({f, prefix + "num_key_value_heads", 2, kv_heads, 2, 4, setting(prefix + "num_attention_heads", 8)});
+  all.push_back({f, prefix + "head_dim", 6, head_dim, 6, 256});
+  all.push_back({f, prefix + "vocab_size", 12, vocab, 12, default_vocab});
+  all.push_back({f, prefix + "hidden_activation", "silu", mlp, kind(MlpKind::swiglu), kind(MlpKind::geglu_tanh)});
+  all.push_back({f, prefix + "rms_norm_eps", 3e-4, eps, 3e-4, 1e-6});
+  all.push_back({f, prefix + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
+  all.push_back({f, prefix + "sliding_window", 7, window, 7, 4096});
+  all.push_back({f, prefix + "attention_bias", true, bias(Weight::k), 1, 0});
 }
 
 std::vector<Default> every_default() {
   std::vector<Default> all;
-  const auto eight_wide = [](int heads) { return both(setting("num_attention_heads", heads), setting("head_dim", 4)); };
+  const auto with_heads = [](int heads) { return both(setting("num_attention_heads", heads), setting("head_dim", 4)); };
   add_llama_like(all, "llama", 2, 4, 1e-6, 2048);
   all.push_back({"llama", "attention_bias", true, bias(Weight::o), 1, 0});
   all.push_back({"llama", "mlp_bias", true, bias(Weight::down), 1, 0});
-  add_llama_like(all, "mistral", 8, 2, 1e-6, 131072, eight_wide(16));
+  add_llama_like(all, "mistral", 8, 2, 1e-6, 131072, with_heads(16));
   all.push_back({"mistral", "sliding_window", 5, window, 5, 4096});
-  add_llama_like(all, "qwen2", 32, 2, 1e-6, 32768, eight_wide(64));
+  add_llama_like(all, "qwen2", 32, 2, 1e-6, 32768, with_heads(64));
   const Edit windowed = both(setting("use_sliding_window", true), erasing("layer_types"));
   all.push_back({"qwen2", "use_sliding_window", true, windows, 6, 0});
   all.push_back({"qwen2", "sliding_window", 5, window, 5, 4096});
   all.push_back({"qwen2", "max_window_layers", 2, windows, 4, 0});
-  add_llama_like(all, "qwen3", 32, 128, 1e-6, 32768, eight_wide(64));
+  add_llama_like(all, "qwen3", 32, 128, 1e-6, 32768, with_heads(64));
   all.push_back({"qwen3", "attention_bias", true, bias(Weight::o), 1, 0});
   const Edit from_first = both(setting("sliding_window", 5), setting("max_window_layers", 0));
   all.push_back({"qwen3", "use_sliding_window", true, windows, 3, 0, both(erasing("layer_types"), from_first)});
@@ -187,9 +187,9 @@ std::vector<Default> every_default() {
   all.push_back({"gemma2", "final_logit_softcapping", 7.0, head_cap, 7, 30});
   all.push_back({"gemma2", "attn_logit_softcapping", 7.0, score_cap, 7, 50});
   all.push_back({"gemma2", "tie_word_embeddings", false, tied, 0, 1});
-  all.push_back({"gemma2", "rope_theta", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
-  all.push_back({"gemma2", "max_position_embeddings", 1300, turn(0), stretched_turn(1300), stretched_turn(8192),
-                 both(erasing("rope_theta"), setting("rope_parameters", stretched()))});
+  all.push_back({"gemma2", "rope_theta", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4)});
+  all.push_back({"gemma2", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(8192),
+                 both(erasing("rope_theta"), setting("rope_parameters", llama3_rope()))});
   const std::string text = "text_config.";
   add_gemma(all, "gemma3-nested", text, 262208);
   const auto flat = [](Json& c) { c = Json(c["text_config"]); };
@@ -199,22 +199,22 @@ std::vector<Default> every_default() {
                  setting(text + "num_hidden_layers", 8)});
   // The first of two layers has a window.
   const Edit plain = erasing(text + "rope_scaling");
-  all.push_back({"gemma3-nested", text + "rope_theta", 100.0, turn(1), turn_of(100.0, 4), turn_of(1e6, 4), plain});
-  all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
-  const auto nested_ropes = [=](Json& c) {  // as written since transformers 5, without older keys
+  all.push_back({"gemma3-nested", text + "rope_theta", 100.0, freq(1), freq_of(100.0, 4), freq_of(1e6, 4), plain});
+  all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4)});
+  const auto nested_ropes = [=](Json& c) {  // as transformers writes it since version 5
     for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) c["text_config"].erase(key);
     for (const char* kind : {"full_attention", "sliding_attention"}) {
       c["text_config"]["rope_parameters"][kind] = {{"rope_type", "default"}};
     }
   };
   const std::string of_kind = text + "rope_parameters.";
-  all.push_back({"gemma3-nested", of_kind + "full_attention.rope_theta", 100.0, turn(1), turn_of(100.0, 4),
-                 turn_of(1e6, 4), nested_ropes});
-  all.push_back({"gemma3-nested", of_kind + "sliding_attention.rope_theta", 100.0, turn(0), turn_of(100.0, 4),
-                 turn_of(1e4, 4), nested_ropes});
-  all.push_back({"gemma3-nested", text + "max_position_embeddings", 1300, turn(1), stretched_turn(1300),
-                 stretched_turn(131072),
-                 both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", stretched()))});
+  all.push_back({"gemma3-nested", of_kind + "full_attention.rope_theta", 100.0, freq(1), freq_of(100.0, 4),
+                 freq_of(1e6, 4), nested_ropes});
+  all.push_back({"gemma3-nested", of_kind + "sliding_attention.rope_theta", 100.0, freq(0), freq_of(100.0, 4),
+                 freq_of(1e4, 4), nested_ropes});
+  all.push_back({"gemma3-nested", text + "max_position_embeddings", 1300, freq(1), scaled_freq(1300),
+                 scaled_freq(131072),
+                 both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", llama3_rope()))});
 
   all.push_back({"gpt2-bare", "n_inner", 5, mlp_width, 5, 24});
   all.push_back({"gpt2-bare", "layer_norm_epsilon", 3e-4, eps, 3e-4, 1e-5});
@@ -240,7 +240,7 @@ std::vector<Default> every_default() {
   return all;
 }
 
-TEST_CASE("a missing key of config.json has the default of transformers") {
+TEST_CASE("a missing key of config.json takes the default of transformers") {
   for (const Default& row : every_default()) {
     const std::string name = row.fixture + ": " + row.key;
     REQUIRE_MESSAGE(row.with_other != row.by_default, name, ": the row cannot detect a wrong default");
@@ -249,7 +249,7 @@ TEST_CASE("a missing key of config.json has the default of transformers") {
     };
     CHECK_MESSAGE(value_with(setting(row.key, row.other)) == doctest::Approx(row.with_other).epsilon(1e-14), name,
                   " = ", row.other.dump());
-    CHECK_MESSAGE(value_with(erasing(row.key)) == doctest::Approx(row.by_default).epsilon(1e-14), name, " left out");
+    CHECK_MESSAGE(value_with(erasing(row.key)) == doctest::Approx(row.by_default).epsilon(1e-14), name, " missing");
   }
 }
 
@@ -267,12 +267,12 @@ const std::map<std::string, double> null_values{
     {"gemma2: final_logit_softcapping", 0},
     {"gemma2: attn_logit_softcapping", 0},
     {"gemma3-nested: final_logit_softcapping", 0},
-    {"gemma3-nested: text_config.rope_theta", turn_of(1e6, 4)},
+    {"gemma3-nested: text_config.rope_theta", freq_of(1e6, 4)},
     {"gpt2-bare: n_inner", 24},
     {"opt-post: word_embed_proj_dim", 6},
 };
 
-TEST_CASE("null in config.json has the meaning of transformers, or is rejected by key") {
+TEST_CASE("null in config.json means the same as in transformers or is rejected with the key") {
   std::set<std::string> meaningful;
   for (const Default& row : every_default()) {
     const std::string name = row.fixture + ": " + row.key;
@@ -343,8 +343,7 @@ TEST_CASE("vendor keys are accepted or rejected by value") {
         "unsupported: config.json: key \"" + row.key + "\" = " + row.other.dump() + ": expected " + row.expected;
     CHECK_THROWS_WITH_AS((void)read_changed(row.fixture, setting(row.key, row.other)), rejection.c_str(), InputError);
   }
-  CHECK_NOTHROW(
-      (void)read_changed("bert-old", setting("is_causal", false)));  // ignored by every version of transformers
+  CHECK_NOTHROW((void)read_changed("bert-old", setting("is_causal", false)));  // transformers ignores this key
   CHECK_NOTHROW((void)read_changed("gemma2", both(erasing("sliding_window"), setting("sliding_window_size", 4096))));
 }
 

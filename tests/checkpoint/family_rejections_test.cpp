@@ -69,7 +69,7 @@ void check_rejected(const std::vector<InvalidKey>& all) {
 
 const std::string q0 = "model.layers.0.self_attn.q_proj.weight";
 
-TEST_CASE("invalid values of config.json are rejected by key") {
+TEST_CASE("invalid values of config.json are rejected with the key") {
   check_rejected(std::vector<InvalidKey>{{"qwen3", "hidden_size", "8"},
                                          {"qwen3", "hidden_size", 8.5},
                                          {"qwen3", "hidden_size", nullptr},
@@ -98,7 +98,7 @@ TEST_CASE("invalid values of config.json are rejected by key") {
   });
 }
 
-TEST_CASE("unsupported values of config.json are rejected by key") {
+TEST_CASE("unsupported values of config.json are rejected with the key") {
   check_rejected(std::vector<InvalidKey>{{"qwen3", "model_type", "deepseek_v3"},
                                          {"qwen3", "architectures", {"Qwen3ForSequenceClassification"}},
                                          {"qwen3", "layer_scalar", 1.5},
@@ -163,7 +163,7 @@ TEST_CASE("keys that change the function in other families are rejected by famil
   check_rejected(nested);
 }
 
-TEST_CASE("unsupported kinds of RoPE, in both spellings, and unsupported activations are rejected by key") {
+TEST_CASE("unsupported activations and kinds of RoPE, in both spellings, are rejected with the key") {
   std::vector<InvalidKey> all;
   std::vector<InvalidEdit> nested;
   for (const char* type : {"yarn", "dynamic", "longrope", "su", "ntk", "mrope", "proportional"}) {
@@ -188,7 +188,7 @@ TEST_CASE("unsupported kinds of RoPE, in both spellings, and unsupported activat
   check_rejected(nested);
 }
 
-TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name") {
+TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected with the tensor's name") {
   const std::string lora = q0.substr(0, q0.size() - 6) + "lora_A.default.weight";
   check_rejected({
       {"qwen3", "no tensor \"" + q0 + "\": expected [16, 8]", drop_tensor(q0)},
@@ -245,7 +245,7 @@ TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected by name
 }
 
 TEST_CASE("a copy of a large tied table is compared in pieces at the right offsets") {
-  constexpr std::int64_t vocab = 20'000;  // at width 8: two pieces of 65 536 entries and part of a third
+  constexpr std::int64_t vocab = 20'000;  // 160 000 entries: two pieces of 65 536 and part of a third
   const auto message = [&](std::size_t changed) {
     EditedCheckpoint edited("llama-tied");
     edited.config["vocab_size"] = vocab;

@@ -16,7 +16,7 @@
 namespace periscope::testing {
 namespace {
 
-constexpr std::size_t everything = std::size_t{1} << 30U;
+constexpr std::size_t no_limit = std::size_t{1} << 30U;
 
 bool generates(const ModelSpec& model) { return model.causal && model.unembedding; }
 
@@ -35,7 +35,7 @@ std::vector<int> tokens_for(const ModelSpec& model) {
   return ids;
 }
 
-/// Logits [ids.size(), V], by one pass over all tokens.
+/// Returns the logits [ids.size(), V] of one pass over all tokens.
 Tensor whole_logits(const StackContext& c, std::span<const int> ids) {
   return logits_forward(c, stack_forward(c, embedding_forward(c, ids)).output);
 }
@@ -63,14 +63,14 @@ void check_generation(const std::string& name, const StackContext& c, DType dtyp
   }
 }
 
-TEST_CASE("generation with cached keys and values gives the logits of one pass over all tokens, in every family") {
+TEST_CASE("generation with cached keys and values gives the same logits as one pass over all tokens, in every family") {
   std::set<std::string_view> families;
   for (const std::string& name : generating_fixtures()) {
     families.insert(Checkpoint(fixture(name)).family().name);
     for (const Target& target : targets_and_truth()) {
       CAPTURE(target.name());
       const Checkpoint checkpoint(fixture(name));
-      const CheckpointWeights weights(*target.backend, checkpoint, target.dtype, everything);
+      const CheckpointWeights weights(*target.backend, checkpoint, target.dtype, no_limit);
       const StackContext c{.ops = *target.backend, .model = checkpoint.model(), .weights = weights};
       for (const std::size_t prompt : {1U, 4U}) check_generation(name, c, target.dtype, prompt);
     }
@@ -96,10 +96,10 @@ TEST_CASE("an interrupted pass does not change the key/value cache") {
     }
     return ops.to_host(next_logits(c, cache, next));
   };
-  check_same_bits("after another pass", logits_after(true), logits_after(false));
+  check_same_bits("after an interrupted pass", logits_after(true), logits_after(false));
 }
 
-TEST_CASE("generation with norms and gates inside modules gives the logits of one pass") {
+TEST_CASE("generation with norms and gates inside modules gives the same logits as one pass") {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     StackSpec spec = placed(tiny_stack(), "pre");
     spec.input.kind = InputKind::tokens;
@@ -160,7 +160,7 @@ TEST_CASE("weights are cached up to the memory limit, and cached weights are not
     };
     return std::pair(same(Weight::q, q), same(Weight::o, o));
   };
-  CHECK(available(everything) == std::pair(true, true));
+  CHECK(available(no_limit) == std::pair(true, true));
   CHECK(available(0) == std::pair(false, false));
   const std::size_t vectors = 5 * size;  // a gain and up to four biases, smaller than a second matrix
   CHECK(available(one_matrix + vectors) == std::pair(true, false));

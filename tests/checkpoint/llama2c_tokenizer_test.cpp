@@ -52,23 +52,23 @@ std::string rejection(const std::string& bytes, int vocab) {
   return "accepted";
 }
 
-/// 0 <unk>, 1 begin, 2 end, then characters and merges. é has two bytes; some bytes have fallback tokens.
+/// Tokens: 0 <unk>, 1 begin, 2 end, then characters and merges. é has two bytes; some bytes have fallback tokens.
 const Pieces small{{"<unk>", 0.0F}, {"\n<s>\n", 0.0F}, {"\n</s>\n", 0.0F}, {" ", -1.0F},    {"a", -1.0F},
                    {"b", -1.0F},    {"ab", -2.0F},     {" a", -3.0F},      {"bb", -1.5F},   {"abb", -0.5F},
                    {"é", -1.0F},    {"<0xC3>", 0.0F},  {"<0xA8>", 0.0F},   {"<0x0A>", 0.0F}};
 
-TEST_CASE("llama2.c tokenizer: the best merge comes first") {
+TEST_CASE("llama2.c tokenizer: the merge with the highest score is applied first") {
   const Llama2cTokenizer t = tokenizer_of(small);
   CHECK(t.size() == 14);
   CHECK(t.encode("") == Ids{1});
   CHECK(t.encode("a") == Ids{1, 7});          // " a"
-  CHECK(t.encode("ab") == Ids{1, 3, 6});      // "ab" is better than " a"
+  CHECK(t.encode("ab") == Ids{1, 3, 6});      // "ab" scores higher than " a"
   CHECK(t.encode("abb") == Ids{1, 3, 9});     // "bb" first, then "a" + "bb"
-  CHECK(t.encode("bbb") == Ids{1, 3, 8, 5});  // ties: the first pair
+  CHECK(t.encode("bbb") == Ids{1, 3, 8, 5});  // equal scores: the first pair is merged
   CHECK(t.encode("bbbb") == Ids{1, 3, 8, 8});
 }
 
-TEST_CASE("llama2.c tokenizer: multibyte characters, and bytes without a piece") {
+TEST_CASE("llama2.c tokenizer: multibyte characters and bytes without a piece are encoded and decoded") {
   const Llama2cTokenizer t = tokenizer_of(small);
   CHECK(t.encode("é") == Ids{1, 3, 10});
   CHECK(t.encode("è\n") == Ids{1, 3, 11, 12, 13});
@@ -81,7 +81,7 @@ TEST_CASE("llama2.c tokenizer: multibyte characters, and bytes without a piece")
 }
 
 /// Merges as llama2.c does: repeatedly searches all neighbours for the best pair.
-Ids merged_plainly(const Pieces& pieces, Ids ids) {
+Ids merged_by_full_search(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       if (pieces[i].first == text) return static_cast<int>(i);
@@ -107,7 +107,7 @@ Ids merged_plainly(const Pieces& pieces, Ids ids) {
   }
 }
 
-TEST_CASE("llama2.c tokenizer: the merge queue against a full search") {
+TEST_CASE("llama2.c tokenizer: the merge queue gives the same tokens as a full search") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     Pieces pieces{{"<unk>", 0.0F}, {"<s>", 0.0F}, {"</s>", 0.0F}, {" ", 0.0F}, {"x", 0.0F}, {"y", 0.0F}};
@@ -124,13 +124,13 @@ TEST_CASE("llama2.c tokenizer: the merge queue against a full search") {
       text += pieces[static_cast<std::size_t>(id)].first;
       ids.push_back(id);
     }
-    Ids expected = merged_plainly(pieces, ids);
+    Ids expected = merged_by_full_search(pieces, ids);
     expected.insert(expected.begin(), 1);
     CHECK(tokenizer_of(pieces).encode(text) == expected);
   }
 }
 
-TEST_CASE("llama2.c tokenizer: malformed files are rejected with the token") {
+TEST_CASE("llama2.c tokenizer: malformed files are rejected with the token's index") {
   const std::string good = file_of(small);
   CHECK(rejection(good, 14) == "accepted");
   CHECK(rejection("", 14).starts_with("malformed: tok.bin: "));
@@ -146,7 +146,7 @@ TEST_CASE("llama2.c tokenizer: malformed files are rejected with the token") {
   CHECK(rejection(good + '\0', 14).find("1 bytes are left") != std::string::npos);
 }
 
-TEST_CASE("byte tokenizer: round trip") {
+TEST_CASE("byte tokenizer: any byte string round-trips") {
   const ByteTokenizer t;
   const std::string text("a\0\xff", 3);
   CHECK(t.encode(text) == Ids{97, 0, 255});

@@ -27,8 +27,8 @@ struct TensorError {
 };
 
 /// Runs the checkpoint on input_ids of expected.safetensors and compares logits, loss, streams and all gradients. The
-/// loss uses the next token, or `labels` of the file. Without RoPE the gradient of a key bias is only rounding, so its
-/// error is relative to the gradient of the key weights. A tensor on one side only has an infinite error.
+/// labels are `labels` of that file or the next tokens. Without RoPE, the gradient of a key bias is only rounding; its
+/// error is relative to the gradient of the key weights. An unmatched tensor has an infinite error.
 std::vector<TensorError> compare_with_expected(const std::string& folder, const Target& target);
 
 /// Returns the largest error.

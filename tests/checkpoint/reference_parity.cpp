@@ -1,5 +1,5 @@
 /// Compares every checkpoint under a folder with its expected.safetensors: reference_parity FOLDER.
-/// Exit code 0 if all agree, 1 if not, 77 if there is no such folder.
+/// Exit code 0 if all agree, 1 if not, 77 if the folder is missing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace periscope::testing;
 
-/// Bounds; f64 reaches 1e-13, with a margin for larger models.
+/// Returns the error bound. Errors in f64 are about 1e-13; the margin allows for larger models.
 double allowed(periscope::DType dtype) { return dtype == periscope::DType::f64 ? 1e-10 : 1e-5; }
 
 bool agrees(const std::string& folder, const Target& target) {

@@ -18,22 +18,22 @@ namespace periscope::testing {
 [[nodiscard]] std::span<const std::byte> bytes_of(std::string_view text);
 
 /// A hand-written file.
-struct MadeFile {
-  std::string name;  ///< defect or oddity
+struct TestFile {
+  std::string name;  ///< the defect or unusual property
   std::string bytes;
   std::string expected;  ///< part of the message; empty for files that must be accepted
 };
 
 /// Files that parse_safetensors must reject, with one defect each.
-[[nodiscard]] std::vector<MadeFile> bad_safetensors();
+[[nodiscard]] std::vector<TestFile> bad_safetensors();
 
 /// Unusual but valid files.
-[[nodiscard]] std::vector<MadeFile> odd_safetensors();
+[[nodiscard]] std::vector<TestFile> odd_safetensors();
 
 /// Index files that parse_tensor_index must reject.
-[[nodiscard]] std::vector<MadeFile> bad_indices();
+[[nodiscard]] std::vector<TestFile> bad_indices();
 
 /// Unusual but valid index files.
-[[nodiscard]] std::vector<MadeFile> odd_indices();
+[[nodiscard]] std::vector<TestFile> odd_indices();
 
 }  // namespace periscope::testing

@@ -19,8 +19,8 @@ std::string rejection(Parse parse, const std::string& bytes, const char* path) {
 }
 
 template <typename Parse>
-void check_rejected(Parse parse, const std::vector<MadeFile>& files, const char* path) {
-  for (const MadeFile& file : files) {
+void check_rejected(Parse parse, const std::vector<TestFile>& files, const char* path) {
+  for (const TestFile& file : files) {
     CAPTURE(file.name);
     const std::string message = rejection(parse, file.bytes, path);
     CAPTURE(message);
@@ -34,14 +34,14 @@ void check_rejected(Parse parse, const std::vector<MadeFile>& files, const char*
 TEST_CASE("bad files are rejected with the reason") { check_rejected(parse_safetensors, bad_safetensors(), "bad"); }
 
 TEST_CASE("unusual but valid files are accepted") {
-  for (const MadeFile& file : odd_safetensors()) {
+  for (const TestFile& file : odd_safetensors()) {
     CAPTURE(file.name);
     CHECK(rejection(parse_safetensors, file.bytes, "odd") == "accepted");
   }
 }
 
 TEST_CASE("every truncation of a valid file is malformed") {
-  for (const MadeFile& file : odd_safetensors()) {
+  for (const TestFile& file : odd_safetensors()) {
     for (std::size_t length = 0; length < file.bytes.size(); ++length) {
       CAPTURE(file.name);
       CAPTURE(length);
@@ -50,9 +50,9 @@ TEST_CASE("every truncation of a valid file is malformed") {
   }
 }
 
-TEST_CASE("bad index files are rejected, unusual ones accepted") {
+TEST_CASE("bad index files are rejected, unusual index files are accepted") {
   check_rejected(parse_tensor_index, bad_indices(), "index");
-  for (const MadeFile& file : odd_indices()) {
+  for (const TestFile& file : odd_indices()) {
     CAPTURE(file.name);
     CHECK(rejection(parse_tensor_index, file.bytes, "index") == "accepted");
   }

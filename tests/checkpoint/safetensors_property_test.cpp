@@ -181,7 +181,7 @@ TEST_CASE("the reader accepts a random layout if and only if it is valid") {
 
 TEST_CASE("mutated files are read or rejected with an InputError") {
   std::vector<std::string> valid;
-  for (const MadeFile& file : odd_safetensors()) valid.push_back(file.bytes);
+  for (const TestFile& file : odd_safetensors()) valid.push_back(file.bytes);
   valid.push_back(safetensors_bytes(
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]},"b":{"dtype":"BOOL","shape":)"
       R"([2,2],"data_offsets":[16,20]},"c":{"dtype":"U64","shape":[1],"data_offsets":[20,28]},"d":{"dtype":"F8_E4M3",)"

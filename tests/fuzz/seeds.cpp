@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t longest = 4096;  // longer files only slow the fuzzer down
 
-void write(const std::filesystem::path& folder, const std::string& prefix, const std::vector<MadeFile>& files) {
+void write(const std::filesystem::path& folder, const std::string& prefix, const std::vector<TestFile>& files) {
   std::filesystem::create_directories(folder);
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].bytes.size() > longest) continue;
