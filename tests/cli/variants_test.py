@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from program import CONFIG, SMALL, STUDIES, SWEEPS, differing, fact, result, run, stack_of
+from program import CONFIG, SMALL, STUDIES, SWEEPS, differing, fact, rejected, result, run, stack_of
 
 QK = ("--vary", 'model.qk_norm=["none","full"]')
 
@@ -50,6 +50,12 @@ def test_a_variant_equals_the_run_with_its_values():
 def test_every_study_of_stacks_accepts_sweeps(study):
     ds = result(STUDIES[study], QK, code=(0, 4))
     assert {"pre, qk_norm none", "pre, qk_norm full"} <= set(ds.get("placement", ds.get("stack_placement")).values)
+
+
+@pytest.mark.parametrize("sweep", ["input.tokens=[4,9]", "model.vocab=[256,300]", "model.unembedding=[true,false]",
+                                   "model.causal=[true,false]"])
+def test_train_rejects_sweeps_of_what_batches_depend_on(sweep):
+    rejected(STUDIES["train"], "--vary", sweep, names=[sweep.split("=")[0]])
 
 
 def test_variants_of_the_same_shape_have_the_same_weights():
