@@ -10,7 +10,7 @@ import bench
 from program import BUILD, ROOT, run
 
 STACK_SECONDS, ATTACK = BUILD / "experiments" / "stack_seconds", BUILD / "tests" / "soundness_attack"
-# Stands in for an interpreter with PyTorch: its stack takes 3 s and 64 MiB.
+# Replaces an interpreter with PyTorch; reports that its stack takes 3 s and 64 MiB.
 PEER = """#!/bin/sh
 case $1 in
   -c) echo '9.8' ;;
@@ -25,7 +25,7 @@ def driver(*words, build=BUILD):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
 
 
-def test_layers_compared_with_a_peer(folder):
+def test_bench_compares_layers_with_a_peer(folder):
     (folder / "peer").write_text(PEER)
     (folder / "peer").chmod(0o755)
     done = driver("--peer", folder / "peer", "--tables", "layers", "--tokens", "4", "--repeats", "2")
@@ -53,7 +53,7 @@ def test_the_peer_has_the_shape_of_the_program():
     assert set(bench.SHAPE) <= set(line)
 
 
-def test_the_attack_exceeds_no_certified_bound_but_lowered_ones():
+def test_the_attack_exceeds_lowered_bounds_only():
     flags = ["--format", "fp16", "--arithmetic", "mixed", "--seed", 2, "--checkpoints", 30]
     assert "--only" not in run(flags, program=ATTACK).out
     lowered = run(flags, "--scale", 0.9, program=ATTACK, code=1)

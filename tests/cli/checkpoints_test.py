@@ -48,7 +48,7 @@ def regauge(folder, out, *flags):
     return run("regauge", folder, "--out", out, "--json", "--quiet", *flags).json
 
 
-def test_regauge_keeps_the_function_and_divides_the_stream_by_8(folder):
+def test_regauge_preserves_the_function_and_divides_the_stream_by_8(folder):
     run("write-checkpoint", "--family", "llama", "--out", "model", SMALL)
     made = regauge("model", "made", "--factor", 8)
     assert made["factor"] == 8
@@ -81,7 +81,7 @@ def test_regauge_finds_the_least_power_of_two_for_a_format(folder):
 LLAMA = ROOT / "tests" / "checkpoint" / "fixtures" / "llama"
 
 
-def test_folders_without_a_readable_checkpoint(folder):
+def test_folders_without_a_readable_checkpoint_are_rejected(folder):
     def check_rejected(place, *names):
         rejected("info", place, code=3, names=names)
 
@@ -121,7 +121,7 @@ def test_measured_and_attacked_checkpoints_stay_within_their_bounds():
     assert (ds.arithmetic, list(ds.weights), list(ds.weights_sha256)) == ("mixed", ["model.safetensors"], [weights])
     known = np.isfinite(ds.measured)
     assert known.sum() > 20
-    assert (ds.measured <= ds.own_bound).where(known, True).all()  # of f64, without tolerance
+    assert (ds.measured <= ds.own_bound).where(known, True).all()  # bounds of f64 hold without a tolerance
     assert (ds.attack_reached <= ds.attack_bound).all()
     fp16 = ds.sel(format="fp16")
     assert ds.scaled_c <= fp16.headroom_c_certified
@@ -141,7 +141,7 @@ def test_a_random_stack_is_bounded_by_its_input_or_by_its_embedding_norm():
 
 
 @pytest.mark.parametrize(("maximum", "certified"), [(100, 1), (65504, 1), (65520, 0), (1e150, 0), (1e160, 0)])
-def test_an_input_beyond_the_range_of_a_format(maximum, certified):
+def test_inputs_are_certified_up_to_the_range_of_the_format(maximum, certified):
     ds = result("certify", GAUSSIAN, "model.embedding_norm=true", "--input-maximum", maximum)
     assert ds.stream_certified.sel(format="fp16") == certified
 

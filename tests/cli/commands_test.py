@@ -24,11 +24,11 @@ def commands():
 
 
 @pytest.mark.parametrize("words", [(), ("propagate",), ("gradients",), ("gradients", "depth")])
-def test_help_of_commands(words):
+def test_help_prints_the_same_as_the_help_flag(words):
     assert run("help", words).out == run(words, "--help").out
 
 
-def test_without_words_it_names_the_first_commands():
+def test_periscope_without_arguments_names_the_first_commands():
     done = run(code=2)
     listed = {row["name"]: row["command"] for row in run("list", "--json").json["experiments"]}
     for name in ("propagate", "probe", "train"):
@@ -36,7 +36,7 @@ def test_without_words_it_names_the_first_commands():
     assert done.out == "" and "periscope help" in done.err and len(done.err.splitlines()) < 15
 
 
-def test_nothing_is_wider_than_100_columns():
+def test_no_help_text_is_wider_than_100_columns():
     texts = {name: run(name.split(), "--help").out for name in [*commands(), "gradients"]}
     texts |= {" ".join(words): run(words).out for words in (["--help"], ["list"], ["list", "--columns"])}
     for name, text in (texts | {"alone": run(code=2).err}).items():
@@ -64,7 +64,7 @@ def test_messages_escape_and_shorten_invalid_settings(setting, names):
     ("a\x1b[2J", "a\\x1b[2J"), ("large.toml", "1048576 bytes"), ("nested.toml", ["nested.toml:1", "invalid TOML"]),
     *((f"deep{i}.toml", [f"deep{i}.toml:2", "parts"]) for i in range(3)),
 ], ids=lambda value: str(value)[:20])
-def test_invalid_configuration_files(name, names, folder):
+def test_invalid_configuration_files_are_rejected(name, names, folder):
     (folder / "loop.toml").symlink_to("loop.toml")
     os.mkfifo("fifo.toml")
     (folder / "large.toml").write_text("#" * (1 << 20) + "\n")
@@ -75,21 +75,21 @@ def test_invalid_configuration_files(name, names, folder):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda-tf32"])
-def test_a_missing_device(device):
+def test_a_missing_device_is_reported(device):
     """Without CUDA in the build the configuration is rejected; without a GPU the run fails."""
     done = run("propagate", CONFIG, "--device", device, code=(0, 1, 2))
     assert done.code == 0 or (f'device = "{device if done.code == 2 else "cuda"}"' in done.err and done.out == "")
 
 
 @pytest.mark.parametrize("number", STOPPING, ids=lambda number: number.name)
-def test_a_signal_while_libraries_are_initialized(number, folder):
+def test_a_signal_during_library_initialization_ends_the_program(number, folder):
     environment = {**os.environ, **library("signal_at_load"), "SIGNAL_AT_LOAD": str(int(number))}
     process = start("propagate", CONFIG, "--out", "out", env=environment)
     assert process.wait(timeout=60) == 128 + number
     assert not (folder / "out").exists()
 
 
-def test_threads_come_from_the_environment_unless_given():
+def test_the_environment_sets_the_default_number_of_threads():
     for threads, flags, expected in (("3", [], 3), ("3", ["--threads", 2], 2), ("3", ["run.threads=2"], 2),
                                      ("3", ["--threads", 0], 3), ("65536", [], 1024)):
         ds = result("theory", CONFIG, flags, env={"OMP_NUM_THREADS": threads})

@@ -43,7 +43,7 @@ def printed_commands(text):
             yield words[1:]
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_has_a_target():
     links = 0
     for path in documents():
         for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", path.read_text())):
@@ -81,7 +81,7 @@ def test_the_lab_note_has_the_predicted_moments_of_published_shapes():
     assert [row[0] for row in rows] == ["tokens", "3.2B", "1.5B", "400M"]
     for preset, _, *pre, peri in rows[1:]:
         for placement, length, printed in (("pre", tokens[0], pre[0]), ("pre", tokens[1], pre[1]),
-                                           ("peri", tokens[0], peri)):  # the others take longer
+                                           ("peri", tokens[0], peri)):  # other placements take longer
             ds = result("theory", f"model.preset={preset}", f"model.placement={placement}",
                         "input.second_moment=4e-4", f"input.tokens={length}")
             top = ds.second_moment_predicted.values.ravel()[-1]
@@ -176,7 +176,7 @@ REMOTE = ('<script src="https://x.org/a.js"></script>', '<link rel="stylesheet" 
     (GOOD, ["periscope.open", "periscope.plot", "a-heading"], "", 1, ["a-heading", "periscope.plot"]),
     ("<p>x</p>", [], "", 1, [""]),
 ])
-def test_check_site_on_one_page(page, objects, style, code, names, folder):
+def test_check_site_reports_faults_of_a_page(page, objects, style, code, names, folder):
     (folder / "README.html").write_text(page)
     (folder / "a.css").write_text(style or "p { color: red }")
     header = b"# Sphinx inventory version 2\n# Project: x\n# Version: 1\n# zlib\n"
@@ -207,7 +207,7 @@ def test_a_moved_installation_finds_its_configurations(prefix):
     rejected("power", program=program, names=["--config", "power.toml"])
 
 
-def test_completion_of_commands_and_flags(prefix):
+def test_completion_lists_commands_and_flags(prefix):
     script = next(prefix.glob("share/bash-completion/completions/periscope"))
     for *words, expected in (("prop", "propagate"), ("gradients", "sc", "score-path"), ("propagate", "depth", "--confi",
                              "--config"), ("gradients", "depth", "--skip", "--skip-finished")):
@@ -217,14 +217,14 @@ def test_completion_of_commands_and_flags(prefix):
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{expected}\n", "")
 
 
-def test_one_version_everywhere():
+def test_all_files_state_the_same_version():
     version = re.search(r"project\(periscope VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
     citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.M)[1]
     newest = re.search(r"^## \[(\S+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
     assert {version} == {citation, newest, run("--version").out.split()[1]}
 
 
-def test_citation_of_the_program():
+def test_cite_prints_authors_and_studies():
     alone = run("cite").out
     assert alone.count("\n@") + 1 == 2
     for family, given in re.findall(r"family-names: (.*)\n +given-names: (.*)", (ROOT / "CITATION.cff").read_text()):

@@ -35,7 +35,7 @@ MODELS = ("llama", "gemma2", "gpt2-bare", "bert-old", "opt-post", "qwen3")
 
 @drawn
 @given(data=st.data())
-def test_edited_config_json(data):
+def test_edited_config_json_is_read_or_rejected_by_name(data):
     name = data.draw(st.sampled_from(MODELS))
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder) / "model"
@@ -56,7 +56,7 @@ def test_edited_config_json(data):
 
 @drawn
 @given(data=st.data())
-def test_edited_safetensors_headers(data):
+def test_edited_safetensors_headers_are_read_or_rejected_by_name(data):
     def edited(header):
         name = data.draw(st.sampled_from(sorted(header)))
         entry = header[name]
@@ -92,7 +92,7 @@ def test_edited_safetensors_headers(data):
 
 @drawn
 @given(data=st.data())
-def test_edited_toml_files(data):
+def test_edited_toml_files_are_read_or_rejected_by_name(data):
     lines = SMALL.strip().splitlines()
     for _ in range(data.draw(st.integers(1, 3))):
         k = data.draw(st.integers(0, len(lines) - 1))

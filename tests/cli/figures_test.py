@@ -67,7 +67,7 @@ def test_every_figure_is_written_and_reproducible(stack, read, folder):
             assert sum(1 for _ in xml.etree.ElementTree.parse(path).getroot().iter()) > 100, path.name
             assert "dc:date" not in path.read_text()
     for name, figure in (pair for figures in every.values() for pair in figures.items()):
-        # Drawn again in this process, which has another hash seed.
+        # Draws the figure again in this process, which has another hash seed.
         for path in drawing.save(figure, folder / "again" / name, drawing.Options(formats=("svg",))):
             assert path.read_bytes() == (folder / "figures" / path.name).read_bytes(), path.name
         legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
@@ -107,7 +107,7 @@ def test_styles_differ():
     assert [s.label for s in styles] == [*names, names[0]]
 
 
-def test_labels_of_free_placements():
+def test_labels_describe_free_placements():
     norms = '{"A": true, "B": false, "C": true, "alpha": "2L", "beta": 1.0}'
     modules, rule = f'{{"attention": {norms}, "mlp": "keel"}}', "A+C, α = 2L, β = 1"
     odd = ["{mine", "{}, std 0.02", "[3]", "3"]
@@ -180,7 +180,7 @@ def test_large_error_bars_do_not_squeeze_figure_7(planted):
     assert np.log10(high / low) < 3, "values from 1 to 2, and a decade on each side"
 
 
-def test_claims_below_figures_9_are_those_of_the_figure(planted, folder):
+def test_claims_below_figure_9_belong_to_the_figure(planted, folder):
     names = ["F10a", "F10b", "F11a", "F11b"]
     ds = claiming(planted, {"claim": names, "claim_exhibit": ["9"] * 4, "claim_verdict": ["holds"] * 4,
                             "claim_statement": ["one is larger"] * 4, "claim_p": [0.01] * 4, "claim_holm": [0.04] * 4})
@@ -209,11 +209,11 @@ def test_the_figure_of_claims_is_legible_and_marks_significant_ones(planted):
     assert any(text.get_text().startswith("hollow: ") for text in figure.legends[0].get_texts())
 
 
-# -- compared with JSON, without reading or computing anything by plots/ ---------------------------
+# -- compared with JSON, independent of the readers and computations of plots/ ---------------------
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 READING = "line: theory, marker: measured"
-# Tolerance of one exponential and one product.
+# Tolerance for the rounding of one exponential and one product.
 SAME = {"rtol": 1e-12, "atol": 1e-14}
 
 
@@ -248,7 +248,7 @@ def check_curve(axes, look, m, e, t, u, scale=lambda v: v, slope=np.ones_like):
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """The result of a run from JSON, and from its file."""
+    """The result of one run, read from JSON and from its file."""
     folder = tmp_path_factory.mktemp("three")
     (folder / "small.toml").write_text(THREE)
     ds = run("propagate", "--config", "small.toml", "model.layers=3", "--backward", "--out", ".", "--json", "--quiet",
@@ -258,11 +258,11 @@ def three(tmp_path_factory):
 
 @pytest.mark.parametrize(("kind", "statistic", "y_scale"), [
     ("variance", "variance", "log"), ("token_cosine", "token_cosine", "linear"), ("gradient", "log_grad_sq", "log")])
-def test_statistics_over_depth(kind, statistic, y_scale, three):
+def test_figures_over_depth_show_the_numbers_of_json(kind, statistic, y_scale, three):
     ds, file = three
     figure = figure_of(kind, file)
     (axes,) = figure.axes
-    if kind != "token_cosine":  # also a panel of the overview
+    if kind != "token_cosine":  # the overview also has this panel
         pair = figure_of("overview", file).axes[kind == "gradient"]
         assert pair.get_ylabel() == axes.get_ylabel()
         lines = [[c.get_xydata().tolist() for c in panel.get_lines()] for panel in (pair, axes)]

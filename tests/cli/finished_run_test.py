@@ -62,17 +62,17 @@ def test_a_finished_run_is_skipped_with_its_table_and_exit_code(file):
 @pytest.mark.parametrize(("extra", "counts"), [
     (["--threads", 1], True), (["input.path=other.txt"], True), (["--seed", 3], False),
     (["agreement.familywise_error=0.02"], False)], ids=str)
-def test_only_settings_that_change_the_result_run_again(extra, counts):
+def test_only_settings_that_change_the_result_cause_a_new_run(extra, counts):
     shutil.copy("words.txt", "other.txt")
     propagate()
     assert (SKIPPED if counts else NO_RUN) in propagate(extra, code=(0, 4)).err
 
 
-def test_another_program_runs(folder):
+def test_another_build_runs_again(folder):
     program = PROGRAM.read_bytes()
     identities = set(re.findall(rb"(?<![0-9a-f])([0-9a-f]{64})\0", program))
     assert len(identities) == 2, "hashes of the sources and of the compiler options"
-    for mine in identities:  # such a program runs as before
+    for mine in identities:  # another hash does not change how the program runs
         program = program.replace(mine, mine[::-1])
     (folder / "periscope").write_bytes(program)
     (folder / "periscope").chmod(0o755)
@@ -118,7 +118,7 @@ def test_a_result_without_a_record_is_not_trusted():
     assert SKIPPED in propagate().err
 
 
-def test_a_fifo_is_not_trusted(file):
+def test_a_fifo_instead_of_a_result_is_not_read(file):
     propagate()
     file.unlink()
     os.mkfifo(file)
@@ -126,7 +126,7 @@ def test_a_fifo_is_not_trusted(file):
     assert "FIFO" in done.err and SKIPPED not in done.err
 
 
-def test_skipping_needs_no_memory_of_the_run():
+def test_skipping_needs_less_memory_than_the_run():
     words = ("propagate", CONFIG, "--seeds", "1", "--threads", "1", "--out", "out", "model.mlp_width=32768",
              "model.width=2048", "model.layers=1", "input.tokens=300", "init.qk_factor=0.0", "model.placement=pre")
     run(words, "--quiet")
@@ -170,7 +170,7 @@ def lab(script):
 
 
 @pytest.mark.parametrize("command", ["python_module", "wheel", "docs", "bench", "set_up"])
-def test_lab_removes_a_build_folder_of_another_place(command, folder):
+def test_lab_removes_a_build_folder_that_was_moved(command, folder):
     cache = folder / "build" / "CMakeCache.txt"
     for place, stays in (("/elsewhere", False), (folder, True)):
         cache.parent.mkdir(exist_ok=True)

@@ -82,7 +82,7 @@ def test_interrupted_text_ends_its_line(folder):
     assert run("generate", "model", PROMPT, "--count", 3, code=1).out == "AB\n"
 
 
-def test_a_text_replaced_during_the_run(folder):
+def test_a_text_replaced_during_the_run_does_not_change_the_result(folder):
     text, other = folder / "text", folder / "other"
     first, second = b"the first text, of some bytes", b"A SECOND TEXT, OF SOME BYTES!"
     words = ("propagate", CONFIG, "input.kind=text", f"input.path={text}", "--seeds", 300, "theory.finite_width=false")
@@ -104,7 +104,7 @@ def test_a_text_replaced_during_the_run(folder):
 @pytest.mark.slow  # sanitizers do not support a limit of addresses
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/proc/self/status", "empty", ".", "loop", "missing",
                                   "/" + "x" * 5000], ids=lambda path: path[:20])
-def test_invalid_text_files(path, folder):
+def test_invalid_text_files_are_rejected(path, folder):
     os.mkfifo("pipe")
     (folder / "empty").write_bytes(b"")
     (folder / "loop").symlink_to("loop")

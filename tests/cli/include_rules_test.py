@@ -1,4 +1,4 @@
-"""#include goes one way between the folders of the product, which are called rooms here."""
+"""Folders of the product (rooms) may include only the rooms listed here, so that #include has no cycles."""
 
 import re
 
@@ -59,12 +59,13 @@ for name in (*ENGINE_ROOMS, "experiments/studies"):
     FORBIDDEN[name] = PROCESS_WIDE
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
-                           r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
+                           r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\("
+                           r"|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
 # Threads restores the number of threads.
 RESTORED = {"experiments/engine/run/threads.h": "omp_set_num_threads"}
 # No study includes another. Files next to the folders of studies include all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
-# memory of tensors, for backends only
+# memory of tensors; only backends may include it
 ELEMENTS = "sim/core/storage.h"
 MAY_INCLUDE_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
 

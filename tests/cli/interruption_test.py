@@ -95,7 +95,7 @@ def interrupted(words, out, number, tasks):
         if not printed:
             return code, errors
         shutil.rmtree(out)
-    raise AssertionError(f"{words}: the signal has no effect")
+    raise AssertionError(f"{words}: the signal had no effect")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -136,14 +136,14 @@ def test_a_stopped_run_can_write_its_dump_again():
     code, errors = interrupted(words, "out", signal.SIGTERM, 3)
     assert code == 75, errors
     run(words, "--out", "out", "--quiet")
-    assert "dump" in run(words, "--out", "out", "--quiet", code=2).err, "a finished dump stays"
+    assert "dump" in run(words, "--out", "out", "--quiet", code=2).err, "a finished dump is not overwritten"
 
 
 @pytest.mark.parametrize(("name", "other"), [
     ("ladder", ["model.gamma=0.5"]), ("train", ["train.lr=0.01"]),
     ("gradients identity-path", ["run.seeds=30", "--seed", 5])])
 def test_another_run_restores_only_matching_tasks(name, other):
-    """Tasks of another configuration do not match; the same seeds of a run of other seeds do."""
+    """Tasks of another configuration do not match; tasks of equal seeds match even if other seeds differ."""
     interrupted(command(name), "out", signal.SIGKILL, 3)
     fresh, again = (run(command(name, other), "--json", "--quiet", where, code=(0, 4))
                      for where in ([], ["--out", "out"]))
@@ -168,7 +168,7 @@ def test_damaged_tasks_are_computed_again():
     command("propagate"), command("ladder"), ["verify", "--cases", "2000000"],
     command("train", "train.steps=1000000")], ids=lambda words: words[0])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stops_without_a_folder(words, number, code):
+def test_signals_stop_runs_without_an_output_folder(words, number, code):
     process = start(words, "--threads", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(0.3)
     assert ended(process, number, within=4)[:2] == (code, "")

@@ -1,4 +1,4 @@
-"""Another value of every configuration key, and its effect."""
+"""A value other than the value in SMALL for every configuration key, and its effect."""
 
 import dataclasses
 
@@ -11,8 +11,8 @@ FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A value of a key other than in SMALL, and the first of "measured", "predicted" and "judged" numbers that it
-    changes; those before it stay equal to the bit. "all": any column changes. "nothing": none does."""
+    """A value of a key other than in SMALL. `changes` is the first of "measured", "predicted" and "judged" numbers that
+    differ; earlier ones have the same bits. "all": any column may differ. "nothing": no column differs."""
 
     value: str
     changes: str = "measured"

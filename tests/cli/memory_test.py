@@ -18,7 +18,7 @@ MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
 # Memory of the program's code, libraries and OpenMP.
 OWN = 60 * MEGABYTE
-# The estimate counts the largest arrays, also those that are not alive at the same moment. The measured peak also has
+# The estimate counts the largest arrays, even if they are not alive at the same time. The measured peak also has
 # small arrays, the tape of the backward pass if memory allows, and freed memory that the allocator keeps.
 FACTOR = 3.0
 
@@ -83,7 +83,7 @@ TWO = "model.placement=['pre', 'peri']"
 ON_TOKENS = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["gradients", "depth"],
              ["gradients", "identity-path"], ["gradients", "score-path"], ["gradients", "attenuation"],
              ["gradients", "crossover", TWO], ["ladder", "init.scheme=lecun"], ["formats", "--backward"]]
-# The others have their own widths, no matrices, or do not run on the reference device.
+# Commands with model.mlp_width; the others set their own widths, have no matrices or need another device.
 ON_WIDTH = [words for words in ON_TOKENS if words[0] not in ("ladder", "theory", "formats")]
 
 
@@ -91,7 +91,7 @@ ON_WIDTH = [words for words in ON_TOKENS if words[0] not in ("ladder", "theory",
                                            [("model.mlp_width", words) for words in ON_WIDTH], ids=str)
 def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
     huge = ("model.heads=32",) if key == "input.tokens" else (
-        "model.width=65536", "model.heads=8", "--device", "reference")  # holds whole matrices
+        "model.width=65536", "model.heads=8", "--device", "reference")  # stores whole matrices
     # identity-path is always dense
     dense = ("run.weights=dense",) if key == "model.mlp_width" and "identity-path" not in words else ()
     rejected(words, "--quiet", "--threads", "2", f"{key}=1048576", huge, dense, before=memory_limit(8 << 30),
@@ -101,7 +101,7 @@ def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
 @pytest.mark.parametrize("settings", [["input.tokens=24000"], ["model.mlp_width=1048576", "init.qk_factor=0.0", LIMIT]],
                          ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_force_tries_and_reports_missing_memory(settings, threads):
+def test_force_starts_the_run_and_missing_memory_is_reported(settings, threads):
     rejected("propagate", "--quiet", "--threads", threads, "model.layers=1", "--force", settings, code=1,
              before=memory_limit(1 << 30), names="not enough memory")
 
@@ -111,8 +111,8 @@ def test_force_tries_and_reports_missing_memory(settings, threads):
     (["--seeds", "2", "--out", "out"], [10**9] * 25, 0.75, "not enough memory|cannot write .*propagate.nc"),
 ], ids=["anywhere", "while the result is written"])
 def test_a_failed_allocation_at_any_moment_is_reported(words, faults, begin, message):
-    """From a random allocation on one, 200 or all fail, also in destructors and while HDF5 writes the result, which
-    then crashes or calls exit."""
+    """Starting at a random allocation, one, 200 or all fail, even in destructors and while HDF5 writes the result; HDF5
+    may then crash or call exit."""
     def with_faults(code=(0, 1), **variables):
         return run("propagate", CONFIG, "--threads", "1", "--quiet", words, code=code,
                    env={**library("memory_faults"), **variables})
@@ -126,10 +126,10 @@ def test_a_failed_allocation_at_any_moment_is_reported(words, faults, begin, mes
         codes[done.code] += 1
         if done.code == 1:
             assert re.search(message, done.err), (first, fault)
-            for file in pathlib.Path("out").glob("*.*"):  # memory failed after the result was written
+            for file in pathlib.Path("out").glob("*.*"):  # allocation failed after the result was written
                 assert xr.load_dataset(file).verdict.size > 0, (first, fault)
     assert codes[1] > 10
-    assert codes[0] or 1 not in faults, "a single fault is survived"
+    assert codes[0] or 1 not in faults, "some runs survive a single fault"
 
 
 def test_runs_within_the_limit_are_accepted():

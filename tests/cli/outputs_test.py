@@ -35,7 +35,7 @@ COMMANDS = {
     "regauge": (("regauge", "tiny", "--factor", 2, "--out"), "model.safetensors"),
 }
 MODELS = [name for name, (_, file) in COMMANDS.items() if file.endswith(".safetensors")]
-# Their cache fills the disk before the result; verify is slow, and writes in the same way as certify.
+# The cache of these fills the disk before the result; verify is slow and writes like certify.
 CACHING = ("propagate", "theory", "ladder", "formats", "gradients", "verify")
 every_command = pytest.mark.parametrize("name", COMMANDS)
 CSV = ("theory", SMALL, "--quiet", "--csv")
@@ -77,7 +77,7 @@ def test_csv_is_written_into_devices_and_fifos(text, folder):
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_csv_to_standard_output_by_name(name, text, folder):
+def test_csv_is_written_to_standard_output_by_name(name, text, folder):
     assert run(CSV, name).out == text
     with open("log", "w") as file:
         file.write("before\n")
@@ -179,7 +179,7 @@ def test_a_result_that_does_not_fit_is_restored_from_the_cache(folder):
     out, words = folder / "out", ("propagate", SMALL, "run.seeds=8", "--out", folder / "out")
     with open("/dev/full", "w") as full:
         run(words, "--json", stdout=full, code=1)
-    # Room for the tasks, but not for the result.
+    # The disk has space for the tasks but not for the result.
     room = sum(task.stat().st_size for task in cached(out)) + (out / "propagate.nc").stat().st_size // 2
     shutil.rmtree(out)
     done = run(words, "--quiet", code=1, env={**library("disk_faults"), "DISK_ROOM": str(room)})
@@ -225,7 +225,7 @@ PRINTING = [("--version",), ("--help",), ("propagate", "--help"), ("list",), ("l
 
 @pytest.mark.parametrize(("kind", "words"), [("full", "No space left on device"), ("broken", "Broken pipe"),
                                              ("closed", "Bad file descriptor")])
-def test_full_closed_and_broken_standard_output(kind, words):
+def test_full_closed_and_broken_standard_output_is_reported(kind, words):
     for command in PRINTING:
         with odd_stream("broken" if kind == "closed" else kind) as stream:
             how = {"stdout": None, **without(1)} if kind == "closed" else {"stdout": stream}

@@ -65,7 +65,7 @@ def size_of(path):
         return image.size
 
 
-def test_a_file_and_some_of_its_figures(plain, folder):
+def test_only_selects_figures_of_a_file(plain, folder):
     assert written(folder, plain, "--only", "variance,agreement") == [
         f"propagate-{name}.{kind}" for name in ("agreement-gaussian", "variance") for kind in ("png", "svg", "txt")]
 
@@ -77,7 +77,7 @@ def test_several_paths_keep_their_folders(plain, results, folder):
     assert pdf.startswith(b"%PDF-") and b"CreationDate" not in pdf
 
 
-def test_width_and_captions_in_a_file_or_below_the_figure(plain, folder):
+def test_captions_are_written_into_a_file_or_below_the_figure(plain, folder):
     variance = folder / "figures" / "propagate-variance.png"
     heights = {}
     for width, flags in ((3.3, []), (7, []), (7, ["--caption", "below"])):
@@ -99,7 +99,7 @@ def test_width_and_captions_in_a_file_or_below_the_figure(plain, folder):
     assert figure.texts[0].get_text().split() == figure.caption.split() == words.split()
 
 
-def test_runs_from_any_folder_by_its_path(plain, folder):
+def test_plots_runs_from_any_folder_by_its_path(plain, folder):
     done = subprocess.run([sys.executable, ROOT / "plots", plain.parent, "--out", "figures", "--only", "variance"],
                           capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
@@ -121,7 +121,7 @@ def test_list_names_every_figure():
     (["--together", "--label", "a", "--label", "a"], "--label"),
     (["--together", "--label", "a", "--label", "b"], "--label"),
     (["--only", "ladder,signals"], "'ladder'")], ids=str)
-def test_invalid_flags(flags, name, plain, folder):
+def test_invalid_flags_are_rejected(flags, name, plain, folder):
     done = draw(plain, "--out", folder / "never", *flags)
     assert (done.returncode, done.stdout, name in done.stderr) == (2, "", True), done.stderr
     assert not (folder / "never").exists()
@@ -245,12 +245,12 @@ def test_python_and_command_line_draw_the_same(ds, stack, folder):
     assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n", "notebooks show it without pyplot"
 
 
-def test_names_of_figures(ds, results):
+def test_plot_selects_a_figure_by_name(ds, results):
     np.testing.assert_array_equal(pixels(plots.plot(ds)), pixels(plots.plot(ds, "overview")))
     assert plots.caption_of(ds) == plots.caption_of(ds, "overview")
     assert plots.figures(ds)[0] == "overview"
     assert plots.figures(reader.read(results / "stack" / "theory.nc"))[0] == "variance"
-    one = ds.isel(input=[1])  # figures of a single input have their short name too
+    one = ds.isel(input=[1])  # with a single input, the short name also works
     np.testing.assert_array_equal(pixels(plots.plot(one, "agreement")), pixels(plots.plot(one, "agreement-tokens")))
     for name, words in (("agreement", "agreement-gaussian, agreement-tokens"), ("varaince", "'variance'"),
                         ("training", "overview"), ("x", "'x'")):
@@ -261,7 +261,7 @@ def test_names_of_figures(ds, results):
     assert all(name in str(caught.value) for name in (*plots.figures(ds), *kinds.names()))
 
 
-def test_width_and_caption(ds):
+def test_plot_sets_width_and_caption(ds):
     assert [plots.plot(ds, "variance", **w).get_figwidth() for w in ({}, {"width": 3.4})] == [7.0, 3.4]
     assert pixels(plots.plot(ds, "variance", width=3.4)).shape[1] == 680, "200 dots per inch"
     for width in (2.9, 21, float("nan")):
@@ -306,7 +306,7 @@ def test_rcparams_of_the_caller_are_neither_used_nor_changed(ds):
     with matplotlib.rc_context(own):
         before = matplotlib.rcParams.copy()
         plots.plot(ds, "variance", width=4)
-        # drawn outside of plot, where ticks are made
+        # ticks are made while drawing, outside of plot
         np.testing.assert_array_equal(pixels(plots.plot(ds, "variance")), expected)
         assert {k for k, v in before.items() if k != "backend" and matplotlib.rcParams[k] != v} == set()
     assert (style.PAGE, style.PANEL) == (7.0, 4.6)

@@ -25,7 +25,7 @@ def probe(*words, **options):
     return result("probe", "tiny", "--no-theory", *words, **options)
 
 
-def test_identities_between_columns(tensors):
+def test_columns_satisfy_their_identities(tensors):
     ds = result("probe", "tiny", TOKENS, "--backward")
     assert list(ds.label) == [9, 2, 250, 9, 17, -1], "the next token; none after the last"
     assert ds.loss == pytest.approx(ds.token_loss[:-1].mean().item(), abs=1e-13)
@@ -43,7 +43,7 @@ def test_identities_between_columns(tensors):
         np.testing.assert_array_equal(margins, limit / ds.maximum_measured.values[1:])
 
 
-def test_forms_of_tokens(tensors, folder):
+def test_all_forms_of_tokens_are_equivalent(tensors, folder):
     expected = probe(TOKENS)
     for text in ("5 9 2\n250, 9\t17\n", "[5, 9, 2, 250, 9, 17]"):
         (folder / "ids").write_text(text)
@@ -56,7 +56,7 @@ def test_forms_of_tokens(tensors, folder):
     assert any("--max-tokens" in note for note in cut.notes.values)
 
 
-def test_labels(tensors):
+def test_the_loss_is_the_mean_over_labeled_tokens(tensors):
     assert probe(TOKENS, "--labels", "9,2,250,9,17,-1").loss == probe(TOKENS).loss
     some = probe(TOKENS, "--labels", "-1,-1,0,-1,255,-1")
     assert list(np.isfinite(some.token_loss)) == [False, False, True, False, True, False]
@@ -95,7 +95,7 @@ def test_a_dump_has_signals_and_gradients(tensors, folder):
     assert all(np.array_equal(alone[name], dumped[name]) for name in alone)
 
 
-def test_dtypes_devices_and_threads(tensors):
+def test_dtypes_and_devices_agree_and_threads_change_nothing(tensors):
     one, two, reference, single = (probe(TOKENS, "--backward", *flags) for flags in (
         ["--threads", 1], ["--threads", 2], ["--device", "reference"], ["--dtype", "f32"]))
     assert differing(one, two) == set()
@@ -105,7 +105,7 @@ def test_dtypes_devices_and_threads(tensors):
         assert differing(one, other) >= {"variance_measured"}
 
 
-def test_ops_of_a_small_pass_stay_on_one_thread():
+def test_small_passes_use_one_thread():
     """OMP_DISPLAY_AFFINITY prints a line for every thread of a team."""
     def threads(*words):
         return run(*words, "--threads", 2, "--quiet", env={"OMP_DISPLAY_AFFINITY": "true"}).err.count("affinity")
@@ -117,7 +117,7 @@ def test_ops_of_a_small_pass_stay_on_one_thread():
     assert threads("probe", "small", "--tokens", ",".join(map(str, range(64))), "--no-theory") == 0
 
 
-def test_an_overflowing_stream(folder):
+def test_an_overflowing_stream_is_a_divergence(folder):
     write_checkpoint(folder / "tiny", changes={"layers.0.mlp.down_proj": (slice(0, WIDTH), 1e38)})
     assert "diverged_at" not in probe(TOKENS)
     ds = probe(TOKENS, "--dtype", "f32")
@@ -179,7 +179,7 @@ def test_texts_beyond_the_position_table_are_rejected():
     rejected("generate", gpt2, "--tokens", "1", "--count", 2000, "--quiet", names="positions")
 
 
-def test_branch_sizes_of_peri_from_gains():
+def test_gains_of_norm_b_give_the_branch_sizes_of_peri():
     ds = result("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5")
     assert fact(ds)["stacks"][0]["model"]["placement"] == "peri"
     tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
@@ -187,7 +187,7 @@ def test_branch_sizes_of_peri_from_gains():
         where = "post_feedforward_layernorm" if s % 2 else "post_attention_layernorm"
         squares = (1.0 + tensors[f"model.layers.{s // 2}.{where}.weight"].astype(float)) ** 2
         assert size == pytest.approx(squares.mean(), abs=1e-12)
-        # bounds for any direction of the branch
+        # hold for any direction of the branch
         assert 0.5 * squares.min() < ds.growth_branch[s] <= squares.max()
 
 

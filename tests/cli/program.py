@@ -75,7 +75,7 @@ def words_of(*words):
     return found
 
 
-sets = words_of  # of settings: the flags that set these keys
+sets = words_of  # returns the --set flags of settings
 TRAIN = words_of("--corpus", "synthetic", "train.steps=3", "train.batch=2", "model.vocab=64", "input.kind=tokens")
 # A quick run of every study, with `SMALL` and `SWEEPS` in small.toml and `LIST` in list.toml.
 STUDIES = {

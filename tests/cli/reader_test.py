@@ -71,7 +71,7 @@ def test_the_file_is_closed_and_whole_in_memory(files, folder):
 
 
 def test_attributes_may_be_longer_than_64_kib(folder):
-    """HDF5 stores them in another way."""
+    """HDF5 stores attributes of this size differently."""
     run("theory", "--config", "small.toml", "theory.finite_width=false", "init.qk_factor=0.0", "model.layers=1",
         "input.tokens=2", "--out", ".", "--quiet",
         "--vary", f"init.o_factor={[1 + k / 8 for k in range(9)]}",
@@ -114,7 +114,7 @@ def test_only_missing_values_are_decoded(folder):
     ({"version": 1}, "'version'"), ({"config": "[]"}, "'config'"), ({"config": "{"}, "cannot be read"),
     ({"program": "other"}, "'program'"), ({}, "'x'")], ids=str)
 def test_invalid_files_are_rejected_by_name(attributes, name, folder):
-    """Also a huge dimension, before memory is allocated."""
+    """A huge dimension is rejected before memory is allocated."""
     with planted(folder / "planted.nc", **attributes) as data:
         if not attributes:
             data.createDimension("x", 1 << 40)
@@ -143,7 +143,7 @@ def test_json_has_strings_for_nan_and_infinity_and_null_for_missing_values(folde
         np.testing.assert_array_equal(ds[name].values, values, err_msg=name)
         assert ds[name].dtype == np.asarray(values).dtype, name
     assert (list(ds.coords), list(ds.x.values), ds.attrs) == (["x"], [3, 7], ATTRIBUTES)
-    plain_xarray = xr.Dataset.from_dict(parts)  # with strings, and the same shapes
+    plain_xarray = xr.Dataset.from_dict(parts)  # has strings, and the same shapes
     assert (plain_xarray.sizes, set(plain_xarray.variables)) == (ds.sizes, set(ds.variables))
     for text in ("{", "{}", '{"attrs": {}}'):
         path.write_text(text)

@@ -37,7 +37,7 @@ class Ran:
     def __init__(self, name, home):
         self.words = [str(home / NAME / word) if word.endswith(".toml") else word for word in COMMANDS[name]]
         out = home / NAME / name
-        codes = (0, 4)  # small runs may be rejected
+        codes = (0, 4)  # 4: theory may be rejected at this small width
         self.shown = run(self.words, "--threads", 1, "--out", out, code=codes, cwd=home)
         self.again = run(self.words, "--threads", 1, "--out", out, "--skip-finished", code=codes, cwd=home) \
             if name not in ("theory", "certify", "probe") else None
@@ -76,7 +76,7 @@ def test_every_study_is_tested_and_documented(ran, listed):
 
 
 @every_study
-def test_streams_and_files(name, ran):
+def test_every_study_writes_its_streams_and_files(name, ran):
     study = ran(name)
     assert study.shown.out == study.quiet.err == ""
     assert [line for line in study.shown.err.splitlines() if len(line) > 100 and NAME not in line] == []
@@ -98,7 +98,7 @@ def test_threads_change_no_bit_and_json_equals_the_file(name, ran):
 
 
 @every_study
-def test_the_python_module_gives_the_same(name, ran, folder):
+def test_the_python_module_gives_the_same_result(name, ran, folder):
     from module import called, settled
 
     (folder / "small.toml").write_text(THREE + SWEEPS)
@@ -186,7 +186,7 @@ def test_figures_use_declared_columns(ran, listed):
     assert drawn == set(kinds.KINDS) - {claims.claims_together}, "every figure of one result was drawn"
 
 
-def test_names_of_texts_and_checkpoints_that_are_not_utf8(folder):
+def test_names_of_texts_and_checkpoints_need_not_be_utf8(folder):
     path = folder / NAME
     path.mkdir()
     (path / "a.txt").write_text("More than six bytes.")

@@ -66,7 +66,7 @@ def test_a_run_does_not_depend_on_concurrent_runs():
     assert apart <= {"loss_floor"}, "only the theory uses the windows of all runs"
 
 
-def test_learning():
+def test_training_reduces_the_loss():
     ds = train(ONE, "train.lr=0.02", "train.steps=200", "train.batch=16")
     assert ds.final_loss < math.log(32) - 0.3
     assert ds.validation_loss.values.ravel()[-1] < math.log(32) - 0.3
@@ -113,7 +113,7 @@ def test_batches_are_windows_of_the_training_part(folder):
     batches = dump(folder, words)["batches"]
     windows = batches["tokens"].reshape(-1, TOKENS + 1)
     np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(TOKENS + 1))
-    assert windows.max() < 150, "the last quarter is held out"
+    assert windows.max() < 150, "the last quarter is the held-out split"
     assert len(set(windows[:, 0])) > 80
     assert equal(dump(folder, words, "model.placement=pre")["batches"], batches), "batches depend only on the seed"
     assert not equal(dump(folder, words, "--seed", 1)["batches"], batches)
@@ -278,7 +278,7 @@ def test_models_that_another_command_wrote_are_not_overwritten(folder):
 # -- exported models -------------------------------------------------------------------------------
 
 TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."
-assert len(TEXT) == 90  # the validation part, a tenth, is one window
+assert len(TEXT) == 90  # a tenth of the text, the validation split, is one window
 EXPORTS = [  # layout, name, placement, qk_norm, norm
     ("llama", "pre", "pre", "none", "rms"), ("qwen3", "pre", "pre", "head", "rms"),
     ("gemma2", "peri", "peri", "none", "rms"), ("gemma3", "peri", "peri", "head", "rms"),
@@ -368,7 +368,7 @@ def test_the_cache_distinguishes_corpora_by_content_and_backends_by_name(folder)
     assert len(runs(folder)) == 2 * len(before)
 
 
-def test_one_seed_gives_a_warning_and_a_preset_keeps_its_layers():
+def test_one_seed_gives_a_warning_and_presets_preserve_their_layers():
     flags = (REPRODUCE, "--figure", "1", "train.steps=1", "--seeds")
     lines = run(flags, 1).err.splitlines()
     warning = next(i for i, line in enumerate(lines) if line.startswith("run.seeds = 1"))
@@ -408,7 +408,7 @@ def test_memory_is_checked_before_batches_are_drawn(setting, predict_only):
     assert predict_only == "false" or f"lower {setting.partition('=')[0]}" in done.err
 
 
-def test_a_vocabulary_of_one_token(folder):
+def test_a_vocabulary_of_one_token_has_loss_0(folder):
     (folder / "zeros").write_bytes(bytes(10000))
     ds = result(FIRST, "model.vocab=1", "--corpus", "zeros", code=(0, 4))
     assert ds.loss_predicted.shape == (2, 3 + 1) and not ds.loss_predicted.any()

@@ -15,7 +15,7 @@ ROUNDS, SEED = (int(os.environ.get(f"PERISCOPE_{name}", usual)) for name, usual 
 STACK = sets("model.width=128", "model.heads=4", "model.layers=8", "input.tokens=16", "model.placement=pre")
 COMMANDS = {"write-checkpoint": ["write-checkpoint", "--family", "llama", *STACK, "--quiet", "--threads", "1", "--out"],
             "propagate --dump": ["propagate", *STACK, "--quiet", "--threads", "1", "--seeds", "1", "--dump"]}
-# Negative: the signal came before the process had installed its handlers.
+# Exit codes; negative if the signal came before the process had installed its handlers.
 CODES = {signal.SIGKILL: (-9,), signal.SIGTERM: (143, -15), signal.SIGINT: (130, -2)}
 
 
@@ -24,7 +24,7 @@ def writer(command, out, seed):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_incomplete_or_mixed_model(name, folder):
+def test_two_writers_leave_no_incomplete_or_mixed_model(name, folder):
     draw, command, out = random.Random(f"{SEED} {name}"), COMMANDS[name], folder / "out"
     for seed in (1, 2):
         began = time.monotonic()

@@ -65,7 +65,7 @@ def test_variants_of_the_same_shape_have_the_same_weights():
         np.testing.assert_array_equal(varied.loss.values[place], alone.loss.values[0])
 
 
-def test_names_of_free_placements():
+def test_free_placements_may_be_named():
     mine, theirs, free = labels('model.placement=[{name="mine",A=true}, {name="theirs",B=true}, {C=true}]')
     assert (mine, theirs, json.loads(free)["C"]) == ("mine", "theirs", True)
     named, plain = (result("theory", CONFIG, f"model.placement={p}") for p in ("{name='mine',A=true}", "{A=true}"))
@@ -73,7 +73,7 @@ def test_names_of_free_placements():
     assert stack_of(named)["model"]["placement"]["name"] == "mine"
 
 
-def test_theory_overrides_of_variants():
+def test_theory_overrides_apply_to_every_variant():
     wrong, right = propagate(QK, "--theory-set", "model.qk_norm=none"), propagate(QK)
     alone = propagate("model.qk_norm=full", "--theory-set", "model.qk_norm=none")
     swapped = propagate(QK, "--theory-set", 'model.qk_norm=["full","none"]')
@@ -112,19 +112,19 @@ def test_explicit_keys_override_recipes_in_any_order(bare):
     found = stack("model.recipe=bert", "model.placement=pre", "input.second_moment=2", "init.scheme=he")
     assert (found["model"]["final_norm"], found["input"]["second_moment"], found["init"]["scheme"]) == (True, 2.0, "he")
     model = stack("model.recipe=gemma2", "model.preset=400M")["model"]
-    assert (model["width"], model["placement"]) == (32, "peri"), "the file's width"
+    assert (model["width"], model["placement"]) == (32, "peri"), "the width in the file is preserved"
 
 
 @pytest.mark.parametrize(("recipe", "settings", "moment"), [
     ("gemma2", (), 32 * 0.02**2), ("gemma2", ("init.std=0.005",), 32 * 0.005**2),
     ("gemma2", ("init.std=0", "input.second_moment=2"), 2.0),
     ("gpt2", ("init.position_std=0.01",), 0.02**2 + 0.01**2),
-    ("gpt2", ("init.embedding_std=0.04",), 2 * 0.04**2),  # positions have the same std
+    ("gpt2", ("init.embedding_std=0.04",), 2 * 0.04**2),  # positions add the same variance
     ("gpt2", ("init.embedding_std=0.04", "init.position_std=0.01"), 0.04**2 + 0.01**2),
     ("gpt2", ("init.position_std=0.01", "init.std=0.03"), 0.03**2 + 0.01**2),
     ("gemma2", ("init.embedding_std=0.01",), 32 * 0.01**2),
     ("llama", ("init.truncation=1",), 4e-4 * 0.2911250947),
-    ("llama", ("init.scheme=mitchell",), 4e-4 * 0.9733369246),  # truncated at 3
+    ("llama", ("init.scheme=mitchell",), 4e-4 * 0.9733369246),  # variance after truncation at 3 deviations
     ("llama", ("init.embedding_std=0.1", "init.truncation=1"), 1e-2 * 0.2911250947),
 ])
 def test_embeddings_and_positions_have_the_second_moment_of_their_std(recipe, settings, moment, bare):
@@ -147,7 +147,7 @@ def test_recipes_vary_and_override_theory(bare):
     assert differences["model.recipe"] == {"measured": "olmo2", "assumed": "llama"}
 
 
-def test_an_override_of_std_keeps_the_input(bare):
+def test_an_override_of_std_preserves_the_input(bare):
     words = ("model.recipe=gemma2", "--theory-set", "init.std=0.04")
     ds, both = propagate(words), propagate(words, "--theory-set", "input.second_moment=2")
     assert list(fact(ds, "theory_override")["differences"][0]) == ["init.std"]

@@ -1,6 +1,6 @@
-"""Counts the lines of every room of the source tree, and fails above a limit.
+"""Counts the lines of every part ("room") of the source tree, and fails above a limit.
 
-Counted are the .h, .cpp, .cu, .cuh and .py files under git. A limit is the count at the last change that lowered it,
+Counts the .h, .cpp, .cu, .cuh and .py files under git. A limit is the count at the last change that lowered it,
 rounded up to the next hundred: a change that shrinks a room lowers its limit. "wanted" is the goal.
 """
 
@@ -38,8 +38,8 @@ def lines_of(source):
     return {name: (source / name).read_bytes().count(b"\n") for name in files}
 
 
-def weights(lines):
-    """Returns the lines of every room."""
+def totals(lines):
+    """Returns the number of lines of every room."""
     found = {}
     for room, (folders, *_) in ROOMS.items():
         found[room] = sum(count for name, count in lines.items() if name.startswith(tuple(folders))
@@ -49,8 +49,8 @@ def weights(lines):
 
 def test_no_room_is_above_its_limit():
     if not (ROOT / ".git").exists():
-        pytest.skip("a source archive, without git")
-    found = weights(lines_of(ROOT))
+        pytest.skip("not a git checkout")
+    found = totals(lines_of(ROOT))
     print(f"{'':20}{'now':>8}{'limit':>8}{'wanted':>8}")
     for room, (_, limit, wanted) in ROOMS.items():
         print(f"{room:20}{found[room]:8}{limit:8}{wanted:8}")

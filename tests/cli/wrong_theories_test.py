@@ -25,7 +25,7 @@ NARROW = ["model.width=4", "model.heads=1", "model.kv_heads=1", "model.head_dim=
 
 
 @pytest.mark.parametrize(("settings", "wrong"), INITIALISATIONS, ids=[settings[0] for settings, _ in INITIALISATIONS])
-def test_initialisations_agree_and_wrong_ones_do_not(settings, wrong):
+def test_theories_with_the_right_initialization_agree_and_others_do_not(settings, wrong):
     words = ("propagate", CONFIG, "--backward", settings, "model.placement=pre", "run.seeds=16")
     assert result(*words).verdict.item() != "disagrees"
     assert result(*words, "--theory-set", wrong, code=4).verdict.item() == "disagrees"
@@ -61,7 +61,7 @@ def test_rates_of_token_clustering_depend_on_the_placement():
 
 
 @pytest.mark.parametrize("norm", ["dyt", "derf"])
-def test_an_alpha_that_is_5_percent_off_is_rejected(norm):
+def test_an_alpha_with_an_error_of_5_percent_is_rejected(norm):
     """DyT and Derf have no finite-width chain, so the tolerated bias of the limit has to be small enough."""
     stack = (f"model.norm={norm}", "model.placement=pre", "model.layers=2", "model.width=1024", "model.heads=16",
              "model.mlp_width=2048", "init.scheme=lecun", "input.tokens=16", "input.correlation=0.1", "run.seeds=16",
@@ -70,7 +70,7 @@ def test_an_alpha_that_is_5_percent_off_is_rejected(norm):
     run("propagate", stack, "--quiet", "--theory-set", "model.norm_alpha=0.525", code=4)
 
 
-def test_only_a_wrong_theory_of_formats_fails_not_the_drift_of_a_format():
+def test_a_wrong_theory_of_formats_fails_but_drift_of_a_format_does_not():
     """int4 makes outputs of modules larger, so that Pre-LN grows too fast; Peri-LN does not."""
     words = ("formats", CONFIG, 'formats.format=["int4"]', "formats.certificates=false", "--seeds", 400,
              "model.layers=4", "formats.scale=tensor", "theory.replicates=800")
@@ -100,7 +100,7 @@ def gradients(experiment, *words, **options):
     return result("gradients", experiment, CONFIG, "--dtype", "f64", *words, **options)
 
 
-# At width 4 gradients of the score path fluctuate too much over seeds for a verdict; at width 8 they do not.
+# At width 4, gradients of the score path vary too much between seeds for a verdict; at width 8 they do not.
 WIDER = ("--seeds", 200, "model.width=8", "model.head_dim=8", "model.mlp_width=8", "init.scheme=lecun",
          "model.layers=2")
 

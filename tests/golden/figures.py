@@ -3,8 +3,8 @@
   figures.py compare --program build/periscope   prints changes by artist; exit code 1 if there are any
   figures.py refresh --program build/periscope   writes tests/golden/results/figures.txt
 
-The file has caption and legends of every figure, and for every panel its words, and colour, marker, style and numbers
-of lines, bars, bands, patches and images. Skipped (exit code 77) for programs without the bits of the goldens
+The file has caption and legends of every figure, and for every panel its text, and colour, marker, style and numbers
+of lines, bars, bands, patches and images. Exit code 77 (skipped) if the build does not have the bits of the goldens
 (golden.py)."""
 
 import argparse
@@ -19,7 +19,7 @@ import golden
 ROOT = golden.HERE.parents[1]
 MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup", "ngpt",
         "layer-scale", "muse-spark", "span"]  # fmt: skip
-# Results of which only some kinds of figures are drawn, because others are like those of another result.
+# Kinds of figures drawn for some results; their other kinds resemble figures of another result.
 STREAM = ("overview", "variance", "token_cosine", "gradient")
 ONLY = {"many": ["blocks"], "inputs": STREAM, "overflow": STREAM, "diverged": ["figure-3-rates"], "theory": STREAM,
         "claims": ["claims"], "deep": [], "wrong": [], "together": STREAM, "named": STREAM}
@@ -138,13 +138,13 @@ def differences(golden_entries, found):
     lines = [f"{case}: {'is not drawn' if case not in found else 'has no golden'}"
              for case in golden_entries.keys() ^ found.keys()]  # fmt: skip
     for case in golden_entries.keys() & found.keys():
-        was, now = golden_entries[case], found[case]
-        lines += [f"{case}: {name} is {'new' if name in now else 'gone'}" for name in was.keys() ^ now.keys()]
-        for name in was.keys() & now.keys():
+        old, new = golden_entries[case], found[case]
+        lines += [f"{case}: {name} is only in the {'result' if name in new else 'golden'}" for name in old.keys() ^ new.keys()]
+        for name in old.keys() & new.keys():
             words = name in ("caption", "legend") or name.endswith(" words")
-            pairs = list(zip(was[name][0].split(), now[name][0].split(), strict=False))
-            changed = was[name] != now[name] if words else not all(golden.close(*p, golden.RELATIVE) for p in pairs)
-            lines += [f"{case}: {name}: was {was[name]}, is {now[name]}"] if changed else []
+            pairs = list(zip(old[name][0].split(), new[name][0].split(), strict=False))
+            changed = old[name] != new[name] if words else not all(golden.close(*p, golden.RELATIVE) for p in pairs)
+            lines += [f"{case}: {name}: expected {old[name]}, found {new[name]}"] if changed else []
     return sorted(lines)
 
 

@@ -1,10 +1,10 @@
 """Golden results: the output of every command for small cases, as committed text.
 
-  golden.py compare  --program build/periscope   what changed, column by column; exit code 1 if anything did
-  golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
-  golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
+  golden.py compare  --program build/periscope   prints changes by column; exit code 1 if any
+  golden.py refresh  --program build/periscope   rewrites tests/golden/results; `git diff` shows the changes
+  golden.py coverage --program build/periscope   prints keys without a case and columns without a value
 
-Names of commands after the flags restrict an action to these. cases/COMMAND.toml has a table per case: `run`, the words
+Commands after the flags restrict an action to them. cases/COMMAND.toml has a table per case: `run`, the words
 of the command line; `rows`, further words, one case per line; `set`, keys; `vary`, sweeps; `files`, text files in the
 working folder; `fixture`, a folder of tests/checkpoint/fixtures that is copied there as "model", with the keys of
 `edit` in its config.json; `before`, a command that runs first; `exact`, why the result is compared on the reference
@@ -14,7 +14,7 @@ four times, " |3" ends a line that occurs three times in a row, "~" is the start
 line of the file.
 
 A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, the
-default here; elsewhere numbers have to agree to 1e-9 of the largest of their column. For a long column the file has
+default here; elsewhere numbers have to agree to 1e-9 of their column's largest. For a long column the file has
 three digits of the first values, a hash of all bits, and the weighted norm of the vector."""
 
 import argparse
@@ -348,10 +348,10 @@ def is_summary(lines):
     return bool(re.match(r"^#[0-9a-f]{5} \S+$", lines[0]))
 
 
-def close(was, now, relative, scale=0.0):
-    a, b = number_of(was), number_of(now)
+def close(old, new, relative, scale=0.0):
+    a, b = number_of(old), number_of(new)
     if a is None or b is None:
-        return was == now
+        return old == new
     return a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= relative * max(abs(a), abs(b), scale)
 
 
@@ -359,12 +359,12 @@ def largest(words):
     return max((abs(x) for x in map(number_of, words) if x is not None and math.isfinite(x)), default=0.0)
 
 
-def numbers_differ(was, now, exact):
-    """Returns the places at which two entries of numbers differ: [(index, was, now)]."""
-    if exact and was == now:
+def numbers_differ(old, new, exact):
+    """Returns the places at which two entries of numbers differ: [(index, old, new)]."""
+    if exact and old == new:
         return []
-    long = is_summary(was) and is_summary(now)
-    a, b = (spread(lines[1:] if long else lines) for lines in (was, now))
+    long = is_summary(old) and is_summary(new)
+    a, b = (spread(lines[1:] if long else lines) for lines in (old, new))
     if exact and len(a) != len(b):
         return [("length", len(a), len(b))]
     scale = largest(a)
@@ -372,33 +372,33 @@ def numbers_differ(was, now, exact):
     found = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=exact))
              if (x != y if exact else not close(x, y, relative, scale))]
     if not found and long:
-        if was[0] != now[0] if exact else not close(was[0].split()[1], now[0].split()[1], RELATIVE):
-            found = [("its hash and norm", was[0], now[0])]
+        if old[0] != new[0] if exact else not close(old[0].split()[1], new[0].split()[1], RELATIVE):
+            found = [("hash and norm", old[0], new[0])]
     return found
 
 
-def words_differ(was, now, exact):
+def words_differ(old, new, exact):
     """Returns the lines that differ; numbers in text are compared on the reference level only."""
     def plain(line):
         line = re.sub(r"#[0-9a-f]{5,8}|[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line)
         return re.sub(r"[\s–]+", " ", line)
-    if not exact and [plain(x) for x in was] == [plain(x) for x in now]:
+    if not exact and [plain(x) for x in old] == [plain(x) for x in new]:
         return []
-    found = [(i, x, y) for i, (x, y) in enumerate(zip(was, now, strict=False)) if x != y]
-    return found or ([("lines", len(was), len(now))] if len(was) != len(now) else [])
+    found = [(i, x, y) for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y]
+    return found or ([("lines", len(old), len(new))] if len(old) != len(new) else [])
 
 
-def differences(case, was, now, exact):
+def differences(case, old, new, exact):
     """Returns a line for every entry of a case that changed."""
-    lines = [f"{case}: {name} has values now" for name in now if name not in was and name != NOTHING]
-    lines += [f"{case}: {name} has no values any more" for name in was if name not in now and name != NOTHING]
-    for name in (name for name in was if name in now and name != NOTHING and (exact or not ROUNDING.search(name))):
+    lines = [f"{case}: {name} has values only in the result" for name in new if name not in old and name != NOTHING]
+    lines += [f"{case}: {name} has values only in the golden" for name in old if name not in new and name != NOTHING]
+    for name in (name for name in old if name in new and name != NOTHING and (exact or not ROUNDING.search(name))):
         text = name in ("table", "json", "output", "labels") or name.startswith("file ")
-        text = text or all(number_of(word) is None for word in spread(was[name]))
-        found = (words_differ if text else numbers_differ)(was[name], now[name], exact)
-        lines += [f"{case}: {name} at {i}: was {x}, is {y}" for i, x, y in found[:3]]
+        text = text or all(number_of(word) is None for word in spread(old[name]))
+        found = (words_differ if text else numbers_differ)(old[name], new[name], exact)
+        lines += [f"{case}: {name} at {i}: expected {x}, found {y}" for i, x, y in found[:3]]
         if len(found) > 3:
-            lines.append(f"{case}: {name}: {len(found)} of its values differ")
+            lines.append(f"{case}: {name}: {len(found)} values differ")
     return lines
 
 

@@ -46,7 +46,7 @@ class Size(IntEnum):
 @pytest.mark.parametrize(("value", "plain"), [
     (np.float64(0.1), 0.1), (np.float32(0.5), 0.5), (np.int8(3), 3), (np.bool_(True), True), (Size.LARGE, 64),
     (Path("a/b"), "a/b"), ((1, 2), [1, 2]), (np.array([1, 2]), [1, 2]), (np.str_("pre"), "pre"), (range(3), [0, 1, 2])])
-def test_numbers_text_and_sequences_of_other_types(value, plain):
+def test_numbers_text_and_sequences_of_other_types_are_converted(value, plain):
     assert round_trip(value) == plain
 
 
@@ -103,7 +103,7 @@ def test_keyword_arguments_override_and_must_have_an_effect():
         ps.verify(cases=10, run={"backward": True})
 
 
-def test_an_override_of_theory_is_judged():
+def test_a_theory_override_is_judged():
     ds = ps.propagate(SMALL, model={"rope": True}, theory_set={"init.down_factor": 3.0}, seeds=8)
     table = ps.verdicts(ds)
     assert (ds.attrs["exit_code"], list(table.verdict)) == (4, ["disagrees"])
@@ -117,7 +117,7 @@ def test_rejections_have_the_message_of_the_program():
         command, _, row = name.partition(": ")
         key, _, text = shlex.split(row)[0].partition("=") if command == "theory" and "=" in row else ("", "", "")
         message = entries["table"][0] if key else ""
-        # Some messages are about the syntax of a command line.
+        # Some messages describe the syntax of a command line.
         if not key or "invalid TOML" in message or "empty part" in message or key == "model" or "U+0000" in message:
             continue
         try:
@@ -152,7 +152,7 @@ def test_invalid_arguments_are_rejected(call, key):
         call()
 
 
-def test_forms_of_arguments_and_names_of_studies():
+def test_arguments_of_numpy_types_are_accepted_and_unknown_names_rejected():
     ds = ps.probe(LLAMA, tokens=np.array([1, 2]), top=np.int64(3), no_theory=np.bool_(True))
     assert ds.sizes["rank"] == 3
     for batch in (np.array([[1, 2]]), [[1, 2]], [np.array([1, 2])], ((1, 2),)):
@@ -184,7 +184,7 @@ def test_paths_that_are_not_utf8_are_rejected_before_writing(call, key):
     assert os.listdir() == before
 
 
-def test_paths_of_results(folder):
+def test_paths_of_results_may_be_bytes_and_must_exist(folder):
     ps.theory(SMALL, out=b"bytes")
     assert (folder / "bytes" / "theory.nc").is_file()
     with pytest.raises(FileNotFoundError):
@@ -233,7 +233,7 @@ for key, value in [(key, value) for key in keys for value in values]:
 
 
 def fault(key, message, code, seconds):
-    """Returns what is wrong with the outcome of a run; None if nothing is."""
+    """Returns a description of the fault in the outcome of a run, or None."""
     if seconds > 10:
         return f"{seconds:.0f} s"
     if code not in ((0, 1, 2, 3) if key == "run.out" else (0, 2, 3)):  # 1: a folder that cannot be written to

@@ -71,7 +71,7 @@ def test_weights_are_copied_unless_shared():
     expected = probed(copied)
     same(probed(shared), expected)
     for name, w in weights.items():
-        np.testing.assert_array_equal(w, before[name])  # not changed by runs
+        np.testing.assert_array_equal(w, before[name])  # runs do not change it
         w *= 2
     same(probed(copied), expected)
     assert not probed(shared).second_moment_measured.equals(expected.second_moment_measured)
@@ -165,7 +165,7 @@ def test_a_replay_equals_probe(made):
     assert (made.layout["layers"], [rule["norm_a"] for rule in made.layout["rules"]]) == (LAYERS, [True] * 4)
 
 
-def test_tokens_of_two_sequences(made):
+def test_a_replay_may_have_two_sequences(made):
     twice = [(*where, np.concatenate([values, values])) for *where, values in made.signals()]
     ds = made.replay(sequences=2, ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
                      logits=np.concatenate([made.dumped["logits"]] * 2))

@@ -34,7 +34,7 @@ def python(code, *words, timeout=120, **environment):
     return done
 
 
-def door(*words, code=0):
+def run_module(*words, code=0):
     """Runs `python -m periscope`."""
     done = subprocess.run([sys.executable, "-m", "periscope", *map(str, words)], capture_output=True, text=True)
     assert done.returncode == code, done.stderr

@@ -8,19 +8,19 @@ import time
 import pytest
 import xarray as xr
 
-from module import door, ps, rejected, settled
+from module import ps, rejected, run_module, settled
 from program import FIXTURES, imported
 
 kernels = imported("jupyter_client.manager", "notebooks/requirements.txt")
 tokenizers = imported("tokenizers", "python/requirements.txt")
 
 SMALL = {"model.layers": 2, "model.width": 32, "model.heads": 2, "input.tokens": 8, "run.seeds": 4}
-# Runs for minutes.
+# Settings of a run that takes minutes.
 LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 64,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}
 
 
-def test_interrupting_a_cell_raises_keyboard_interrupt_and_keeps_the_kernel():
+def test_interrupting_a_cell_raises_keyboard_interrupt_in_a_live_kernel():
     manager, client = kernels.start_new_kernel(env=dict(os.environ))
 
     def reply(message):
@@ -31,7 +31,7 @@ def test_interrupting_a_cell_raises_keyboard_interrupt_and_keeps_the_kernel():
     try:
         reply(client.execute("import periscope as ps\nps.propagate"))
         for after in (0.3, 2.0):
-            # By default a kernel drops cells that are queued when one fails.
+            # By default a kernel drops the queued cells if a cell fails.
             message = client.execute(f"print('begins', flush=True)\nds = ps.propagate({LONG!r})", stop_on_error=False)
             while "begins" not in client.get_iopub_msg(timeout=60)["content"].get("text", ""):
                 pass
@@ -63,7 +63,7 @@ def model(folder):
     return folder / "model"
 
 
-def test_tokenizers_of_the_folder_and_of_python(model, folder):
+def test_tokenizers_of_the_folder_and_of_python_give_equal_results(model, folder):
     expected = settled(ps.probe(model, tokens=IDS, no_theory=True))
 
     def check(**words):
@@ -72,7 +72,7 @@ def test_tokenizers_of_the_folder_and_of_python(model, folder):
 
     check()
     check(text="text")
-    done = door("run", "probe", model, "--text", "text", "--no-theory", "--json")
+    done = run_module("run", "probe", model, "--text", "text", "--no-theory", "--json")
     assert json.loads(done.stdout)["data_vars"]["token_id"]["data"] == IDS
     assert "model: llama" in done.stderr
     (model / "tokenizer.json").rename("another.json")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from module import SMALL, door, ps, rejected, settled
+from module import SMALL, ps, rejected, run_module, settled
 from periscope import _keys, _periscope, verbs
 from periscope._processor import require_instructions
 from periscope._progress import bar
@@ -103,20 +103,20 @@ def test_results_are_not_copied():
 
 
 def test_python_m_periscope_equals_the_program():
-    assert re.match(rf"periscope {ps.__version__} \([0-9a-f]+", door("--version").stdout)
+    assert re.match(rf"periscope {ps.__version__} \([0-9a-f]+", run_module("--version").stdout)
     words = words_of("propagate", "model.layers=2", "model.width=16", "model.heads=2", "--seeds", 4, "--json",
                      "--quiet")
-    ours, theirs = door("run", *words), run(words)
+    ours, theirs = run_module("run", *words), run(words)
     assert ours.stderr == ""
     a, b = (settled(dataset(answer)) for answer in (json.loads(ours.stdout), theirs.json))
     xr.testing.assert_identical(a, b)
     for setting, name in (("model.widht=3", "model.width"), ("model.placement=[pre,peri]", "invalid TOML"),
                           ("model.width=" + "[" * 5000, "invalid TOML"), ("model.width=[8]\nb=1", "model.width")):
-        done = door("run", "theory", "--set", setting, code=2)
+        done = run_module("run", "theory", "--set", setting, code=2)
         assert (done.stdout, name in done.stderr) == ("", True), done.stderr
 
 
-def test_methods_of_datasets():
+def test_methods_of_datasets_equal_functions():
     ds = ps.propagate(SMALL, model={"placement": ["pre", "peri"]}, seeds=4)
     assert "variance" in ps.figures(ds)
     assert len(ds.periscope.plot("variance").axes) == len(ps.plot(ds, "variance").axes)
@@ -142,7 +142,7 @@ def test_results_of_different_depths_combine():
             np.testing.assert_array_equal(part[name].values, ds[name].values)
 
 
-def test_citations_of_datasets():
+def test_cite_names_commit_study_and_configuration():
     ds = ps.theory(SMALL)
     assert all(part in ps.cite(ds) for part in (ds.attrs["commit"], "study theory", ds.attrs["config_sha256"]))
     assert ds.periscope.cite() == ps.cite(ds)
@@ -152,7 +152,7 @@ def test_citations_of_datasets():
             ps.cite(odd)
 
 
-def test_theory_of_a_checkpoint_without_probe():
+def test_theory_predicts_a_checkpoint_without_probe():
     llama, ids = FIXTURES / "llama", [1, 2, 3]
     whole = ps.probe(llama, tokens=ids, draws=0)
     for where, theory in (("at_init", ps.at_init), ("at_scales", ps.at_scales)):

@@ -139,7 +139,7 @@ def test_concurrent_runs_equal_single_runs():
         same(found[i], alone[i])
 
 
-def test_parameters_while_another_thread_starts_runs(folder):
+def test_parameters_may_be_read_while_another_thread_starts_runs(folder):
     """A starting run clears the cache of files, which parameters() may be reading."""
     (folder / "text.txt").write_text("some text, " * 10)
     several = ps.Config({**SMALL, "model.vocab": 256, "model.placement": ["pre", "peri", "post"], "input.kind": "text",
@@ -183,7 +183,7 @@ def test_a_forked_child_can_run():
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn"])
-def test_pools_of_processes_can_run(way, folder):
+def test_process_pools_can_run(way, folder):
     (folder / "many.py").write_text("""
 import multiprocessing, sys
 import periscope as ps
@@ -296,7 +296,7 @@ def test_a_callback_that_returns_false_ends_its_stack(whole):
 
 
 def test_a_stack_that_ended_early_resumes_from_its_state(whole):
-    """Its state is cached because the call failed in another stack."""
+    """The state of the stack is cached because the call failed in another stack."""
     def ends_one_and_fails(record):
         if record.placement == "peri" and record.step == 9:
             raise LookupError(record.run)

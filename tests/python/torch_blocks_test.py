@@ -86,7 +86,7 @@ def order(name):
 
 @pytest.mark.parametrize(("name", "mlp", "weights"), [
     *((name, mlp, "dense") for name in CASES for mlp in ("swiglu", "gelu")),
-    *((name, "swiglu", "matrix-free") for name in ("pre", "peri", "post"))])  # all: tests/model/matrix_free_test.cpp
+    *((name, "swiglu", "matrix-free") for name in ("pre", "peri", "post"))])  # more: tests/model/matrix_free_test.cpp
 def test_a_dump_equals_an_independent_stack(name, mlp, weights, folder):
     """Gains differ from 1 and epsilon is large, so that misplacing either is detected."""
     placement, keys, parts, *by_layer = CASES[name]
@@ -137,7 +137,7 @@ seeds = 4
 SCALED = {"A": True, "B": False, "C": True, "alpha": 0.8, "beta": 0.5}
 SITES = ["x_in", "A_out", "f_out", "B_out"]
 # Both computations use f64. Four sublayers of width 16 accumulate fewer than 1e3 rounding errors of 1.1e-16. The
-# absolute tolerance is for means, which cancel.
+# absolute tolerance covers cancellation in means.
 TIGHT = {"rtol": 1e-11, "atol": 1e-13}
 
 
@@ -187,12 +187,12 @@ def check(ds, name, per_seed, **place):
     per_seed = np.array(per_seed)
     got, error = (ds[f"{name}_{v}"].sel(place).values for v in ("measured", "stderr"))
     np.testing.assert_allclose(got, per_seed.mean(0), **TIGHT, err_msg=f"{name}_measured at {place}")
-    # A standard error loses digits, as it is computed from differences of nearly equal values.
+    # A standard error loses digits because it is computed from differences of nearly equal values.
     np.testing.assert_allclose(error, per_seed.std(0, ddof=1) / np.sqrt(len(per_seed)), rtol=1e-9,
                                atol=1e-11 * np.abs(per_seed).max(), err_msg=f"{name}_stderr at {place}")
 
 
-def test_every_statistic_at_every_site(measured):
+def test_every_statistic_at_every_site_equals_pytorch(measured):
     ds, _, signals, _, _, streams, _ = measured
     for name in statistics(streams[0][0]):
         check(ds, name, [[statistics(x)[name] for x in of_seed] for of_seed in streams])
@@ -203,7 +203,7 @@ def test_every_statistic_at_every_site(measured):
         np.testing.assert_allclose(ds[f"{name}_per_seed"], by_hand, **TIGHT)
 
 
-def test_branches_angles_and_the_largest_entries(measured):
+def test_branches_angles_and_largest_entries_equal_pytorch(measured):
     ds, rule, signals, _, _, streams, _ = measured
     alpha, beta = (1.0, 1.0) if rule == "peri" else (rule["alpha"], rule["beta"])
     pairs = [[(of[s, "B_out"], of[s, "x_in"]) for s in range(4)] for of in signals]
@@ -222,7 +222,7 @@ def test_branches_angles_and_the_largest_entries(measured):
             np.testing.assert_allclose(shown[: len(largest)], largest, **TIGHT, err_msg=f"{site} {s}")
 
 
-def test_every_gradient(measured):
+def test_every_gradient_equals_pytorch(measured):
     ds, _, _, gradients, weights, _, of_streams = measured
     squares = {site: [[(of[s, site] ** 2).sum() / 5 for s in range(4)] for of in gradients] for site in SITES}
     for site in SITES:

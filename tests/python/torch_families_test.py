@@ -28,7 +28,7 @@ def loss_of(model, ids):
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + COUNT))
 @every_family
-def test_logits_and_gradients_of_random_checkpoints(family, seed, folder):
+def test_logits_and_gradients_of_random_checkpoints_equal_transformers(family, seed, folder):
     with all_in_double():
         model, ids = model_of(family, seed)
         model.save_pretrained(folder / "model")

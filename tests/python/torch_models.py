@@ -112,5 +112,5 @@ def model_of(family, seed, dtype=None, **given):
         for key, buffer in model.named_buffers():
             if key.endswith("embed_scale"):  # f32 in transformers
                 buffer.fill_(float(np.float32(buffer.item())))
-    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # no gradient
+    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # has no gradient
     return model.to(dtype or torch.float64), [draw.choice(words) for _ in range(draw.randint(2, 12))]

@@ -95,7 +95,7 @@ def test_hooks_are_removed():
     model = llama()
     with pytest.raises(RuntimeError), ps.record(model, steps=[0]) as recorder:
         train(model, 1, recorder)
-        assert hooks(model) == 0  # none outside the chosen steps
+        assert hooks(model) == 0  # no hooks outside the chosen steps
         raise RuntimeError
     with pytest.raises(IndexError), ps.record(model):
         model(input_ids=torch.tensor([[1000]]))  # fails within the pass
@@ -108,7 +108,7 @@ def test_hooks_are_removed():
             passed(model)
             recorder.step()
             gc.collect()
-            assert watched() is None, "no reference to a step is left"
+            assert watched() is None, "no reference to a step remains"
     assert list(recorder.datasets) == [1, 3]
 
 
@@ -145,8 +145,8 @@ def test_earlier_passes_are_not_recorded(step, expected):
 
 
 @pytest.mark.parametrize("halfway", [True, False])
-def test_gradients_are_those_of_one_backward_pass(halfway, expected):
-    """An incomplete backward pass is not completed by the next one."""
+def test_recorded_gradients_come_from_one_backward_pass(halfway, expected):
+    """The next backward pass does not complete an incomplete one."""
     model = llama()
     with ps.record(model) as recorder:
         output = model(input_ids=TOKENS, labels=TOKENS, output_hidden_states=True)
@@ -182,7 +182,7 @@ def test_a_step_whose_record_fails_is_counted(expected):
 # -- forms of passes ---------------------------------------------------------------------------------
 
 
-def test_masked_labels_and_partial_logits(expected):
+def test_masked_labels_and_partial_logits_are_supported(expected):
     losses = expected.token_loss.values
     labels = TOKENS.clone()
     labels[0, 5] = -100
@@ -244,7 +244,7 @@ def test_branches_are_measured_after_dropout():
     assert branch.sel(site="f_out")[0] == before.sel(site="f_out")[0]
 
 
-def test_a_later_patch_of_the_same_function_stays(expected):
+def test_a_later_patch_of_the_same_function_is_preserved(expected):
     over = []
 
     def patch(*_):

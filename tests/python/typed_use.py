@@ -1,4 +1,4 @@
-"""Code of a user, which mypy checks; never run."""
+"""User code that mypy checks; it is never run."""
 
 import numpy as np
 import xarray as xr
