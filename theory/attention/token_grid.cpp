@@ -7,9 +7,9 @@
 namespace periscope::theory {
 namespace {
 
-constexpr Index first_tokens = 32;       // single nodes with a causal mask
-constexpr double default_ratio = 1.047;  // of the positions of consecutive nodes, with a causal mask
-constexpr double default_nodes = 120.0;  // without a causal mask
+constexpr Index first_tokens = 32;       // number of single nodes with a causal mask
+constexpr double default_ratio = 1.047;  // ratio of consecutive node positions, causal mask
+constexpr double default_nodes = 120.0;  // number of nodes without a causal mask
 
 }  // namespace
 

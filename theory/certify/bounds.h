@@ -17,7 +17,7 @@ struct NormPass {
   NormKind kind;
   int width;           ///< D
   double gain;         ///< max|γ|
-  double mean_square;  ///< of the norm's input over features; LayerNorm: variance
+  double mean_square;  ///< mean square of the norm's input over features; LayerNorm: variance
   double eps;
 };
 

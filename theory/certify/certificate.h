@@ -39,7 +39,7 @@ struct Certificate {
   RunArithmetic arithmetic = {};
   int longest = 0;                                 ///< maximum length of a sequence in tokens; 0: unlimited
   bool weights_rounded = false;                    ///< some weights are not representable and were rounded
-  std::optional<WeightEntry> largest_weight = {};  ///< before rounding; nullopt in exact arithmetic
+  std::optional<WeightEntry> largest_weight = {};  ///< largest weight before rounding; nullopt if exact
 
   /// Returns a bound, or null if the stack does not have the signal.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;

@@ -7,7 +7,7 @@
 
 #include "theory/kernels/gaussian.h"
 
-/// Helpers that keep bounds computed in double valid: norms without overflow or underflow, margins for rounding and
+/// Helpers for valid bounds in double: norms without overflow or underflow, margins for rounding and
 /// underflow, and NaN as "no bound".
 namespace periscope::theory {
 

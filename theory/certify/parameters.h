@@ -11,7 +11,7 @@ namespace periscope::theory {
 /// Parameters of a norm.
 struct NormParameters {
   Eigen::VectorXd gain;
-  Eigen::VectorXd bias;  ///< empty: none
+  Eigen::VectorXd bias;  ///< empty without a bias
   double plus = 0.0;     ///< offset of stored gains: 1 if w is stored for the gain 1 + w (Gemma)
   double alpha = 1.0;    ///< α of pointwise norms; 1 for other norms
 };
@@ -30,7 +30,7 @@ class Parameters {
   [[nodiscard]] virtual RowMatrix matrix(int layer, Weight weight) const = 0;
   /// Visits blocks of a few thousand rows of a matrix in order; for large tables and unembeddings.
   virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
-  /// Returns b of W x + b; empty if none.
+  /// Returns b of W x + b; empty without a bias.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
   /// Returns the name of an entry (row-major) for messages: "layers.1.mlp.up.weight: entry 3".

@@ -15,7 +15,7 @@ double rounded_to(const NumberFormat& format, double x);
 struct WeightEntry {
   ParameterId parameter;
   Index entry;            ///< row-major
-  double value;           ///< before rounding
+  double value;           ///< value before rounding
   std::string name = {};  ///< Parameters::entry_name
 };
 

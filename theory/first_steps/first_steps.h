@@ -35,8 +35,8 @@ struct OptimizerLaw {
 /// Input of a first-steps prediction.
 struct FirstStepsInput {
   std::vector<TrainingBatches> runs;  ///< one per seed; replicate c uses run c % runs.size()
-  std::vector<int> ids;               ///< of the concatenated held-out windows, on which signals are evaluated
-  std::vector<int> labels;            ///< of the held-out windows
+  std::vector<int> ids;     ///< token ids of the concatenated held-out windows, on which signals are evaluated
+  std::vector<int> labels;  ///< labels of the held-out windows
   OptimizerLaw optimizer;
 };
 
@@ -63,10 +63,10 @@ struct FirstStepsOptions {
 
 /// Signals on the held-out windows after a step: predicted means over replicates, or measured means over seeds.
 struct StepReading {
-  Curve second_moment = {};             ///< of the stream [2L+1]
+  Curve second_moment = {};             ///< second moment of the stream [2L+1]
   Curve coherent = {};                  ///< E y², y the part of the stream along the gradients [2L+1]
   Curve branch_cosine = {};             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
-  Curve branch_second_moment = {};      ///< of B_out [2L]
+  Curve branch_second_moment = {};      ///< second moment of B_out [2L]
   Curve loss = {};                      ///< [1] nat
   std::map<Weight, Curve> update = {};  ///< mean square of an entry of ΔW·h [L]
   /// Smallest correlation, over sublayers, of a module's input with its input before training. Near 1, gradients keep

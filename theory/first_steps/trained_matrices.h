@@ -37,7 +37,7 @@ struct InputMatrixPlace {
   int number;  ///< index among the matrices of the sublayer
   int rows;
   Index drawn;    ///< number of sampled rows
-  double stddev;  ///< of the entries before training
+  double stddev;  ///< standard deviation of the entries before training
   /// True if gradients propagate through the sampled rows themselves. Then all rows are sampled and W₀ x already
   /// contains the response of the signal. Otherwise gradients use independent numbers and the response is added.
   bool transposed = false;

@@ -17,7 +17,7 @@ class TrainedNorm {
   /// Applies the norm and stores the next batch.
   void forward(TrainedSignal& signal, const CurrentTokens& now);
   struct Passed {
-    Vector slope;  ///< of every token [now]
+    Vector slope;  ///< slope of every token [now]
     /// Factor on ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the projection of the norm.
     Sampled response;  ///< [now, trained]
   };

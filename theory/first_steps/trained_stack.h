@@ -15,7 +15,7 @@ struct ReplicateReading {
   std::vector<double> input_correlation;                    ///< with the input before training [2L]
   double loss = 0.0;
   double gradient_norm = 0.0;  ///< global norm for the next batch, before clipping, including norm gains and biases
-  std::map<Weight, std::vector<double>> update_square;  ///< [L]
+  std::map<Weight, std::vector<double>> update_square;  ///< mean square of an entry of ΔW·h [L]
 };
 
 /// Returns the statistics of one replicate before training and after every optimizer step.

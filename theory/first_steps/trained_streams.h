@@ -36,7 +36,7 @@ struct TrainedSignal {
 struct TrainedStreams {
   std::vector<SignalParts> x;
   StreamPairs<Matrix> correction;
-  StreamPairs<Sampled> response;  ///< of the first stream to the gradient of the second
+  StreamPairs<Sampled> response;  ///< response of the first stream to the gradient of the second
 
   [[nodiscard]] TrainedSignal sum(const std::vector<double>& weights) const;
 };

@@ -14,14 +14,14 @@
 namespace periscope::theory {
 
 /// Returns the noise ratio of rounding N(0, σ²) to a floating format of precision p, ignoring overflow: the mean over
-/// binades divided by σ². Numbers in [2^e, 2^(e+1)) have spacing 2^(e+1−p) and mean square error 4^(e+1−p)/12, twice
-/// that if stochastic. Below the smallest normal number 2^m the spacing is that of e = m, and the error depends
+/// binades divided by σ². Numbers in [2^e, 2^(e+1)) have spacing 2^(e+1−p) and mean square error 4^(e+1−p)/12, or
+/// 4^(e+1−p)/6 if stochastic. Below the smallest normal number 2^m the spacing is 2^(m+1−p), and the error depends
 /// on the ratio of spacing and σ. Far from both ends of the format's range, rounding to nearest has ratio 0.1803·4^−p,
 /// averaged over phases of log₂ σ: 6.02p + 7.44 dB.
 double floating_noise(const NumberFormat& format, double sigma, bool stochastic = false);
 
 /// Returns the noise ratio of absmax-scaled integers −Q … Q with one scale per `group` entries: E[a²]/(12Q²) with
-/// a = max|x|/σ, twice that if stochastic. The largest entry has no error.
+/// a = max|x|/σ, or E[a²]/(6Q²) if stochastic. The largest entry has no error.
 double integer_noise(int largest_integer, std::size_t group, bool stochastic = false);
 
 /// Returns the noise ratio E(x̂ − x)²/σ² of a weight matrix of the stack, stored as `q` (T26).

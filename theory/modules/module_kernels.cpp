@@ -36,7 +36,7 @@ ChannelKernel looked_up(const MatrixLaw& law, double scale, Index tokens, int wi
   Matrix k = Matrix::Zero(tokens, tokens);
   for (Index t = 0; t < tokens; ++t) {
     for (Index s = 0; s < tokens; ++s) {
-      // Only equal rows correlate, so the product of both row factors is one row power.
+      // Only equal rows correlate, so the product of the two tokens' row factors is one row power.
       if (row(t) == row(s)) k(t, s) = scale * (law.rows.size() == 0 ? 1.0 : law.rows(row(t)));
     }
   }

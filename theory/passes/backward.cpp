@@ -151,7 +151,7 @@ class Backward {
   }
 
   /// Patterns of the backward pass are independent of the forward pass. Squared gradients are linear in averages over
-  /// them, so sampling noise adds no bias. Reusing the forward patterns would add one: the kernels depend on them.
+  /// them, so sampling noise adds no bias. Reusing the forward patterns would bias gradients.
   [[nodiscard]] PatternStream patterns(int l) const {
     return {replicate_.seed, replicate_.index, place::backward_pass + static_cast<std::uint64_t>(l),
             &replicate_.on_work};

@@ -23,7 +23,7 @@ struct ForwardReplicate {
   std::vector<int> ids;  ///< token ids of the input; empty for Gaussian input, which has a single sequence
   int samples = 2;       ///< sampled attention patterns per attention sublayer (T3)
   std::uint64_t seed = 0;
-  std::uint64_t index = 0;  ///< of the replicate
+  std::uint64_t index = 0;  ///< number of the replicate
   Fault fault = Fault::none;
   int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
   ReplicateSequences sequences = {};

@@ -135,7 +135,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
     mean = {};
     for (std::size_t j = 0; j < curve.value.size(); ++j) {
       double sum = 0.0;
-      double squares = 0.0;  // of deviations from the mean of each sequence
+      double squares = 0.0;  // sum of squared deviations from the mean of each sequence
       for (const ProfileMoments& sequence : of_sequence) {
         const Curve& sums = sequence.sums().curves.at(key);
         sum += sums.value[j];

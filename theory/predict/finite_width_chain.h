@@ -10,7 +10,7 @@ namespace periscope::theory {
 
 struct FiniteWidthOptions {
   int seeds = 8;       ///< number of seeds of the measurement to compare with
-  int replicates = 0;  ///< of the chain; 0: chosen by `replicates_for`
+  int replicates = 0;  ///< number of replicates of the chain; 0: chosen by `replicates_for`
   /// Budget of operations if `replicates` is 0: the cost of the measurement.
   double operations = std::numeric_limits<double>::infinity();
   std::uint64_t seed = 0;
@@ -22,11 +22,11 @@ struct FiniteWidthOptions {
 double chain_operations(const StackSpec& spec);
 
 /// Returns the number of replicates for a measurement of `seeds` seeds, the same for each of `sequences`. Their
-/// standard errors are spread/√replicates and spread/√seeds. The error of the difference is therefore 1.12 times that
-/// of the measurement with 4 replicates per seed, 1.03 times with 16. At least 32 replicates and 4 per seed are run,
-/// and up to 16 per seed within 4e11 operations (seconds). If these cost more than 4e13 operations (minutes), fewer are
-/// run, at least 8. The cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8, returns 0,
-/// and the infinite-width limit is used with its finite-width term.
+/// standard errors are spread/√replicates and spread/√seeds. The error of the difference is therefore 1.12 times the
+/// measurement's error with 4 replicates per seed, and 1.03 times with 16. At least 32 replicates and 4 per seed are
+/// run, and up to 16 per seed within 4e11 operations (seconds). If these cost more than 4e13 operations (minutes),
+/// fewer are run, at least 8. The cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8,
+/// returns 0, and the infinite-width limit is used with its finite-width term.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());
 

@@ -115,8 +115,8 @@ void reject_gradients(Prediction& prediction, std::string reason) {
   prediction.gradient_unsupported = std::move(reason);
 }
 
-/// Clamps score_share to [0, 1]: the sampled correction and the extrapolation can exceed it by their noise. If one
-/// exceeds it by more, the sample is unreliable and all gradients are removed.
+/// Clamps score_share to [0, 1]. Noise of the sampled correction and of the extrapolation can move it out of the range.
+/// If a share is outside by more than its noise, the sample is unreliable and all gradients are removed.
 void clamp_score_shares(Prediction& prediction) {
   constexpr double deviations = 4.0;
   const auto found = prediction.profile.curves.find({Statistic::score_share, Signal::A_out});
@@ -318,7 +318,7 @@ class InputsPrediction {
   }
 
   /// Chooses the numbers of patterns of the next level. Backward patterns cost four times as much as forward patterns,
-  /// so their number follows the error. At least 1/ratio of theirs are used, so that the tolerance can be reached.
+  /// so their number follows the error, but is at least 1/ratio of the number of forward patterns.
   void choose_next(const PatternLevel& level) {
     samples_ *= scheme_.ratio;
     const double error = worst_error(prediction_, previous_);

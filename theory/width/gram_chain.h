@@ -13,7 +13,7 @@ namespace periscope::theory {
 /// Parameters of one replicate of the finite-width chain.
 struct GramReplicate {
   std::uint64_t seed = 0;
-  std::uint64_t index = 0;  ///< of the replicate
+  std::uint64_t index = 0;  ///< number of the replicate
   Fault fault = Fault::none;
   OnWork on_work = [](double) {};  ///< receives 1 for every sublayer
 };

@@ -45,7 +45,7 @@ dataset::Table<training::RecordedValues> value_table() {
   add("growth_branch", " sublayer", "1", "growth identity (T15): beta^2 s^2");
   add("growth_cross", " sublayer", "1", "growth identity (T15): 2 alpha beta sqrt(q) s cos(x, branch)");
   add("growth_sum", " sublayer", "1", "growth identity (T15): q of the stream after the sublayer, before norm C");
-  add("growth_residual", " sublayer", "1", "largest error of growth_sum over tokens, in units of the rounding bound");
+  add("growth_residual", " sublayer", "1", "growth identity (T15): largest violation over tokens / rounding bound");
   add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
   add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
   add("top_depths", " rank", "1", "depths of top_magnitudes");
