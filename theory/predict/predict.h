@@ -81,11 +81,10 @@ std::string gradient_unsupported(const StackSpec& spec);
 
 /// Predicts the forward pass (T2–T6) and, with labels, gradients (T7–T11): grad_sq of the stream and of every matrix,
 /// and their logarithms. `ids` holds the token sequences to average over; empty for Gaussian input. At most 64
-/// sequences are used; errors then include the sampling of sequences. Starts with 16 replicates of 2 patterns each and
-/// 16 replicates of 16 patterns. If options.operations is too small, starts with less, at least 4 replicates of 2 and 4
-/// of 4 patterns; left_out then reports a missed tolerance. Gradients are omitted, with the reason, if
-/// gradient_unsupported returns one, or if a sampled score_share is outside [0, 1] by more than its error. The result
-/// does not depend on the number of threads.
+/// sequences are used; errors then include the sampling of sequences. Starts with 16 replicates of 2 patterns and 16
+/// replicates of 16 patterns. If options.operations is too small, starts with fewer, and left_out reports a missed
+/// tolerance. Gradients are omitted, with the reason, if gradient_unsupported returns one, or if a sampled score_share
+/// is outside [0, 1] by more than its error. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
 /// Runs one replicate of two patterns, with the same random numbers for every specification. Too noisy for a
