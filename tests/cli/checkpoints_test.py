@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from checkpoint_files import read_tensors, write_checkpoint
+from checkpoint_files import read_tensors, write_checkpoint, write_tensors
 from program import CONFIG, FIXTURES, ROOT, contents, rejected, result, run, sets
 
 SMALL = sets("model.layers=2", "model.width=12", "model.heads=3", "model.mlp_width=10", "model.vocab=11")
@@ -63,6 +63,17 @@ def test_regauge_preserves_the_function_and_divides_the_stream_by_8(folder):
     assert texts[0] == texts[1]
     regauge("made", "back", "--factor", 0.125)
     assert contents(folder / "model")["model.safetensors"] == contents(folder / "back")["model.safetensors"]
+
+
+def test_regauge_counts_rounded_numbers_and_scales_copies_of_a_tied_table(folder):
+    tensors = write_checkpoint(folder / "model", changes={"o_proj": (0, 5e-324), "mlp.down_proj": (3, 15e-324)})
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    made = regauge("model", "made", "--factor", 8)
+    assert made["tensors"]["numbers_rounded"] == 4  # in both layers
+    written = read_tensors(folder / "made" / "model.safetensors")
+    np.testing.assert_array_equal(written["lm_head.weight"], tensors["lm_head.weight"] / 8)
+    np.testing.assert_array_equal(written["model.embed_tokens.weight"], written["lm_head.weight"])
 
 
 def test_regauge_finds_the_least_power_of_two_for_a_format(folder):
