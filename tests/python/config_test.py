@@ -199,6 +199,9 @@ def test_errors_survive_pickling():
         ps.propagate(SMALL, theory_set={"init.down_factor": 3.0}, seeds=8, check=True)
     copied = pickle.loads(pickle.dumps(raised.value))
     assert (str(copied), copied.dataset.attrs["exit_code"]) == (str(raised.value), 4)
+    with pytest.raises(ps.CheckFailed, match="diverged") as raised:
+        ps.propagate(SMALL, init={"std": 1e37}, fail_on_divergence=True, check=True)
+    assert raised.value.dataset.attrs["exit_code"] == 5
     error = pickle.loads(pickle.dumps(ps.ConfigError("model.width = 0: expected more")))
     assert (error.key, error.found, error.expected) == ("model.width", "0", "more")
 
