@@ -85,7 +85,7 @@ ScaledEps scaled_eps(const Checkpoint& checkpoint, double c) {
   ScaledEps unchanged{.config = checkpoint.config(), .eps = m.norm_eps};
   if (m.norm_eps == 0.0 || c == 1.0) return unchanged;
   if (!norms_read_only_the_stream(m)) {
-    unchanged.reason = "other norms, which do not read the stream, use it too";
+    unchanged.reason = "norms that do not read the stream use the same eps";
     return unchanged;
   }
   const double eps = m.norm_eps / (c * c);

@@ -26,7 +26,7 @@ constexpr Key<RunOptions> run_keys[] = {
          .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "data type of tensors: f64, f32, bf16, f16"},
     {.name = "backward", .field = &RunOptions::backward, .meaning = "measure and predict gradients too"},
     {.name = "paired", .field = &RunOptions::paired, .meaning = "same random numbers for all stacks (twins), in simulation and prediction; false: independent random numbers, determined by the label and the input kind of each stack (propagate, theory, power)"},
-    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "how random matrices are sampled: dense; matrix-free: only their products, exact in distribution (T21; propagate, ladder, gradients); auto: matrix-free for large stacks if it costs at most half"},
+    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "how random matrices are sampled: dense; matrix-free: only their products, exact in distribution (T21; propagate, ladder, gradients); auto: matrix-free for large stacks if it at least halves the cost"},
     {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
 };
 
@@ -40,7 +40,7 @@ constexpr Key<TheoryOptions> theory_keys[] = {
 
 constexpr Key<AgreementOptions> agreement_keys[] = {
     {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "probability of any rejected test in a run if the theory is right"},
-    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias c*w of moments, relative (T19)"},
+    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w of moments, relative; w: finite-width factor (T19)"},
     {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w of cosines, absolute, and of the size of attention's output, relative"},
     {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias of the logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
 };

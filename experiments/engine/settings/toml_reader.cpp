@@ -22,7 +22,7 @@ namespace {
 /// so a key of 100 000 parts would overflow the stack.
 constexpr int max_key_parts = 16;
 
-/// Returns the first line with more than 1000 dots without a delimiter between them, or 0. Dots in strings count too.
+/// Returns the first line with more than 1000 dots that no delimiter separates, or 0. Dots in strings count too.
 int line_with_deep_keys(std::string_view text) {
   constexpr int max_dots = 1000;
   constexpr std::string_view delimiters = "=,[]{}\"'#\n";
