@@ -159,9 +159,6 @@ def test_the_dump_of_a_stack_has_its_input_and_labels(folder):
     assert [bytes(found[name].tolist()) for name in ("tokens", "labels")] == [b"perisc", b"erisco"]
 
 
-# -- instruction sets ------------------------------------------------------------------------------
-
-
 CANNOT_HIDE = 77  # exit code of tests/base/lesser_processor.cpp
 
 

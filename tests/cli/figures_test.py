@@ -86,9 +86,6 @@ def test_results_without_finite_values_are_drawn(read):
     assert len(axes.texts) == 1, "a note instead of curves"
 
 
-# -- styles -----------------------------------------------------------------------------------------
-
-
 def test_styles_differ():
     placements = {p["name"] for p in run("list", "--json").json["placements"]}
     assert placements == set(style.STYLES) == {name for members in blocks.CLASSES.values() for name in members}
@@ -129,9 +126,6 @@ def test_recipes_have_the_colour_of_their_placement():
     first, llama = style.styles(["pre", "llama"], ["pre", "pre"])
     assert (first, llama.label) == (pre, "llama")
     assert (llama.colour, llama.marker) != (pre.colour, pre.marker)
-
-
-# -- planted numbers -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +202,6 @@ def test_the_figure_of_claims_is_legible_and_marks_significant_ones(planted):
     assert [face == "white" for face in faces] == [False, False, True, True, True, True]
     assert any(text.get_text().startswith("hollow: ") for text in figure.legends[0].get_texts())
 
-
-# -- compared with JSON, independent of the readers and computations of plots/ ---------------------
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 READING = "line: theory, marker: measured"

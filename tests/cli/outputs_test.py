@@ -51,9 +51,6 @@ def tiny(folder):
     (folder / "small.toml").write_text(program.SMALL.replace("seeds = 4", "seeds = 2"))
 
 
-# -- existing files --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def text():
     found = run(CSV, "-").out
@@ -149,9 +146,6 @@ def test_a_model_is_overwritten_only_with_force(name, folder):
     assert contents(out) == files
 
 
-# -- a full disk -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in CACHING])
 def test_a_full_disk_is_reported(name, folder):
     (command, file), out = COMMANDS[name], folder / "out"
@@ -195,9 +189,6 @@ def test_the_limit_of_file_sizes_is_reported(folder):
     rejected("theory", SMALL, "--quiet", "--out", "out", code=1, names="File too large",
              before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
     assert contents(folder / "out") == {}
-
-
-# -- standard streams ------------------------------------------------------------------------------
 
 
 def without(*descriptors):

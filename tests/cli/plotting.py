@@ -23,7 +23,6 @@ def figures_of(kind, ds):
 
 
 def figure_of(name, ds):
-    """Returns the figure of this name."""
     from plots import kinds
 
     return next(figures_of(kind, ds)[name] for kind in kinds.of(ds) if kind.name == kinds.family(name))

@@ -139,7 +139,8 @@ def differences(golden_entries, found):
              for case in golden_entries.keys() ^ found.keys()]  # fmt: skip
     for case in golden_entries.keys() & found.keys():
         old, new = golden_entries[case], found[case]
-        lines += [f"{case}: {name} is only in the {'result' if name in new else 'golden'}" for name in old.keys() ^ new.keys()]
+        lines += [f"{case}: {name} is only in the {'result' if name in new else 'golden'}"
+                  for name in old.keys() ^ new.keys()]
         for name in old.keys() & new.keys():
             words = name in ("caption", "legend") or name.endswith(" words")
             pairs = list(zip(old[name][0].split(), new[name][0].split(), strict=False))

@@ -112,7 +112,6 @@ def unset(program, command):
     return [f for f in features(program, command) if not is_set(f, base, accepted)]
 
 
-# -- columns ---------------------------------------------------------------------------------------
 def unseen_columns(program, command):
     """Returns the columns of the command's result that have no value in any golden."""
     base, _ = golden.read_cases(command)

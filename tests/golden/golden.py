@@ -56,7 +56,6 @@ MACHINE = {"attrs", "provenance", "circumstances"}
 COMMANDS = sorted(path.stem for path in (HERE / "cases").glob("*.toml"))
 
 
-# -- running a case --------------------------------------------------------------------------------
 class Program:
     def __init__(self, path, level=None, threads=1):
         self.path, self.threads = pathlib.Path(path).resolve(), threads
@@ -150,7 +149,6 @@ def run_case(program, base, case):
         return {name: lines for name, lines in entries.items() if lines}
 
 
-# -- text of results -------------------------------------------------------------------------------
 def without_machine(node):
     if isinstance(node, dict):
         return {key: without_machine(value) for key, value in node.items() if key not in MACHINE}
@@ -330,7 +328,6 @@ def parsed(text):
     return results
 
 
-# -- comparison ------------------------------------------------------------------------------------
 def spread(lines):
     """Returns the words of lines, with counted ones repeated."""
     words = []

@@ -2,7 +2,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
 
-/// Inputs and options of the predictions that `probe` makes.
 namespace periscope::testing {
 namespace {
 

@@ -16,7 +16,6 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// Stores the gradient of one matrix.
 class MatrixRecorder final : public GradientRecorder {
  public:
   MatrixRecorder(const Backend& ops, const ParameterId& matrix) : ops_(ops), matrix_(matrix) {}

@@ -114,8 +114,6 @@ def test_a_dump_equals_an_independent_stack(name, mlp, weights, folder):
     assert {n: gap for n, gap in gaps.items() if not gap <= TOLERANCE} == {}
 
 
-# -- every number of a result ----------------------------------------------------------------------
-
 STACK = """
 [model]
 layers = 2
@@ -242,8 +240,6 @@ def test_every_gradient_equals_pytorch(measured):
         check(ds, "weight_grad_sq", squares, weight=name)
         check(ds, "weight_log_grad_sq", np.log(squares), weight=name)
 
-
-# -- first steps -----------------------------------------------------------------------------------
 
 STEPS = 4
 SHARED = ["model.layers=2", "model.width=24", "model.heads=4", "model.kv_heads=2", "model.mlp_width=40",

@@ -66,9 +66,6 @@ def no_patch_stays():
     assert modeling_llama.apply_rotary_pos_emb is ROTATE
 
 
-# -- training ----------------------------------------------------------------------------------------
-
-
 def train(model, steps, recorder=None, micro=1, tokens=TOKENS):
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     for step in range(steps):
@@ -179,9 +176,6 @@ def test_a_step_whose_record_fails_is_counted(expected):
     same(recorder.datasets[1], expected)
 
 
-# -- forms of passes ---------------------------------------------------------------------------------
-
-
 def test_masked_labels_and_partial_logits_are_supported(expected):
     losses = expected.token_loss.values
     labels = TOKENS.clone()
@@ -276,9 +270,6 @@ def test_copies_of_a_recorded_model_are_not_recorded(expected):
     copies.append(torch.load(io.BytesIO(file.getvalue()), weights_only=False))
     for one in (recorder.datasets[0], *(recorded(one) for one in copies)):
         same(one, expected)
-
-
-# -- unsupported ---------------------------------------------------------------------------------------
 
 
 def test_unsupported_passes_are_rejected():

@@ -27,9 +27,6 @@ def load(path):
     return safetensors.load_file(path)
 
 
-# -- placements ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Norms and scales of one sublayer.
@@ -89,9 +86,6 @@ def recipe(placement, sublayer, layers):
         return recipe(placement["mlp" if sublayer % 2 else "attention"], sublayer, layers)
     a, b, c = (bool(placement.get(key, False)) for key in "ABC")
     return Recipe(a, b, c, *(scale(placement.get(key, 1.0), sublayer, layers) for key in ("alpha", "beta")))
-
-
-# -- modules ---------------------------------------------------------------------------------------
 
 
 def rms_norm(x, gain, eps):

@@ -24,7 +24,6 @@ namespace {
 constexpr double false_alarm = 1e-6;
 constexpr StreamKey some_key{.seed = 1, .layer = 2, .stream = Stream{3}};
 
-/// Returns `count` numbers of a stream.
 using Generator = std::function<std::vector<double>(StreamKey key, std::size_t count)>;
 
 std::vector<double> ours(StreamKey stream, std::size_t count) {
@@ -135,8 +134,6 @@ TEST_CASE("wrong coefficients are detected by the distribution tests" * doctest:
   CHECK(tails(tail) < 1.0);
   CHECK(chi_square(tail) > 1.0);
 }
-
-// -- independence -----------------------------------------------------------------------------------
 
 /// Correlation of two streams in standard errors, divided by its critical value.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {

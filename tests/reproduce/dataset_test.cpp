@@ -7,7 +7,6 @@
 namespace periscope::testing {
 namespace {
 
-/// The values of a column of numbers.
 std::vector<double> numbers_of(const dataset::Dataset& data, const char* name) {
   const dataset::Values& values = data.find(name)->values;
   std::vector<double> numbers;

@@ -12,7 +12,6 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// Scales of given weights: every matrix, table, bias and norm.
 namespace periscope::testing {
 namespace {
 

@@ -11,7 +11,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/threads.h"
 
-/// The attack on certificates finds no run that exceeds a bound, and finds violations of bounds that are too low.
 namespace periscope::testing {
 namespace {
 

@@ -34,7 +34,6 @@ struct Specimen {
   std::vector<std::string> structure;  ///< structure of weights, for the report
 };
 
-/// Names of the families.
 std::vector<std::string> specimen_families();
 
 /// Draws shape and options of a family: width 1 … 24, one to three layers, head width 1 … 8, grouped keys, soft caps,

@@ -17,7 +17,6 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/threads.h"
 
-/// Studies called from another program must not change its process state.
 namespace periscope::testing {
 namespace {
 

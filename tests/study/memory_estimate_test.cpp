@@ -3,7 +3,6 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "tests/support/doctest.h"
 
-/// Memory estimate of a run, and memory budget of its backward pass, for machines of any size.
 namespace periscope::testing {
 namespace {
 

@@ -5,7 +5,6 @@
 #include "sim/checkpoint/checkpoint.h"
 #include "tests/support/doctest.h"
 
-/// Models in memory equal models with the same bytes in files.
 namespace periscope::testing {
 namespace {
 

@@ -7,7 +7,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// Text files that configurations name.
 namespace periscope::testing {
 namespace {
 

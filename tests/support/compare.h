@@ -20,7 +20,6 @@ struct Residual {
 Residual residual(std::span<const double> actual, std::span<const double> expected, std::span<const double> allowed);
 Residual residual(std::span<const double> actual, std::span<const double> expected, double allowed);
 
-/// Formats a residual.
 std::string describe(const Residual& residual);
 
 /// Fails the running test unless both agree. `what` names the values; --success prints residuals of passing checks.

@@ -10,7 +10,6 @@ namespace periscope::testing {
 /// Returns f'(0) by the central stencil of sixth order, whose error is step⁶·f⁽⁷⁾/140.
 double derivative(const std::function<double(double)>& f, double step);
 
-/// Comparison of a gradient with finite differences.
 struct GradientCheck {
   double worst = 0.0;    ///< largest |difference| in units of the allowed error; at most 1 if they agree
   double largest = 0.0;  ///< largest |derivative| in the same units; near 1 the check has no power

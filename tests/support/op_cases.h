@@ -32,7 +32,6 @@ struct OpResult {
   std::vector<double> numbers;
 };
 
-/// A call of one op of the table.
 struct OpCase {
   OpFacts op;
   std::function<OpResult(const OpInputs&)> run;
@@ -46,7 +45,6 @@ struct OpCase {
 /// One case per op, in the order of the table.
 const std::vector<OpCase>& op_cases();
 
-/// All numbers of a result.
 std::vector<double> values_of(const OpResult& result, const Backend& ops);
 /// Allowed error relative to the largest entry of the result, against the reference.
 double allowed_error(const OpCase& op_case, DType dtype);

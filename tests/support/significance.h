@@ -12,7 +12,6 @@ namespace periscope::testing {
 /// Five standard errors, two-sided: false-alarm probability 5.7e-7 per comparison, below 0.1 % for 1700.
 inline constexpr double most_standard_errors = 5.0;
 
-/// An estimate with its standard error.
 struct Estimate {
   double mean;
   double standard_error;  ///< of the mean

@@ -23,14 +23,11 @@ const std::vector<Target>& targets();
 /// Returns the backends that support bf16 and f16, in these dtypes.
 const std::vector<Target>& narrow_targets();
 
-/// Returns targets() and narrow_targets().
 std::vector<Target> targets_of_every_dtype();
 
 /// The reference backend, which defines every op.
 const Backend& truth();
-/// The reference backend in f64 as a target.
 Target truth_target();
-/// Returns targets() and the reference.
 std::vector<Target> targets_and_truth();
 
 /// Lengths near the widths of SIMD vectors, warps and thread blocks.

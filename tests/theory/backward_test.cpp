@@ -15,7 +15,6 @@
 #include "theory/kernels/normal_stream.h"
 #include "theory/predict/predict.h"
 
-/// The backward recursion (T7–T11) in cases with closed forms.
 namespace periscope::theory {
 namespace {
 

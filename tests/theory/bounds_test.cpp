@@ -8,7 +8,6 @@
 
 #include "theory/certify/spectral_norm.h"
 
-/// Edge cases of gradient bounds (T14). Tests of `verify` compare the bounds with simulated stacks (tests/verify).
 namespace periscope::theory {
 namespace {
 

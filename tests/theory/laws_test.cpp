@@ -6,7 +6,6 @@
 
 #include "tests/theory/xiong.h"
 
-/// The recursion reproduces closed growth laws (T12), to rounding.
 namespace periscope::theory {
 namespace {
 

@@ -10,7 +10,6 @@
 #include "theory/predict/predict.h"
 #include "theory/width/gram_chain.h"
 
-/// Kernel maps of pointwise norms against quadrature, and unsupported cases.
 namespace periscope::theory {
 namespace {
 

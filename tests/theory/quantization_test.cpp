@@ -13,7 +13,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/significance.h"
 
-/// Compares the predicted rounding noise (T26) with rounding of random numbers.
 namespace periscope::testing {
 namespace {
 

@@ -31,7 +31,6 @@ inline StackSpec xiong_stack(std::string_view placement) {
 /// Returns x with a tolerance for a few hundred roundings.
 inline doctest::Approx exactly(double x) { return doctest::Approx(x).epsilon(1e-12); }
 
-/// Returns one predicted curve.
 inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
                                      const ForwardReplicate& chain = {}) {
   return forward_profile(spec, chain).find(statistic, site)->value;

@@ -26,7 +26,6 @@ Series wave_with(std::size_t length, int step, double value) {
   return series;
 }
 
-/// Exponential of every entry.
 Series exponential(Series series) {
   for (double& x : series) x = std::exp(x);
   return series;

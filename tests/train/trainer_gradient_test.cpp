@@ -103,7 +103,6 @@ TEST_CASE("trainer: gradients of every parameter match finite differences of the
   }
 }
 
-/// Stores gradients by name.
 class GradientStore final : public GradientRecorder {
  public:
   void on_gradient(const ParameterId& id, const ParameterGradient& gradient) override {

@@ -4,7 +4,6 @@
 #include "tests/support/doctest.h"
 #include "tests/train/tiny_training.h"
 
-/// Compares the second moment of (W − W₀) h, the effect of updates on a matrix product, with explicit sums.
 namespace periscope::testing {
 namespace {
 

@@ -9,7 +9,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// `verify` refutes false but no true statements, and simplifies its counterexamples.
 namespace periscope::testing {
 namespace {
 
