@@ -209,7 +209,7 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
 }
 
 /// Finds a configuration of the project, given relative to the project's folder, in the working directory, the parent
-/// of the build folder, or share/periscope/configs of the installation. Throws ConfigError if it is in none of them.
+/// of the build folder, or share/periscope/configs of the installation. Throws ConfigError if it is not found.
 std::string find_shipped_configuration(const std::string& path) {
   std::error_code error;
   const std::filesystem::path prefix =

@@ -73,7 +73,7 @@ struct ScaledKernel {
 /// The decomposition k = mean + ρ1ᵀ + 1ρᵀ + scale·unit. Only `unit` passes the Jacobian J_t of softmax, because
 /// J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ. The common part is therefore subtracted before rounding to float.
 struct CentredKernel {
-  /// `scale_of_k`: the result of scale_of(k).
+  /// `scale_of_k` is the result of scale_of(k).
   CentredKernel(const Matrix& k, double scale_of_k);
   double scale;
   double mean;       ///< mean of all entries

@@ -67,8 +67,8 @@ class TokenGrid {
   std::vector<Index> positions_;
   std::vector<Cell> cells_;
   Eigen::VectorXf upper_, kink_;
-  Vector weights_;       // of the grid tokens [p], sum 1
-  Matrix pair_weights_;  // of pairs of nodes [g, g], for pairs of different tokens
+  Vector weights_;       // weights of the grid tokens in a mean [p], sum 1
+  Matrix pair_weights_;  // weights of pairs of nodes in a mean over pairs of different tokens [g, g]
 };
 
 }  // namespace periscope::theory

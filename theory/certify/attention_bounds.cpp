@@ -37,8 +37,8 @@ BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
 /// Queries or keys.
 struct HeadInputs {
   BoundedSet projected;            ///< all heads, before QK-norm
-  std::vector<BoundedSet> normed;  ///< per head, after QK-norm, before RoPE
-  std::vector<BoundedSet> read;    ///< per head, after RoPE
+  std::vector<BoundedSet> normed;  ///< inputs per head, after QK-norm, before RoPE
+  std::vector<BoundedSet> read;    ///< inputs per head, after RoPE
 };
 
 HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) {

@@ -23,7 +23,7 @@ struct Ellipsoid {
 /// Returns an ellipsoid with error 0.
 Ellipsoid ellipsoid_around(const Vector& centre, const Vector& axes, bool centred = false);
 
-/// All x [n] with low ≤ x ≤ high that also lie in the ellipsoid, if any. Convex.
+/// All x [n] with low ≤ x ≤ high that, if `ellipsoid` is set, also lie in the ellipsoid. Convex.
 struct BoundedSet {
   Vector low;
   Vector high;

@@ -26,7 +26,7 @@ struct GradientPath {
   double wrong_probability = 0.0;                    ///< 1 − p_y, the total probability of wrong labels
   double beta = 1.0;                                 ///< scale of the branch (T1)
   std::optional<double> unembedding = std::nullopt;  ///< ‖U‖₂; nullopt: the logits are the stack's output
-  std::vector<NormPass> norms = {};                  ///< in any order
+  std::vector<NormPass> norms = {};                  ///< norms on the path, in any order
 };
 
 /// Returns max|γ|/√(v+ε), v = mean_square: the largest singular value of the Jacobian of y = γ∘x̂ for equal gains, an

@@ -95,7 +95,7 @@ class BoundPropagation {
     return ops_.normalised(x, {kind_of(m_, weight), m_.norm_eps, n.gain, n.bias, n.alpha});
   }
 
-  /// Returns the set of scaled embedding rows, or their images under the projection if any.
+  /// Returns the set of scaled embedding rows, or of their images under the projection.
   BoundedSet table_input() {
     const double k = m_.embedding.scale;
     const Index table_width = m_.embedding_width();

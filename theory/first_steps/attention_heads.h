@@ -46,7 +46,7 @@ class SequenceAttention {
   ScoreRule rule_;
   double scale_;
   Index sequence_;
-  Rotation rotation_;  // of one sequence; empty without RoPE
+  Rotation rotation_;  // angles of one sequence; empty without RoPE
 };
 
 }  // namespace periscope::theory

@@ -29,7 +29,7 @@ struct OptimizerLaw {
   double eps = 1e-8;
   double momentum = 0.9;
   double weight_decay = 0.0;
-  double clip = 0.0;  ///< limit of the global gradient norm; 0: none
+  double clip = 0.0;  ///< limit on the global gradient norm; 0: no clipping
 };
 
 /// Input of a first-steps prediction.

@@ -10,7 +10,7 @@ namespace periscope::theory {
 class TrainedEmbedding {
  public:
   TrainedEmbedding(const ModuleContext& context, const InitialStack& initial);
-  /// Returns the streams at the stack's input, after the embedding norm if any.
+  /// Returns the streams at the stack's input, after the embedding norm if the stack has it.
   [[nodiscard]] TrainedStreams forward(const CurrentTokens& now);
   /// Stores the next batch's gradients at the stack's input [next, D]. Adds the squared norm of the gradient of the
   /// embedding table to `square`.
@@ -49,7 +49,7 @@ class TrainedOutput {
   TrainedNorm norm_;  // the final norm
   InputHistory history_;
   InputMatrix unembedding_;
-  Sampled logit_gradient_;  // of the next batch [next, V]
+  Sampled logit_gradient_;  // ∂loss/∂logits of the next batch [next, V]
 };
 
 }  // namespace periscope::theory

@@ -108,7 +108,7 @@ class OutputMatrix {
   double fan_in_;
   double sigma_;                  // standard deviation of the entries before training
   Sampled gradients_;             // ∂loss/∂f of every batch at its step [all batches, D]
-  Sampled hidden_;                // of every batch at its step [all batches, hidden]
+  Sampled hidden_;                // hidden channels of every batch at its step [all batches, hidden]
   std::vector<Sampled> entries_;  // gradients of the entries at every step [hidden, D]
   Sampled update_;                // current U [hidden, D]; empty before the first step
 };

@@ -84,7 +84,7 @@ class TrainedMlp final : public TrainedModule {
   OutputMatrix last_;
   Sampled before_;              // h before training
   Sampled dh_dfirst_, dh_dup_;  // ∂h/∂z of every batch at its step
-  Sampled hidden_now_;          // of the next batch
+  Sampled hidden_now_;          // hidden channels of the next batch
 };
 
 }  // namespace

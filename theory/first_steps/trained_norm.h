@@ -31,8 +31,8 @@ class TrainedNorm {
   NormUse norm_;
   bool used_;
   double gamma_, gain_;  // gain of the norm; gamma_ times the factor `gain`
-  Vector slopes_;        // of every batch at its step [all batches]
-  Sampled output_;       // of every batch at its step [all batches, D]
+  Vector slopes_;        // slopes of every batch at its step [all batches]
+  Sampled output_;       // outputs of every batch at its step [all batches, D]
 };
 
 }  // namespace periscope::theory

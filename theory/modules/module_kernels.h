@@ -32,7 +32,7 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
 /// `unevenness` of a module's input and output channels and of its heads or hidden channels; 1 without profiles.
 struct ChannelUnevenness {
   double width = 1.0;   ///< product over input and output channels
-  double hidden = 1.0;  ///< over heads or hidden channels
+  double hidden = 1.0;  ///< unevenness over heads or hidden channels
 };
 ChannelUnevenness channel_unevenness(const StackSpec& spec, int sublayer);
 

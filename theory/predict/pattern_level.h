@@ -16,7 +16,7 @@ struct ReplicateInputs {
   std::size_t population = 1;  ///< number of inputs that these inputs were selected from
 };
 
-/// Returns concatenated pairs of the windows of a batch [2T], with their labels if any; a single window stays single.
+/// Returns concatenated pairs of the windows of a batch [2T] and of their labels. A single window stays single.
 /// The squared gradient of a mean over B windows, Σ_ij ⟨g_i, g_j⟩/B², involves at most two windows per term, so pairs
 /// determine its expectation. At most `max_pairs` pairs are chosen, each window about equally often.
 /// Throws std::invalid_argument without windows, for windows of different lengths, for labels that do not match, and

@@ -17,7 +17,7 @@ namespace periscope::theory {
 namespace {
 
 constexpr std::size_t max_inputs = 64;
-constexpr int first_samples = 2;  // per replicate and attention sublayer at level 0: one antithetic pair
+constexpr int first_samples = 2;  // patterns per replicate and attention sublayer at level 0
 /// For long sequences, backward patterns per replicate are limited to this number or, if larger, 1/ratio of the forward
 /// patterns. More forward patterns only reduce the bias of sharp patterns, which backward patterns do not affect.
 constexpr int long_max_backward = 16;
@@ -52,7 +52,7 @@ const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
 
-/// Returns the limit of patterns per attention sublayer, larger for short sequences: patterns cost at least tokens².
+/// Returns the limit on patterns per attention sublayer, larger for short sequences: patterns cost at least tokens².
 int max_patterns(const StackSpec& spec, const PredictionOptions& options) {
   constexpr double reference_tokens = 64.0;
   constexpr double max_factor = 4.0;
@@ -353,7 +353,7 @@ class InputsPrediction {
   bool backward_ = !inputs_.labels.empty() || !options_.labels.empty();
   double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns per attention sublayer
   const Scheme& scheme_ = scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
-  int max_patterns_ = max_patterns(spec_, options_);  ///< per attention sublayer, independent of the budget
+  int max_patterns_ = max_patterns(spec_, options_);  ///< limit per attention sublayer, independent of the budget
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
   PredictionProgress progress_{options_.on_progress};
   Prediction prediction_ = {};
@@ -377,8 +377,8 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   const double t = spec.input.tokens;
   const double square = t * t;
   // Run time in units of one operation of the measurement.
-  constexpr double fixed_cost = 5e4;          // of a pattern, for any number of tokens
-  constexpr double default_patterns = 512.0;  // over which the cost of an exact average is spread
+  constexpr double fixed_cost = 5e4;          // cost of a pattern, independent of the number of tokens
+  constexpr double default_patterns = 512.0;  // patterns among which the cost of an exact average is divided
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / default_patterns
                                                        : 6.0 * square * (t + spec.model.head_dim) + fixed_cost;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);

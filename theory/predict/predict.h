@@ -39,13 +39,13 @@ struct Prediction {
   int replicates = 0;        ///< 1 + degrees of freedom of standard errors; for one input the number of replicates
   int samples = 0;           ///< patterns per attention sublayer in the forward pass, over all replicates
   int backward_samples = 0;  ///< patterns averaged in the backward pass; 0 without gradients
-  double tolerance = 0.0;    ///< from PredictionOptions
+  double tolerance = 0.0;    ///< tolerance of PredictionOptions
   double gradient_tolerance = 0.0;
   std::string gradient_unsupported = {};  ///< why requested gradients are missing; empty otherwise
 
   /// True after `predict_at_width` (theory/predict/finite_width_chain.h): the curves of `profile` that `spread`
   /// contains come from the finite-width chain (T25). They are exact at the stack's widths and need no tolerated bias.
-  /// Gradients, kurtosis, maximum and angular distances remain those of the limit.
+  /// Gradients, kurtosis, maximum and angular distances are still predicted in the limit.
   bool exact_at_width = false;
   // Except left_out, the following fields are empty or 0 unless exact_at_width.
   Profile limit = {};         ///< all curves at infinite width (T2–T11)

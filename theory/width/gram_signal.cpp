@@ -43,7 +43,7 @@ Matrix gram_of(const Matrix& x) {
 constexpr Index hidden_per_block = 128;
 
 /// A module's input, scaled to rows of length 1 in float. Products with normal numbers dominate the cost; their
-/// rounding error in float is far below that of a measurement.
+/// rounding error in float is far below the error of a measurement.
 class ModuleInput {
  public:
   explicit ModuleInput(const Matrix& x) : length_(x.rowwise().norm()) {

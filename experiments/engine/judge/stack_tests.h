@@ -29,7 +29,7 @@ struct Comparison {
   const Measurement& measured;
   DType dtype;
   const theory::Prediction& prediction;
-  double rounding = 0.0;  ///< relative rounding error of forward statistics, in addition to that of dtype
+  double rounding = 0.0;  ///< relative rounding error of forward statistics, in addition to rounding to dtype
 };
 
 /// Curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment and

@@ -110,7 +110,7 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
   if (per_seed.empty()) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
-    // Contrasts omit tests of grad_sq, which replace those of log_grad_sq for gradients near zero.
+    // Contrasts omit tests of grad_sq, which replace tests of log_grad_sq for gradients near zero.
     if (test.statistic == Statistic::grad_sq || !test.is_finite() || !(test.scale > 0.0)) continue;
     groups[group_of(test)].push_back(&test);
   }

@@ -49,7 +49,7 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
 }
 
 /// Derives input.second_moment from init.embedding_std, or else from the recipe. If init.position_std is set without
-/// init.embedding_std, the recipe sets the latter. Returns true if init.embedding_std determines the second moment.
+/// init.embedding_std, the recipe sets it. Returns true if init.embedding_std determines the second moment.
 bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
   const std::optional<Recipe> recipe =
       family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));

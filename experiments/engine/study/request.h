@@ -27,7 +27,7 @@ enum class Matrices { dense, any };
 
 /// A request to run a study: a configuration, common flags that take precedence over it, and the study's own flags.
 struct Request {
-  std::span<const config::AnySection> known = {};  ///< valid sections of a configuration: those of all studies
+  std::span<const config::AnySection> known = {};  ///< valid sections of a configuration, for all studies
   std::string file = {};                           ///< path of the configuration (TOML); "" for none
   std::vector<std::string> entries = {};           ///< "a.b=value", equivalent to entries of the file
   std::vector<std::string> settings = {};          ///< take precedence over `entries`; each must have an effect
@@ -45,7 +45,7 @@ struct Request {
   [[nodiscard]] std::vector<std::string> all_settings() const;
   /// Loads the configuration, applies the common flags, checks them against the device, resolves defaults and reads
   /// texts. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense
-  /// matrices. Throws InputError and ConfigError, the latter also for a setting without effect.
+  /// matrices. Throws InputError, and ConfigError, also for a setting without effect.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// Loads the configuration and the study's own section.
   template <class Own>

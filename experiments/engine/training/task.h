@@ -28,7 +28,7 @@ struct TrainingHistory {
   std::vector<double> loss;               ///< [nat]
   std::vector<double> grad_norm;          ///< norm of all gradients, before clipping [nat]
   std::vector<double> last_layer_norm;    ///< norm of the last layer's gradients, before clipping [nat]
-  std::map<int, RecordedValues> records;  ///< by step
+  std::map<int, RecordedValues> records;  ///< recorded values by step
 
   void add(const StepOutcome& outcome);
   /// Returns true if the last step's loss and gradient norm are finite, or before the first step.

@@ -72,7 +72,7 @@ struct AttackResult {
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 
-/// Tries to exceed the bound of one place: real vectors by gradient ascent, token ids by greedy changes of one token.
+/// Tries to exceed the bound at one place: real vectors by gradient ascent, token ids by greedy changes of one token.
 /// Adds the signals of every restart's best input to `seen`.
 AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);

@@ -34,7 +34,7 @@ struct FormatHeadroom {
   double branch;            ///< largest certified power of two k at c = `stream`; NaN without norms B or c
   double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN if not measured
   StackScale fitting;       ///< powers of two with which stream and branches fit; stream 0: no finite bound
-  std::string reason = {};  ///< why no c is certified; "" if one is
+  std::string reason = {};  ///< why no c is certified, or ""
 };
 
 /// A scaled stack compared with the original, in f64 on the same tokens.
@@ -44,8 +44,8 @@ struct ScaledRun {
   double difference = 0.0;         ///< max |Δ logit| / max |logit|
   double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks: only rounding
   double gains_alone = 0.0;        ///< `difference` if only gains and the embedding are scaled
-  ModelSpec model;                 ///< of the scaled stack
-  Certificates certificates = {};  ///< of the scaled stack
+  ModelSpec model;                 ///< model of the scaled stack
+  Certificates certificates = {};  ///< certificates of the scaled stack
 };
 
 /// Headroom of a stack (T17). Scaling the stream by c, and branches before norms B by k, leaves the function unchanged.
@@ -54,7 +54,7 @@ struct Headroom {
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
   ScaleRecipe recipe;
-  std::vector<FormatHeadroom> formats;  ///< of every judged format; empty if the stack cannot be scaled
+  std::vector<FormatHeadroom> formats;  ///< headroom in every judged format; empty if the stack cannot be scaled
   std::optional<ScaledRun> run;
 };
 
@@ -88,7 +88,7 @@ Requirement parse_requirement(const std::string& word);
 struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
   std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirement_words;
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the runs that verdicts are for
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< arithmetic of the runs to certify
   std::optional<int> attack;                  ///< steps per restart; nullopt: no attacks
   int length = theory::default_longest;       ///< longest certified input in tokens, where rounding depends on it
   std::optional<double> input_maximum;        ///< largest |x| of real inputs of a random stack
@@ -107,7 +107,7 @@ struct CertifyResult {
   StackSpec spec;
   theory::InputDomain domain;
   CertifyConfig config = {};
-  Certificates certificates = {};  ///< of exact arithmetic and, unless it is exact, of config.arithmetic
+  Certificates certificates = {};  ///< for exact arithmetic and for config.arithmetic
   /// Certificate for this program's own arithmetic (pure f64 or f32); compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<study::NamedHash> weights = {};

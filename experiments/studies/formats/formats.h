@@ -70,7 +70,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
 
 /// Predicts the SQNR of the stream at every depth in dB (T27) for a pass with the formats `choice`. `exact` is the pass
 /// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). `drawn` is the stack's input in f64
-/// [tokens, width] from the table or the generator, `planted` with massive features, if any. v_i of a signal is the
+/// [tokens, width] from the table or the generator, `planted` the same with massive features. v_i of a signal is the
 /// mean square error of rounding its value in f64 (`square_errors`); T26 gives v of a matrix. Table rows are rounded
 /// when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums are not in
 /// f32, or if all parts are fp32, as roundings inside ops are not modelled. Requires one stream.

@@ -42,7 +42,7 @@ struct Case {
   std::map<std::string, judge::Claim> claims = {};
   double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted between the two largest depths
   double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ of identity-path
-  double identity_bound = 0.0;  ///< rounding bound of identity_error
+  double identity_bound = 0.0;  ///< bound on identity_error due to rounding
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
   /// Sets tests[name] to the predicted `points` with the means over seeds of rows[name]; pads the shorter with NaN.
@@ -163,7 +163,7 @@ double log_norm_bias(const config::Config& config, const StackSpec& spec, const 
 template <class Place>
 std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec& spec,
                                    const theory::Prediction& prediction, Place place) {
-  constexpr std::size_t sublayers = std::is_same_v<Place, Weight> ? 2 : 1;  // per entry
+  constexpr std::size_t sublayers = std::is_same_v<Place, Weight> ? 2 : 1;  // sublayers per entry
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
   std::vector<judge::Test> all;
   for (std::size_t i = 0; i < curve.value.size(); ++i) {

@@ -21,8 +21,8 @@ static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.res
 
 namespace {
 
-/// Returns the rounding bound of ‖g − s − r‖/‖g‖. Both sides of g = s + r round separately. Each of 2L sublayers has at
-/// most six successive matrix products or norms, sums over `longest` terms with a relative error of at most longest·ε.
+/// Returns a bound on ‖g − s − r‖/‖g‖ due to rounding. Both sides of g = s + r round separately. Each of 2L sublayers
+/// has at most six successive matrix products or norms, which sum `longest` terms with a relative error ≤ longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});

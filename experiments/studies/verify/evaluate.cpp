@@ -66,11 +66,11 @@ theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::
   return {m.norm, m.width, largest_magnitude(gain), square, m.norm_eps};
 }
 
-/// Returns the rounding bound of the gradient of a, relative to path_norm, to first order in u. p − y: each p_j has a
+/// Returns a bound on rounding of the gradient of a, relative to path_norm, to first order in u. p − y: each p_j has a
 /// relative error of at most (classes + 6)u, as |Δ|e^−|Δ| < 1 bounds the effect of rounding a logit difference Δ; p_y −
 /// 1 adds u: together (2·classes + 16)u, not relative to wrong_probability. The other terms are relative to
 /// √2·wrong_probability: U (a sum of `classes` terms, Σ|U||v| ≤ √min(D, V)·‖U‖₂‖v‖); every norm, three terms of
-/// magnitude ‖g‖/s with D + 8 roundings each, eightfold (tests/support/tolerances.h); LayerNorm's mean, whose
+/// magnitude ‖g‖/s with D + 8 roundings each, times 8 (tests/support/tolerances.h); LayerNorm's mean, whose
 /// error of (D+2)u|mean| turns x̂ by up to 2(D+2)u|mean|/s; and the sums over tokens and units.
 double rounding_of(const BoundCase& c, const TokenTerms& token, double conditions) {
   const double d = c.width();

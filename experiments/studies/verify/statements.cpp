@@ -50,7 +50,7 @@ double rounding_factor(const TokenTerms& token) {
 /// Returns `measured` compared with the bound: the mean over tokens of factor · amount_t.
 template <class Amount>
 StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
-  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // for underflow
+  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // bound on underflow
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     o.bound += times(factor(e.tokens[t].path), amount(t)) / count;
@@ -101,7 +101,7 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*
   return worst_of(all);
 }
 
-/// Returns the relative rounding bound of sums of D squares and products, and of their sum.
+/// Returns a bound on the relative rounding error of sums of D squares and products, and of their sum.
 double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp64.unit_roundoff(); }
 
 /// Checks T15. Returns the worst token.

@@ -16,7 +16,7 @@ namespace periscope::verify {
 struct TokenTerms {
   theory::GradientPath path;  ///< from the loss to a; 1 − p_y is a sum over wrong labels, without cancellation
   double hidden = 0.0;        ///< ‖h‖
-  /// Rounding bound of the gradient of a, in units of the bounds' factors (evaluate.cpp). Infinite if the squares
+  /// Bound on rounding of the gradient of a, in units of the bounds' factors (evaluate.cpp). Infinite if the squares
   /// inside a norm underflow: the token is then not judged.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< rms of αx, β·branch, and their sum

@@ -93,7 +93,7 @@ struct BoundAttackResult : Attack {
 /// Runs all attacks: ascent of log(ratio) over x, W1, W2 and U from config.starts random cases, and grow_aligned.
 std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::Progress& progress);
 
-/// Attacks T16 by construction: Peri sublayers whose every branch points along the stream. The ratio is rms over
+/// Attacks T16 by construction: Peri sublayers whose branches all point along the stream. The ratio is rms over
 /// bound, at the depth where it is farthest from 1.
 BoundAttackResult grow_aligned(int sublayers, int width, double gain);
 
