@@ -79,13 +79,13 @@ bool is_valid(std::vector<Stated> tensors, std::int64_t data) {
 /// Changes one random number, type or the length of the data slightly.
 void disturb(std::vector<Stated>& tensors, std::int64_t& data) {
   const auto step = *rc::gen::element<std::int64_t>(-8, -4, -2, -1, 1, 2, 4, 8);
-  const int what = *rc::gen::inRange(0, 6);
-  if (what == 0 || tensors.empty()) {
+  const int kind = *rc::gen::inRange(0, 6);
+  if (kind == 0 || tensors.empty()) {
     data = std::max<std::int64_t>(0, data + step);
     return;
   }
   Stated& t = tensors[*rc::gen::inRange<std::size_t>(0, tensors.size())];
-  switch (what) {
+  switch (kind) {
     case 1: t.begin += step; break;
     case 2: t.end += step; break;
     case 3:
@@ -143,7 +143,7 @@ bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::
   try {
     contents = parse_safetensors(bytes_of(bytes), "random");
   } catch (const InputError& error) {
-    RC_ASSERT(std::string(error.what()).starts_with("malformed: random: "));
+    RC_ASSERT(std::string(error.kind()).starts_with("malformed: random: "));
     return false;
   }
   const std::byte* const begin = bytes_of(bytes).data() + (static_cast<std::int64_t>(bytes.size()) - data);
@@ -159,7 +159,7 @@ bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::
 }
 
 TEST_CASE("the reader accepts a random layout if and only if it is valid") {
-  constexpr int layouts = 50;  // for each of RapidCheck's cases
+  constexpr int layouts = 50;  // per RapidCheck case
   int accepted = 0;
   int rejected = 0;
   CHECK(rc::check([&] {

@@ -15,12 +15,12 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// A binary format by its definition: sign, exponent, mantissa.
+/// Definition of a binary format: sign, exponent, mantissa.
 struct Definition {
   SafetensorsType type;
   int exponent_bits;
   int mantissa_bits;
-  bool has_infinity;  ///< else only all ones are NaN
+  bool has_infinity;  ///< if false, only the all-ones pattern is NaN
 };
 
 double by_definition(const Definition& format, unsigned bits) {
@@ -37,7 +37,7 @@ double by_definition(const Definition& format, unsigned bits) {
   return sign * std::ldexp(whole + mantissa, power);
 }
 
-/// True for equal numbers with equal signs, or two NaN.
+/// Returns true for equal numbers with equal signs and for two NaN.
 template <typename A, typename B>
 bool same(A a, B b) {
   return (std::isnan(a) && std::isnan(b)) ||
@@ -60,7 +60,7 @@ std::vector<T> read(const SafetensorsView& view) {
   return out;
 }
 
-TEST_CASE("every bit pattern of small formats has the value of its definition") {
+TEST_CASE("every bit pattern of small formats is read as the value that the format defines") {
   const std::vector<Definition> formats{{SafetensorsType::f16, 5, 10, true},
                                         {SafetensorsType::bf16, 8, 7, true},
                                         {SafetensorsType::f8_e5m2, 5, 2, true},
@@ -86,7 +86,7 @@ TEST_CASE("every bit pattern of small formats has the value of its definition") 
   }
 }
 
-TEST_CASE("f64 and f32 are unchanged, also NaN and inf") {
+TEST_CASE("f64 and f32 values, including NaN and inf, are read unchanged") {
   const std::vector<double> f64{0.1, -0.0, 1e300, 5e-324, infinity, -infinity, nan};
   const std::vector<double> wide = read<double>(view_of(SafetensorsType::f64, raw(f64)));
   const std::vector<float> f32{0.1F, -0.0F, 3.4e38F, 1e-45F, HUGE_VALF, std::numeric_limits<float>::quiet_NaN()};
@@ -96,7 +96,7 @@ TEST_CASE("f64 and f32 are unchanged, also NaN and inf") {
   for (std::size_t i = 0; i < f32.size(); ++i) CHECK((same(from_f32[i], f32[i]) && same(same_f32[i], f32[i])));
 }
 
-TEST_CASE("f64 is rounded to the nearest float, and rejected beyond its range") {
+TEST_CASE("f64 is rounded to the nearest float and rejected beyond the range of float") {
   const std::string good = raw<double>({0.1, 1e-60, infinity, -3.4e38, nan});
   const std::vector<float> values = read<float>(view_of(SafetensorsType::f64, good));
   CHECK(values[0] == 0.1F);
@@ -125,7 +125,7 @@ void check_integers(SafetensorsType type) {
   }
 }
 
-TEST_CASE("integers, at the ends of their ranges") {
+TEST_CASE("integers are read exactly, including the ends of their ranges") {
   check_integers<std::int64_t>(SafetensorsType::i64);
   check_integers<std::int32_t>(SafetensorsType::i32);
   check_integers<std::int16_t>(SafetensorsType::i16);
@@ -149,7 +149,7 @@ TEST_CASE("integers without an exact double are rejected") {
   CHECK(read<double>(view_of(SafetensorsType::u64, large)).at(0) == 0x1p63);
 }
 
-TEST_CASE("a boolean is 0 or 1") {
+TEST_CASE("a boolean other than 0 or 1 is rejected") {
   const std::string good("\x00\x01", 2);
   CHECK(read<double>(view_of(SafetensorsType::boolean, good)) == std::vector<double>{0.0, 1.0});
   const std::string bad("\x01\x02", 2);
@@ -157,7 +157,7 @@ TEST_CASE("a boolean is 0 or 1") {
                        doctest::Contains("tensor \"t\": element 1"), InputError);
 }
 
-TEST_CASE("unsupported types are named") {
+TEST_CASE("the rejection of an unsupported type names the type") {
   const std::string bytes(24, '\x01');
   for (const auto type :
        {SafetensorsType::c64, SafetensorsType::f8_e8m0, SafetensorsType::f8_e4m3fnuz, SafetensorsType::f8_e5m2fnuz,
@@ -168,7 +168,7 @@ TEST_CASE("unsupported types are named") {
   }
 }
 
-TEST_CASE("parts of tensors at any alignment") {
+TEST_CASE("parts of tensors are read at any alignment") {
   for (std::size_t shift = 0; shift < 8; ++shift) {
     const std::vector<double> numbers{1.5, -2.5, 3.5, 4.5};
     const std::string bytes = std::string(shift, 'x') + raw(numbers);

@@ -29,7 +29,7 @@ const std::vector<SafetensorsEntry> entries{{"matrix", SafetensorsType::f64, {2,
 const Values matrix{0.1, -2.0, 3.0, 4.0, 1e300, -0.0};
 const Integers ids{-1, 1LL << 40};
 
-TEST_CASE("bytes of a file whose tensors are written out of order") {
+TEST_CASE("tensors written out of order are stored in the order of the entries") {
   const TemporaryFile file;
   SafetensorsWriter writer(file.name(), entries);
   writer.put("scalar", Values{7.0});
@@ -63,7 +63,7 @@ TEST_CASE("the header is padded to a multiple of 8 whatever its length") {
   }
 }
 
-TEST_CASE("tensors that contradict the header throw") {
+TEST_CASE("writing a tensor that contradicts the header throws") {
   const TemporaryFile file;
   SafetensorsWriter writer(file.name(), entries);
   CHECK_THROWS_AS(writer.put("other", Values{1.0}), std::logic_error);
@@ -71,7 +71,7 @@ TEST_CASE("tensors that contradict the header throw") {
   CHECK_THROWS_AS(writer.put("matrix", Integers(6, 0)), std::logic_error);
   writer.put("matrix", matrix);
   CHECK_THROWS_AS(writer.put("matrix", matrix), std::logic_error);
-  CHECK_THROWS_AS(writer.close(), std::logic_error);  // the others are missing
+  CHECK_THROWS_AS(writer.close(), std::logic_error);  // other tensors are missing
   CHECK_THROWS_AS(writer.put("ids", Values(2, 0.0)), std::logic_error);
   CHECK_THROWS_AS(writer.put("ids", std::vector<float>(4, 0.0F)), std::logic_error);
   CHECK_THROWS_AS(writer.put_bytes("ids", std::span<const std::byte>()), std::logic_error);
@@ -80,7 +80,7 @@ TEST_CASE("tensors that contradict the header throw") {
   CHECK_THROWS_AS(SafetensorsWriter(file.name(), {{"half", SafetensorsType::f4, {1}}}), std::logic_error);
 }
 
-TEST_CASE("an unwritable file is an Error that names it") {
+TEST_CASE("an unwritable file throws an Error that names the file") {
   CHECK_THROWS_WITH_AS(SafetensorsWriter("/proc/at/all", {}), doctest::Contains("/proc/at/all"), Error);
 }
 

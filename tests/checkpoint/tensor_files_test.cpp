@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 using Names = std::vector<std::string>;
 
-/// A file with U8 tensors of one element, with values `first`, `first` + 1, …
+/// Returns a file with U8 tensors of one element, with values `first`, `first` + 1, …
 std::string tensors(const Names& names, char first) {
   std::string header = "{";
   std::string data;
@@ -32,18 +32,18 @@ constexpr const char* index_name = "model.safetensors.index.json";
 constexpr const char* two_shards =
     R"({"metadata":{"total_size":3},"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"}})";
 
-/// A folder with two shards and their index.
-void write_shards(const TemporaryFolder& folder, const std::string& below = "") {
-  folder.write(below + index_name, two_shards);
-  folder.write(below + "1.safetensors", tensors({"a", "b"}, 1));
-  folder.write(below + "2.safetensors", tensors({"c"}, 3));
+/// Writes two shards and their index to a folder.
+void write_shards(const TemporaryFolder& folder, const std::string& subfolder = "") {
+  folder.write(subfolder + index_name, two_shards);
+  folder.write(subfolder + "1.safetensors", tensors({"a", "b"}, 1));
+  folder.write(subfolder + "2.safetensors", tensors({"c"}, 3));
 }
 
 void check_rejected(const std::string& folder, const std::string& why) {
   CHECK_THROWS_WITH_AS(TensorFiles{folder}, doctest::Contains(why.c_str()), InputError);
 }
 
-TEST_CASE("a folder with one file") {
+TEST_CASE("tensors of a folder with one file are found and read") {
   const TemporaryFolder folder;
   const std::string path = folder.write("model.safetensors", tensors({"b", "a"}, 1));
   const TensorFiles files(folder.path());
@@ -61,7 +61,7 @@ TEST_CASE("a folder with one file") {
   CHECK_THROWS_WITH_AS(static_cast<void>(files.find("aa")), doctest::Contains("nearest is \"a\""), InputError);
 }
 
-TEST_CASE("a folder with an index") {
+TEST_CASE("tensors of a folder with an index are read from their shards") {
   const TemporaryFolder folder;
   write_shards(folder);
   const TensorFiles files(folder.path());
@@ -93,7 +93,7 @@ TEST_CASE("an unmapped tensor and a wrong total_size give warnings") {
   CHECK(files.warnings()[1].find("total_size") != std::string::npos);
 }
 
-TEST_CASE("a folder without tensors is rejected, and other files are named") {
+TEST_CASE("a folder without tensors is rejected with the names of other files") {
   const TemporaryFolder folder;
   check_rejected(folder.path("missing"), "no such folder");
   check_rejected(folder.write("file", ""), "not a folder, expected a folder");
@@ -139,31 +139,31 @@ TEST_CASE("shards that contradict the index are rejected") {
   }
 }
 
-TEST_CASE("links within the folder and in the Hugging Face cache are followed, others rejected") {
+TEST_CASE("links within the folder and in the Hugging Face cache are followed, other links are rejected") {
   const TemporaryFolder folder;
   write_shards(folder, "model/");
   const std::string shard = folder.path("model/2.safetensors");
   fs::remove(shard);
-  SUBCASE("to a file in the folder") {
+  SUBCASE("link to a file in the folder") {
     folder.write("model/there", tensors({"c"}, 3));
     fs::create_symlink("there", shard);
     CHECK(TensorFiles(folder.path("model")).values("c") == std::vector<double>{3.0});
   }
-  SUBCASE("to a file outside the folder") {
+  SUBCASE("link to a file outside the folder") {
     folder.write("there", tensors({"c"}, 3));
     fs::create_symlink("../there", shard);
     check_rejected(folder.path("model"), "malformed: " + shard + ": link out of the folder");
   }
-  SUBCASE("to a folder with the same name prefix") {
+  SUBCASE("link to a folder with the same name prefix") {
     folder.write("model2/there", tensors({"c"}, 3));
     fs::create_symlink("../model2/there", shard);
     check_rejected(folder.path("model"), "link out of the folder");
   }
-  SUBCASE("to a missing file") {
+  SUBCASE("link to a missing file") {
     fs::create_symlink("nothing", shard);
     check_rejected(folder.path("model"), shard + ": cannot follow the link: No such file or directory");
   }
-  SUBCASE("from a snapshot to a blob of the Hugging Face cache") {
+  SUBCASE("link from a snapshot to a blob of the Hugging Face cache") {
     fs::create_directories(folder.path("hub/snapshots"));
     fs::rename(folder.path("model"), folder.path("hub/snapshots/0123"));
     folder.write("hub/blobs/4567", tensors({"c"}, 3));

@@ -8,10 +8,10 @@
 namespace periscope {
 
 /// A backend that computes every forward op in a number format (T24). Tensors are f64 with values of the format, and
-/// every step is rounded as `emulation` says. `inner` provides storage, random numbers, statistics and gradients, and
-/// its f64 tensors must be in host memory. Results of from_host, constant, normal and gather are rounded to the stored
-/// format; weights must be rounded before (`round_to_stored`). `inner` and `watch`, which may be null, outlive the
-/// backend. Not thread-safe.
+/// every step is rounded according to `emulation`. `inner` provides storage, random numbers, statistics and gradients,
+/// and its f64 tensors must be in host memory. Results of from_host, constant, normal and gather are rounded to the
+/// stored format; weights must be rounded before (`round_to_stored`). `inner` and `watch` must outlive the backend;
+/// `watch` may be null. Not thread-safe.
 std::unique_ptr<Backend> make_emulated_backend(const Backend& inner, const Emulation& emulation,
                                                Watch* watch = nullptr);
 

@@ -65,7 +65,7 @@ std::map<std::string, Tensor> variants(const Backend& ops) {
   return found;
 }
 
-TEST_CASE("in fp64 every op equals the reference to rounding, in every summation order") {
+TEST_CASE("in fp64 every op matches the reference up to rounding in every summation order") {
   const std::map<std::string, Tensor> expected = variants(truth());
   for (std::size_t order = 0; order < sum_order_names.size(); ++order) {
     const auto ops = emulated({.order = static_cast<SumOrder>(order)}, Arithmetic::pure, fp64);
@@ -82,7 +82,7 @@ TEST_CASE("in fp64 every op equals the reference to rounding, in every summation
   }
 }
 
-TEST_CASE("fp16: a linear map in mixed arithmetic sums in fp32 and stores once; pure rounds every partial sum") {
+TEST_CASE("fp16: a linear map in mixed arithmetic sums in fp32 and rounds once; pure arithmetic rounds every sum") {
   const Rounding half(fp16);
   const Tensor x = numbers(1, 200, 1, fp16);
   const Tensor w = numbers(1, 200, 2, fp16);
@@ -102,7 +102,7 @@ TEST_CASE("fp16: a linear map in mixed arithmetic sums in fp32 and stores once; 
   }
 }
 
-TEST_CASE("sums stagnate in the format, depending on the order") {
+TEST_CASE("whether a sum stagnates in a format depends on its order") {
   struct Row {
     Arithmetic kind;
     Emulation emulation;
@@ -142,7 +142,7 @@ TEST_CASE("sums stagnate in the format, depending on the order") {
   }
 }
 
-TEST_CASE("norms: squares overflow and underflow in the accumulation format; steps are stored or only the result") {
+TEST_CASE("norms: squares overflow and underflow in the accumulation format; norm_stores_steps rounds every step") {
   const auto norm = [&](Arithmetic kind, const NumberFormat& format, double x, double eps) {
     const Tensor y = emulated({}, kind, format)->norm(NormKind::rms, row({x, x}), row({1.0, 1.0}), {}, eps, 1);
     return truth().to_host(y)[0];
@@ -182,7 +182,7 @@ struct RecordingWatch final : Watch {
   }
 };
 
-TEST_CASE("a watch receives the peaks inside ops") {
+TEST_CASE("a Watch receives the largest magnitudes inside ops") {
   RecordingWatch seen;
   const auto ops = emulated({}, Arithmetic::pure, fp16, &seen);
   const Tensor w = truth().from_host(2, 3, DType::f64, Values{1.0, 2.0, -3.0, 0.5, 0.0, 0.0});

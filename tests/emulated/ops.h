@@ -31,7 +31,7 @@ class Ops {
 
   [[nodiscard]] double stored(double x) const { return stored_(x); }
   void linear(const double* x, const double* w, double* y, Index rows, Index in, Index out);
-  /// a·x, stored; x itself for a = 1.
+  /// Returns a·x rounded to the stored format, or x unchanged if a = 1.
   [[nodiscard]] double times(double a, double x) const { return a == 1.0 ? x : stored_(scalar(a) * x); }
   [[nodiscard]] double addend(double a, double x) {
     const double product = times(a, x);
@@ -39,7 +39,7 @@ class Ops {
     return product;
   }
   [[nodiscard]] double plus(double x, double y) const { return stored_(x + y); }
-  /// Normalizes one part of n features; bias may be null.
+  /// Normalizes one group of n features; bias may be null.
   void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n);
   void pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha, double* y,
                       Index n);
@@ -47,12 +47,12 @@ class Ops {
   void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies) const;
   void attention(const double* q, const double* k, const double* v, double* y, double* scores, Index rows,
                  Index key_rows, const AttentionShape& shape, HeadPeaks& peaks);
-  /// Computed in the accumulation format, then stored. Tanh-GELU may store every step (Emulation::chains).
+  /// Computes in the accumulation format, then stores the result. Tanh-GELU may store every step (Emulation::chains).
   [[nodiscard]] double activation(Activation kind, double x) const;
   /// Computes z/c, tanh and the product with c, each stored. Raises `inner` to the magnitudes of the first two.
   [[nodiscard]] double soft_cap(double cap, double z, double& inner) const;
 
-  /// Largest magnitude of a signal with one number per op, since the last take_peaks().
+  /// Largest magnitude of a signal since the last take_peaks(), for signals with one number per op.
   [[nodiscard]] double& peak(Signal signal) { return peaks_[static_cast<std::size_t>(signal)]; }
   using Peaks = std::array<double, signal_names.size()>;
   Peaks take_peaks() { return std::exchange(peaks_, {}); }
@@ -64,7 +64,7 @@ class Ops {
   [[nodiscard]] double step(double x) const { return emulation_.norm_stores_steps ? stored_(x) : accumulated_(x); }
   /// Applies gain and bias to a normalized value and stores the result.
   [[nodiscard]] double affine(double x, double gain, const double* bias);
-  /// x·(1/s) or x/s in the accumulation format.
+  /// Returns x·(1/s) or x/s in the accumulation format.
   [[nodiscard]] double divided(double x, double s) const {
     const Rounding& r = accumulated_;
     return emulation_.reciprocal ? r(x * r(1.0 / s)) : r(x / s);
@@ -74,7 +74,7 @@ class Ops {
   Emulation emulation_;
   Rounding stored_, accumulated_;
   Rounding inside_;         ///< accumulated_ for activations, where exponentials and cubes may overflow harmlessly
-  Rounding inside_stored_;  ///< the same for stored_
+  Rounding inside_stored_;  ///< stored_ with the same overflow rule
   Sums sums_;
   Peaks peaks_{};
   std::vector<double> work_, weights_, scaled_query_;

@@ -63,7 +63,7 @@ double largest_in_group(const Values& x, ScaleOver scale, std::size_t i, std::si
 
 constexpr ScaleOver scales[] = {ScaleOver::nothing, ScaleOver::tensor, ScaleOver::row, ScaleOver::block};
 
-TEST_CASE("every format and scale rounds to nearest, and square_errors are the squared errors") {
+TEST_CASE("every format and scale rounds to nearest; square_errors returns the squared errors") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const Tensor x = tensor(5, 75, dtype);
     const Values in = quick().to_host(x);
@@ -82,7 +82,7 @@ TEST_CASE("every format and scale rounds to nearest, and square_errors are the s
           double expected = round(in[i]);
           if (format.is_integer()) {
             const double step = static_cast<float>(largest / format.largest_integer);
-            // std::remainder refers to the nearest multiple, ties to even.
+            // std::remainder uses the nearest multiple, ties to even.
             expected = std::round((in[i] - std::remainder(in[i], step)) / step) * step;
           } else if (largest > 0.0) {
             const double power = std::exp2(std::ceil(std::log2(largest / format.floating.largest)));
@@ -97,7 +97,7 @@ TEST_CASE("every format and scale rounds to nearest, and square_errors are the s
   }
 }
 
-TEST_CASE("edge cases: ties, the largest number of a scale, groups with NaN, infinity or only zeros") {
+TEST_CASE("quantization handles ties, the largest number of a scale, and groups with NaN, infinity or only zeros") {
   CHECK(values_of(quantized(row_of({127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 3.49999}), quantization("int8", ScaleOver::row),
                             key)) == Values{127.0, 0.0, 2.0, 2.0, -0.0, -2.0, 3.0});
   CHECK(values_of(quantized(row_of({4.0 * 448.0, 4.0 * 0x1p-9}), quantization("fp8_e4m3", ScaleOver::row), key)) ==
@@ -113,7 +113,7 @@ TEST_CASE("edge cases: ties, the largest number of a scale, groups with NaN, inf
   CHECK_THROWS_AS(quantized(tensor(1, 4), quantization("int8", ScaleOver::nothing), key), std::invalid_argument);
 }
 
-TEST_CASE("stochastic rounding is unbiased, with the mean square of square_errors, also below one step") {
+TEST_CASE("stochastic rounding is unbiased, also below one step, and has the mean square of square_errors") {
   for (const char* name : {"bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"}) {
     for (const double size : {1.0, 2e-4}) {  // the second is a tenth of the smallest number of E4M3, 0.00195
       INFO(name, " at ", size);
@@ -175,7 +175,7 @@ Tensor transposed(const Tensor& x) {
   return truth().from_host(x.cols(), x.rows(), DType::f64, turned);
 }
 
-TEST_CASE("rounded products have the bits of the emulated op with fused products, forward and backward") {
+TEST_CASE("rounded products have the same bits as the emulated op with fused products, forward and backward") {
   for (const char* name : {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"}) {
     INFO(name);
     const NumberFormat format = find_tensor_format(name)->floating;

@@ -32,7 +32,7 @@ double Sums::terms(const double* x, std::int64_t n, double& peak) {
 
 double Sums::add_up(double& peak) {
   if (terms_.empty()) return 0.0;
-  const auto by = [&](auto before) { std::ranges::stable_sort(terms_, before); };
+  const auto sort_by = [&](auto before) { std::ranges::stable_sort(terms_, before); };
   switch (order_) {
     case SumOrder::sequential: break;
     case SumOrder::reversed: std::ranges::reverse(terms_); break;
@@ -40,19 +40,19 @@ double Sums::add_up(double& peak) {
     case SumOrder::lanes: return in_lanes(peak);
     case SumOrder::shuffled: shuffle(); break;
     case SumOrder::positives_first:
-      by([](const Term& x, const Term& y) { return x.value > 0.0 && !(y.value > 0.0); });
+      sort_by([](const Term& x, const Term& y) { return x.value > 0.0 && !(y.value > 0.0); });
       break;
     case SumOrder::negatives_first:
-      by([](const Term& x, const Term& y) { return x.value < 0.0 && !(y.value < 0.0); });
+      sort_by([](const Term& x, const Term& y) { return x.value < 0.0 && !(y.value < 0.0); });
       break;
     // NaN counts as infinite, so that the comparison is a strict weak order.
     case SumOrder::small_first:
-      by([](const Term& x, const Term& y) {
+      sort_by([](const Term& x, const Term& y) {
         return std::fmin(std::abs(x.value), HUGE_VAL) < std::fmin(std::abs(y.value), HUGE_VAL);
       });
       break;
     case SumOrder::large_first:
-      by([](const Term& x, const Term& y) {
+      sort_by([](const Term& x, const Term& y) {
         return std::fmin(std::abs(x.value), HUGE_VAL) > std::fmin(std::abs(y.value), HUGE_VAL);
       });
       break;
@@ -66,8 +66,7 @@ double Sums::plus(double acc, const Term& term) const {
   if (single_) {
     return std::fma(static_cast<float>(term.a), static_cast<float>(term.b), static_cast<float>(acc));
   }
-  // The product is exact in double. Rounding to double and then to the format differs from one rounding only next to
-  // ties.
+  // The product is exact in double. Rounding twice differs from rounding once only near ties.
   return in_(acc + term.a * term.b);
 }
 

@@ -21,7 +21,7 @@ class Sums {
   /// `in` rounds products and partial sums.
   Sums(const Emulation& emulation, const Rounding& in);
 
-  /// Σ a_i b_i, i < n, with strides; raises `peak` to the magnitudes of all products and partial sums.
+  /// Returns Σ a_i b_i for i < n, with strides; raises `peak` to the magnitudes of all products and partial sums.
   double products(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride, std::int64_t n,
                   double& peak);
   /// Returns Σ x_i.
@@ -42,7 +42,7 @@ class Sums {
 
   SumOrder order_;
   bool fused_;
-  bool fuse_ = false;  ///< for the current sum
+  bool fuse_ = false;  ///< whether the current sum is fused
   bool single_;        ///< accumulates in f32
   Rounding in_;
   std::minstd_rand engine_;

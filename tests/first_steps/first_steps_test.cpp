@@ -15,7 +15,7 @@
 namespace periscope::theory {
 namespace {
 
-TEST_CASE("activation slopes are the differences of values") {
+TEST_CASE("activation_slopes matches finite differences of activation_values") {
   Eigen::MatrixXf x(1, 5);
   x << -2.0F, -0.5F, 0.25F, 1.0F, 3.0F;
   constexpr float step = 1.0F / 256.0F;
@@ -23,13 +23,13 @@ TEST_CASE("activation slopes are the differences of values") {
     CAPTURE(static_cast<int>(a));
     const Eigen::MatrixXf up = activation_values<Eigen::MatrixXf>(a, x.array() + step);
     const Eigen::MatrixXf down = activation_values<Eigen::MatrixXf>(a, x.array() - step);
-    // Third derivatives are below 2, so that the central difference is off by 2/6·step² = 5e-6, and rounding by
+    // Third derivatives are below 2, so the central difference has an error of 2/6·step² = 5e-6. Rounding adds
     // 4·6e-8/step = 6e-5.
     CHECK(((up - down) / (2.0F * step) - activation_slopes(a, x)).cwiseAbs().maxCoeff() < 1e-4F);
   }
 }
 
-TEST_CASE("sequence attention: the gradient of the scores against finite differences") {
+TEST_CASE("sequence attention: the gradient of the scores matches finite differences") {
   StackSpec spec = small_stack("pre");
   const SequenceAttention attention(spec.model, 0, 4);
   NormalStream numbers({.seed = 2, .replicate = 0, .place = 0});
@@ -88,7 +88,7 @@ TEST_CASE("at initialisation a norm after a module does not change the output of
   CHECK((pre.branches.front().output - peri.branches.front().output).norm() == 0.0F);
 }
 
-TEST_CASE("first steps: keys and values shared by heads have the sum of the gradients of these heads") {
+TEST_CASE("first steps: gradients of keys and values shared by heads are sums over these heads") {
   // With flat patterns the gradients of heads are independent and of equal size.
   StackSpec spec = flat_stack("pre", 1);
   FirstStepsInput input = small_input({1e-3});
@@ -113,7 +113,7 @@ TEST_CASE("first steps: keys and values shared by heads have the sum of the grad
   }
 }
 
-TEST_CASE("first steps: decay alone gives the stack of smaller weights") {
+TEST_CASE("first steps: weight decay alone acts like smaller initial weights") {
   for (const char* placement : {"pre", "peri", "post"}) {
     INFO(placement);
     StackSpec spec = small_stack(placement);
@@ -145,7 +145,7 @@ TEST_CASE("first steps: a rate of 0 changes nothing") {
     CHECK(step.coherent.value.back() == 0.0);
     for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
     CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
-    // Peri-LN adds 1 per sublayer for any weights; five standard errors.
+    // Every Peri-LN sublayer adds a second moment of 1 for any weights; the tolerance is five standard errors.
     const double added = step.second_moment.value.back() - step.second_moment.value.front();
     const double error =
         std::hypot(step.second_moment.standard_error.back(), step.second_moment.standard_error.front());
@@ -166,7 +166,7 @@ TEST_CASE("first steps: input correlation compares every token with itself, also
   for (const StepReading& step : p.steps) CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
 }
 
-TEST_CASE("first steps: every step uses the labels of its own batch, the loss the held-out labels") {
+TEST_CASE("first steps: every step uses the labels of its batch; the loss uses the held-out labels") {
   FirstStepsInput input = seen_input(adam({1e-3, 1e-3}));
   const auto all = [&](int label) { return std::vector<int>(input.ids.size(), label); };
   input.runs.front().labels = {all(5), all(9)};
@@ -176,19 +176,19 @@ TEST_CASE("first steps: every step uses the labels of its own batch, the loss th
   CHECK(p.steps[2].loss.value[0] < p.steps[1].loss.value[0]);
 }
 
-TEST_CASE("first steps: the neglected share follows from the input correlation, gain drift from the sum of rates") {
+TEST_CASE("first steps: the input correlation gives the neglected share, and the sum of rates gives the gain drift") {
   const std::vector<double> rates{1e-3, 3e-3, 2e-3};
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input(rates), few());
   REQUIRE(p.steps.size() == 4);
   CHECK(p.steps[0].neglected == 0.0);
   CHECK(p.steps[3].input_correlation < 0.999);
-  double far = 0.0;
+  double rate_sum = 0.0;
   for (std::size_t r = 0; r < p.steps.size(); ++r) {
     const StepReading& step = p.steps[r];
-    const double turned = std::pow(1.0 - step.input_correlation, 2);
-    if (r > 0) CHECK(step.neglected == doctest::Approx(r > 1 ? 2.0 * turned : turned).epsilon(1e-12));
-    if (r > 0) far += rates[r - 1];
-    CHECK(step.gain_drift == doctest::Approx(2.0 * far).epsilon(1e-12));
+    const double share = std::pow(1.0 - step.input_correlation, 2);
+    if (r > 0) CHECK(step.neglected == doctest::Approx(r > 1 ? 2.0 * share : share).epsilon(1e-12));
+    if (r > 0) rate_sum += rates[r - 1];
+    CHECK(step.gain_drift == doctest::Approx(2.0 * rate_sum).epsilon(1e-12));
   }
   for (const StepReading& step : predict_first_steps(small_stack("pre"), small_input(rates), few()).steps) {
     CHECK(step.gain_drift == 0.0);  // no norm after a module
@@ -198,7 +198,7 @@ TEST_CASE("first steps: the neglected share follows from the input correlation, 
   CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gain_drift == doctest::Approx(2.0 * rates[0]));
 }
 
-TEST_CASE("first steps: one large step ends the theory, with an estimated reason") {
+TEST_CASE("first steps: the theory stops at a large step and names the estimated reason") {
   for (const char* placement : {"pre", "peri"}) {
     const FirstSteps p = predict_first_steps(small_stack(placement), small_input({0.1}), few());
     REQUIRE(p.steps[1].input_correlation < 0.7);
@@ -207,10 +207,10 @@ TEST_CASE("first steps: one large step ends the theory, with an estimated reason
   }
 }
 
-TEST_CASE("first steps: QK-norm over all heads of a single key head equals the norm of that head") {
-  // With flat patterns queries are independent of the gradients of scores, and only their mean square matters. It is 1
+TEST_CASE("first steps: with one key head, QK-norm over all heads lowers the key update by 5 %") {
+  // With flat patterns, queries are independent of score gradients, and only the queries' mean square matters. It is 1
   // with a norm per head, and 5 % less with a norm over all heads, whose divisor contains the square of the head. With
-  // four features per head a quarter of the squared gradient is parallel to the key, and the norm removes it.
+  // four features per head, a quarter of the squared gradient is parallel to the key and is removed by the norm.
   StackSpec spec = flat_stack("pre", 1);
   spec.model.heads = 8;
   spec.model.kv_heads = 1;
@@ -237,7 +237,7 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head equals the n
   CHECK(std::abs(relative + 0.05) < 4.0 * error);
 }
 
-TEST_CASE("first steps: every planted fault changes the prediction; the sign constant by π/2") {
+TEST_CASE("first steps: every planted fault changes the prediction; a wrong sign constant changes it by π/2") {
   const FirstSteps right = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
   for (int f = 1; f < static_cast<int>(step_fault_names.size()); ++f) {
     CAPTURE(step_fault_names[static_cast<std::size_t>(f)]);
@@ -253,7 +253,7 @@ TEST_CASE("first steps: every planted fault changes the prediction; the sign con
   }
 }
 
-TEST_CASE("first steps: a vocabulary of odd size, and of size 1 with loss 0") {
+TEST_CASE("first steps: a vocabulary may have odd size; with size 1 the loss is 0") {
   for (const int vocab : {1, 15}) {
     CAPTURE(vocab);
     StackSpec spec = small_stack("pre");
@@ -283,18 +283,18 @@ TEST_CASE("first steps: the theory stops at a non-finite prediction") {
 TEST_CASE("first steps: mean squares are not negative with few samples") {
   FirstStepsOptions options = few();
   options.neurons = 2;
-  bool is_cut = false;
+  bool is_clipped = false;
   for (options.seed = 0; options.seed < 20; ++options.seed) {
     const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({1e-4}), options);
     for (const double q : p.steps[1].branch_second_moment.value) CHECK(q >= 0.0);
     for (const auto& [weight, curve] : p.steps[1].update) {
       for (const double q : curve.value) {
         CHECK(q >= 0.0);
-        is_cut = is_cut || q == 0.0;
+        is_clipped = is_clipped || q == 0.0;
       }
     }
   }
-  CHECK(is_cut);
+  CHECK(is_clipped);
 }
 
 TEST_CASE("first steps: placements with several branches and streams are predicted; unsupported options are named") {

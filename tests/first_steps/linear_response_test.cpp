@@ -9,8 +9,8 @@
 #include "theory/first_steps/trained_stack.h"
 
 /// Identities that are exact to first order in the rate. An SGD step −η∇L changes the loss on its batch by −η‖∇L‖² in
-/// any stack. The change is predicted from all updates, the norm from the gradients of all entries. Scores are nearly
-/// constant, because the theory neglects the response of patterns to W_q and W_k.
+/// any stack. The change is predicted from all updates, the norm from the gradients of all entries. Scores here are
+/// nearly constant, because the theory neglects the response of patterns to W_q and W_k.
 namespace periscope::theory {
 namespace {
 
@@ -32,14 +32,14 @@ Mean mean_over_replicates(const std::function<double(const ReplicateDraws&)>& nu
   return {moments.mean(), moments.standard_error()};
 }
 
-/// ‖∇L‖² of the first batch.
+/// Returns ‖∇L‖² of the first batch.
 double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const ReplicateDraws& draws) {
   const TrainingTokens tokens = tokens_of(spec, seen_input(law), 0);
   const auto readings = trained_stack(spec, tokens, law, draws, StepFault::none, [](double) {});
   return std::pow(readings.front().gradient_norm, 2);
 }
 
-/// −∂loss/∂η after the last step, as a central difference in the rate.
+/// Returns −∂loss/∂η after the last step, as a central difference in the rate.
 double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws) {
   const auto loss = [&](double sign) {
     OptimizerLaw signed_law = law;
@@ -51,8 +51,8 @@ double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws
   return (loss(-1.0) - loss(1.0)) / (2.0 * law.rates.front());
 }
 
-/// True within five standard errors (false alarms: 1 in 2e6) plus 1 %, for finite samples of channels and third-order
-/// terms.
+/// Returns true within five standard errors (1 false alarm in 2e6) plus 1 %, which allows for finite samples of
+/// channels and third-order terms.
 bool agree(const Mean& mean, double expected) { return std::abs(mean.value - expected) < 5.0 * mean.error + 0.01; }
 
 void check_fall(const char* placement, double second_moment) {
@@ -61,7 +61,7 @@ void check_fall(const char* placement, double second_moment) {
   const OptimizerLaw law = sgd({1e-4 * std::sqrt(second_moment)});
   const Mean ratio = mean_over_replicates(
       [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
-  INFO(placement << ", tables of " << second_moment << ": " << ratio.value << " +- " << ratio.error);
+  INFO(placement << ", embedding second moment " << second_moment << ": " << ratio.value << " +- " << ratio.error);
   CHECK(ratio.error < 0.05);
   CHECK(agree(ratio, 1.0));
 }
@@ -72,7 +72,7 @@ TEST_CASE("first steps: the first step of SGD lowers the loss on its batch by th
   check_fall("pre", 4e-4);
 }
 
-TEST_CASE("first steps: every clipped step of SGD lowers the loss by gradient norm times clip") {
+TEST_CASE("first steps: every clipped step of SGD lowers the loss by the gradient norm times the clipping threshold") {
   const StackSpec spec = flat_stack("pre");
   for (const int steps : {1, 2}) {
     OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), 1e-3));
@@ -87,28 +87,28 @@ TEST_CASE("first steps: every clipped step of SGD lowers the loss by gradient no
 }
 
 TEST_CASE("first steps: decay between norms does not change the effect of an SGD step on the loss") {
-  // With small entries scores, logits and gates are linear. Norms cancel the factor of cW, so its gradient is that of W
-  // over c; only W_U, without a norm after it, passes back a gradient c times as large. A step with the gradient of W₀
-  // or of cW therefore lowers the loss of c'W by η‖g‖².
+  // With small entries, scores, logits and gates are linear. Norms cancel a factor c of W, so the gradient at cW is the
+  // gradient at W divided by c. Only W_U has no norm after it and passes back a gradient c times as large. A step with
+  // the gradient at W₀ or at cW therefore lowers the loss at c'W by η‖g‖².
   StackSpec spec = flat_stack("peri");
   spec.model.embedding_norm = true;
   spec.model.norm_eps = 1e-30;
   spec.init.std = 1e-3;
   constexpr double rate = 1e-7;
-  for (const double left : {1.0, 0.5}) {
+  for (const double remaining : {1.0, 0.5}) {
     for (const int steps : {1, 2}) {
       OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), rate));
-      law.weight_decay = (1.0 - left) / rate;
+      law.weight_decay = (1.0 - remaining) / rate;
       const Mean ratio = mean_over_replicates(
           [&](const ReplicateDraws& draws) { return fall(spec, law, draws) / gradient_square(spec, law, draws); });
-      INFO(steps << " steps that leave " << left << ": " << ratio.value << " +- " << ratio.error);
+      INFO(steps << " steps, remaining weight " << remaining << ": " << ratio.value << " +- " << ratio.error);
       CHECK(ratio.error < 0.05);
-      CHECK(agree(ratio, steps == 1 ? 1.0 : left + 1.0));  // the second decay also shrinks the first update
+      CHECK(agree(ratio, steps == 1 ? 1.0 : remaining + 1.0));  // the second decay also shrinks the first update
     }
   }
 }
 
-TEST_CASE("first steps: AdamW's first step moves the embedding rows of the batch by the rate, and no others") {
+TEST_CASE("first steps: AdamW's first step moves only the embedding rows of the batch, each by the rate") {
   constexpr double rate = 1e-3;
   const FirstStepsInput input = small_input({rate});
   const std::vector<int>& batch = input.runs.front().inputs.front();

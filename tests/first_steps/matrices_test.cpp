@@ -33,7 +33,7 @@ TrainedSignal signal_of(const Sampled& x, const CurrentTokens& now, Sampled resp
   return signal;
 }
 
-TEST_CASE("input matrix: the response to a gradient against finite differences") {
+TEST_CASE("input matrix: the response to a gradient matches finite differences") {
   const TrainingTokens tokens = three_and_two();
   const StackSpec spec = small_stack("pre");
   const int width = spec.model.width;
@@ -79,14 +79,14 @@ TEST_CASE("input matrix: the response to a gradient against finite differences")
       down(t, 1) -= step;
       const Sampled difference = (moved(up).fields.values - moved(down).fields.values) / (2.0F * step);
       for (Index s = 0; s < held_out; ++s) {
-        // Rounding: 3e-7 of values of about 5, over 1/32; the third-order term of 1/C is below 1e-3.
+        // Rounding is 3e-7 times values of about 5, divided by 1/32. The third-order term of 1/C is below 1e-3.
         CHECK(difference(s, 1) == doctest::Approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
   }
 }
 
-TEST_CASE("input matrix: SGD subtracts the gradients of each batch, for its tokens at that step") {
+TEST_CASE("input matrix: SGD subtracts the gradients of each batch, taken at the tokens of that step") {
   TrainingTokens tokens{.ids = {0, 1, 2, 3, 4, 5, 6, 7}, .labels = {1, 2, 3, 4, 5, 6, 7, 0}};
   tokens.batch = batch;
   tokens.steps = 2;
@@ -138,9 +138,8 @@ TEST_CASE("input matrix: SGD subtracts the gradients of each batch, for its toke
   }
 }
 
-TEST_CASE(
-    "input matrix: the predicted effect of a sign step on a held-out token against sampling, with the Gram matrix") {
-  // Tokens with independent channels: fluctuations of their Gram matrix dominate the effect on other tokens.
+TEST_CASE("input matrix: the predicted effect of a sign step on held-out tokens matches sampling") {
+  // Channels are independent, so fluctuations of the tokens' Gram matrix dominate the effect on other tokens.
   const TrainingTokens tokens = three_and_two();
   const StackSpec spec = small_stack("pre");
   constexpr double rate = 0.01;
@@ -192,9 +191,9 @@ struct OutputCase {
   }
 };
 
-TEST_CASE("output matrix: a sign update of independent tokens is noise of the size of the full width") {
-  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² if h(s) and h(t) are independent. Scaling
-  // up 8 drawn channels gives n/8 times as much without the correction.
+TEST_CASE("output matrix: a sign update of independent tokens is noise with the variance of the full width") {
+  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² if h(s) and h(t) are independent. Without
+  // the correction, scaling up 8 drawn channels would give n/8 times as much.
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   constexpr double rate = 0.01;
@@ -221,12 +220,12 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise of the si
   const double expected = rate * rate * fan_in;
   CAPTURE(mean);
   CAPTURE(error);
-  // Without the correction the mean is 16 times as much.
+  // Without the correction the mean would be 16 times larger.
   CHECK(error < 0.5 * expected);
   CHECK(std::abs(mean - expected) < 5.0 * error);
   // ΔW also contains the decay, of variance (ηλσ)².
   const double decayed = std::pow(rate * optimizer.weight_decay * stddev_of(one.spec, 0, Weight::down), 2) * fan_in;
-  const double of_decayed = decayed * std::sqrt(2.0 / (drawn * repetitions));  // of drawn h²
+  const double of_decayed = decayed * std::sqrt(2.0 / (drawn * repetitions));  // error from the drawn h²
   CHECK(std::abs(update - expected - decayed) < 5.0 * std::hypot(error, of_decayed));
 }
 
@@ -256,7 +255,7 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
 }
 
-TEST_CASE("trained norm: gradients against finite differences, for every kind that divides") {
+TEST_CASE("trained norm: gradients match finite differences for every kind with a divisor") {
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   const CurrentTokens now{tokens, 0};
@@ -295,7 +294,7 @@ TEST_CASE("trained norm: gradients against finite differences, for every kind th
   }
 }
 
-TEST_CASE("trained norm: the correction counts in the divisor and is scaled with the signal") {
+TEST_CASE("trained norm: the divisor includes the correction, which is scaled with the signal") {
   const TrainingTokens tokens = three_and_two();
   const CurrentTokens now{tokens, 0};
   StackSpec spec = small_stack("pre");
@@ -362,7 +361,7 @@ TEST_CASE("trained streams: sums commute with scaling one stream and with a step
   check_same(streams.sum({1.0, 1.0}), expected);
 }
 
-TEST_CASE("trained norm: the response is the trace of the product of derivatives, for every kind that divides") {
+TEST_CASE("trained norm: the response is the trace of the product of derivatives for every kind with a divisor") {
   TrainingTokens tokens{.ids = {0, 1, 2}, .labels = {1, 2, 0}};
   tokens.batch = 1;
   tokens.steps = 2;

@@ -24,7 +24,7 @@ UpdateLaw adam_of(int steps, double eps = 0.0, double decay = 0.0) {
   return {optimizer, std::vector<double>(static_cast<std::size_t>(steps), 1.0), 1.0};
 }
 
-/// m̂/(√v̂ + ε) of one step and its derivatives by the gradients.
+/// m̂/(√v̂ + ε) of one step and its derivatives with respect to the gradients.
 struct OneStep {
   double value = 0.0;
   Vector slope;
@@ -46,8 +46,8 @@ OneStep one_step(const Vector& a, Eigen::Index step, double eps) {
           of_mean / (root + eps) - mean / (root * std::pow(root + eps, 2)) * of_square.cwiseProduct(a.head(step))};
 }
 
-/// E ∂U/∂a and E U² of two steps without ε, by the midpoint rule over the angle of (a_0, a_1), along which U is
-/// constant: the radius is integrated in closed form.
+/// E ∂U/∂a and E U² of two steps without ε, by the midpoint rule over the angle of (a_0, a_1). U does not depend on the
+/// radius, which is integrated in closed form.
 UpdateLaw::Moments by_angle(const Matrix& c) {
   constexpr int nodes = 100000;
   const Matrix inverse = c.inverse();
@@ -61,7 +61,7 @@ UpdateLaw::Moments by_angle(const Matrix& c) {
     m.slope += rates[1] * mass * std::sqrt(std::numbers::pi / 2.0 / size) / nodes * second.slope;
     m.square += mass / size / nodes * std::pow(rates[0] + rates[1] * second.value, 2);
   }
-  m.slope(0) += rates[0] * std::sqrt(2.0 / std::numbers::pi / c(0, 0));  // of the sign
+  m.slope(0) += rates[0] * std::sqrt(2.0 / std::numbers::pi / c(0, 0));  // slope of the sign function
   return m;
 }
 
@@ -109,7 +109,7 @@ double check_by_simulation(int steps, const Matrix& c, double eps, int pairs) {
   return m.square / square.mean() - 1.0;
 }
 
-TEST_CASE("update law: moments of two steps against an integral over the angle") {
+TEST_CASE("update law: moments of two steps match an integral over the angle") {
   for (const double ratio : {1.0, 0.3, 0.1, 0.03, 1e-3}) {
     for (const double correlation : {-0.99, -0.5, 0.0, 0.8, 0.99}) {
       for (const bool falls : {true, false}) {
@@ -129,7 +129,7 @@ TEST_CASE("update law: moments of two steps against an integral over the angle")
   }
 }
 
-TEST_CASE("update law: moments of more steps against a simulation") {
+TEST_CASE("update law: moments of more steps match a simulation") {
   RunningMoments error;
   for (const int steps : {3, 5}) {
     for (const double correlation : {0.0, 0.9}) {
@@ -152,7 +152,7 @@ TEST_CASE("update law: moments of more steps against a simulation") {
   CHECK(std::sqrt(error.mean()) < 0.01);
 }
 
-TEST_CASE("update law: ε of the size of gradients against a simulation") {
+TEST_CASE("update law: moments with ε near the size of gradients match a simulation") {
   for (const int steps : {1, 2, 3}) {
     for (const double eps : {1e-3, 0.1, 2.0, 30.0}) {
       CAPTURE(steps);
@@ -181,7 +181,7 @@ TEST_CASE("update law: a step is m̂/ε if gradients are far below ε") {
   }
 }
 
-TEST_CASE("update law: a batch without gradients has slope 0 and does not change the others") {
+TEST_CASE("update law: a batch without gradients has slope 0 and does not change other slopes") {
   const double root = std::sqrt(2.0 / std::numbers::pi);
   const OptimizerLaw o = adam({});
   // With one nonzero gradient every step is its sign times the remaining weight of the running averages.
@@ -195,7 +195,7 @@ TEST_CASE("update law: a batch without gradients has slope 0 and does not change
   CHECK(late.slope(0) == 0.0);
   CHECK(late.slope(1) == doctest::Approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
   CHECK(late.square == doctest::Approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
-  // One of three gradients nearly zero, and zero up to rounding.
+  // One of three gradients is nearly zero, then zero up to rounding.
   for (const int none : {0, 1, 2}) {
     CAPTURE(none);
     Vector sizes = Eigen::Vector3d(1.0, 0.7, 0.8);
@@ -225,7 +225,7 @@ TEST_CASE("update law: a covariance that rounding makes indefinite has finite mo
   }
 }
 
-TEST_CASE("update law: one step of AdamW is the sign, with mean slope √(2/π)/s, also with decay rates near 1") {
+TEST_CASE("update law: one AdamW step is the gradient's sign, with mean slope √(2/π)/s, also for β₁ and β₂ near 1") {
   const UpdateLaw::Moments m = adam_of(1).moments(Matrix::Constant(1, 1, 9.0));
   CHECK(std::abs(m.slope(0) - rates[0] * std::sqrt(2.0 / std::numbers::pi) / 3.0) < 1e-5);
   CHECK(std::abs(m.square - rates[0] * rates[0]) < 1e-5);

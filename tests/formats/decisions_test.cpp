@@ -11,8 +11,7 @@ namespace periscope {
 
 using formats::Measure;
 
-TEST_CASE(
-    "formats: a check fails if theory disagrees in f64 or a certified run overflows, not if a format breaks the law") {
+TEST_CASE("formats: the check fails only if theory disagrees in f64 or a certified run overflows") {
   using enum judge::Verdict;
   const auto failed = [](judge::Verdict exact, judge::Verdict format, std::optional<bool> certified, bool overflowed) {
     formats::FormatsStack stack;
@@ -60,7 +59,7 @@ TEST_CASE("formats: the effect of massive features is judged by Student's t of p
   CHECK(words({1.0, 1.0, 1.0}, 1).empty());
 }
 
-TEST_CASE("formats: a law is rejected in a format that changes it, and in no other") {
+TEST_CASE("formats: a law is rejected only in the format that changes it") {
   constexpr int depths = 7;
   constexpr int seeds = 16;
   const std::pair<Statistic, Measure> statistics[] = {{Statistic::second_moment, Measure::second_moment_drift},
@@ -107,12 +106,12 @@ TEST_CASE("formats: a law is rejected in a format that changes it, and in no oth
   CHECK((judged[0].law.verdict == agrees && judged[1].law.verdict == agrees && judged[2].law.verdict == disagrees));
   CHECK(judged[0].drift.tests.empty());
   CHECK((judged[1].drift.verdict == agrees && judged[2].drift.verdict == disagrees));
-  // Both formats, two statistics, seven depths.
+  // 28 tests: two formats, two statistics, seven depths.
   CHECK(judged[1].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 28.0)).epsilon(1e-12));
   // Each format has its own tolerance for rounding of the stream.
   CHECK(judged_with([](auto& s) { s.formats[2].stream_rounding = 0.06; })[2].drift.rejected == 0);
   CHECK(judged_with([](auto& s) { s.formats[1].stream_rounding = 0.06; })[2].drift.rejected > 0);
-  // A format in which seeds diverged has no tests or verdicts; with few seeds no format has.
+  // A format in which seeds diverged has no tests or verdicts; with few seeds, no format has any.
   const auto diverged = judged_with([](auto& s) { s.formats[1].variants[0].forward.seeds = 2; });
   CHECK((diverged[1].law.verdict == not_checked && diverged[1].drift.verdict == not_checked));
   CHECK(diverged[2].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 14.0)).epsilon(1e-12));
@@ -120,7 +119,7 @@ TEST_CASE("formats: a law is rejected in a format that changes it, and in no oth
   CHECK((few[0].law.verdict == not_checked && few[2].drift.verdict == not_checked));
 }
 
-TEST_CASE("formats: the first overflow in the order of a pass, the number of seeds that overflow, and the first seed") {
+TEST_CASE("formats: add() records the first overflow of a pass, the number of overflowing seeds and the first seed") {
   const formats::FormatsConfig config = testing::small_config("pre", {"fp16"});
   formats::SeedReading reading = testing::reading_of(config);
   formats::FormatsStack stack;
@@ -139,7 +138,7 @@ TEST_CASE("formats: the first overflow in the order of a pass, the number of see
   CHECK(half.forward.first.sublayer == 1);
   CHECK(half.forward.first.signal == Signal::up);  // before hidden
   CHECK_FALSE(half.forward.of_first_seed);
-  CHECK(half.backward.first.sublayer == 3);  // the backward pass starts there
+  CHECK(half.backward.first.sublayer == 3);  // the backward pass starts at sublayer 3
   CHECK(stack.formats[0].variants[0].forward.seeds == 0);
   stack.seeds = 0;
   formats::add(stack, reading);

@@ -6,7 +6,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Readings of a pass in a format, by hand and by invariants.
+/// Measures of a pass in a format, compared with hand-computed values and invariants.
 namespace periscope::testing {
 namespace {
 
@@ -17,7 +17,7 @@ using formats::SeedReading;
 
 constexpr formats::Site stream_site{Pass::forward, Signal::x_out};
 
-TEST_CASE("every measure by hand") {
+TEST_CASE("every measure matches hand-computed values") {
   // Two tokens: (3, 4) is rounded to (4, 3), and (1, 2) to (0, 2).
   const auto m = formats::measures_of({4.0, 3.0, 0.0, 2.0}, {3.0, 4.0, 1.0, 2.0}, 2);
   const auto of = [&](Measure measure) { return m[static_cast<std::size_t>(measure)]; };
@@ -35,7 +35,7 @@ TEST_CASE("every measure by hand") {
   CHECK(std::isnan(bad[static_cast<std::size_t>(Measure::maximum)]));
 }
 
-TEST_CASE("a loss scale that is a power of two changes no gradient, and prevents underflow of gradients in FP8") {
+TEST_CASE("a loss scale that is a power of two changes no gradient and prevents underflow of gradients in FP8") {
   FormatsConfig config = small_config("post", {"bf16", "fp8_e5m2"});
   config.covers = {"stream", "norms", "modules"};
   config.base.model.vocab = 16384;  // probabilities of 2^-14 over 12 tokens are below E5M2's smallest number, 2^-16
@@ -55,7 +55,7 @@ TEST_CASE("a loss scale that is a power of two changes no gradient, and prevents
   CHECK(number_of(scaled[0][2], logits, Measure::underflow, 4) == 0.0);
 }
 
-TEST_CASE("the first overflow, forward and backward") {
+TEST_CASE("the first overflow is found, forward and backward") {
   FormatsConfig config = small_config("peri", {"fp8_e4m3", "fp16"});
   config.covers = {"stream", "norms", "modules"};
   config.base.model.gamma = 300.0;
@@ -76,7 +76,7 @@ TEST_CASE("the first overflow, forward and backward") {
   CHECK(back[0][1].backward.sublayer == 4);
 }
 
-TEST_CASE("massive features are the first ones of the input times the factor, in all runs") {
+TEST_CASE("massive features are the first features of the input times the factor, in all runs") {
   FormatsConfig config = small_config("pre", {"int8"});
   config.massive = 50.0;
   config.massive_features = 2;

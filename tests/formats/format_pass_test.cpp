@@ -52,7 +52,7 @@ std::vector<int> labels_of(const StackSpec& spec) {
   return labels;
 }
 
-TEST_CASE("a pass in fp32 equals the plain pass in f32, bit for bit, forward and backward") {
+TEST_CASE("a pass in fp32 equals the plain pass in f32 bit for bit, forward and backward") {
   FormatsConfig config = small_config("peri", {"fp32"});
   config.rest = "fp32";
   FormatPass pass(config, "fp32");
@@ -65,7 +65,7 @@ TEST_CASE("a pass in fp32 equals the plain pass in f32, bit for bit, forward and
   CHECK(quick().to_host(found) == quick().to_host(expected));
 }
 
-/// Number of entries that differ if all differ by at most one step of the format, else the number of all entries.
+/// Returns the number of differing entries, or of all entries if one differs by more than one step of the format.
 std::size_t neighbours(const std::vector<double>& a, const std::vector<double>& b, const NumberFormat& format) {
   std::size_t different = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -76,7 +76,7 @@ std::size_t neighbours(const std::vector<double>& a, const std::vector<double>& 
   return different;
 }
 
-TEST_CASE("an MLP sublayer in bf16 equals that of the emulated ops, which store every result") {
+TEST_CASE("an MLP sublayer in bf16 equals the sublayer of the emulated ops, which store every result") {
   for (const char* placement : {"post", "pre", "peri"}) {
     INFO(placement);
     FormatsConfig config = small_config(placement, {"bf16"});
@@ -95,8 +95,8 @@ TEST_CASE("an MLP sublayer in bf16 equals that of the emulated ops, which store 
     StepPass emulated_pass(context, {}, 1, Pass::forward, Save::nothing);
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
     const Tensor expected = step_forward(emulated_pass, {start}).front();
-    // Sums of 64 terms in f32 are within about 2^-20 of the exact ones: one in 2^11 is next to a tie of 2^-9, and
-    // changes later numbers by a bit each.
+    // Sums of 64 terms in f32 have an error of about 2^-20. One in 2^11 is near a tie of 2^-9 and rounds differently,
+    // which changes later numbers by one bit each.
     CHECK(neighbours(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
   }
 }
@@ -133,7 +133,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
     for (const double d : host(dw)) squares += d * d;
     CHECK(found == doctest::Approx(squares).epsilon(1e-6));
     CHECK(host(weights.matrix(Weight::up).map->dense()) == host(w));
-    // 1.1 is not a number of the format, and every entry is rounded by its own word.
+    // The format cannot represent 1.1, and every entry is rounded with its own random word.
     for (const auto& [weight, norm] : weights.norms) {
       const Tensor gain = pass.drawn.fetch(1).norms.at(weight).gain;
       CHECK(host(norm.gain) == host(held(gain, Part::norms, rounding_stream(weight, Rounded::weight))));

@@ -38,18 +38,18 @@ void check_predicted(const std::string& what, const std::vector<SeedReading>& re
             pass.predicted[static_cast<std::size_t>(depth)]);
   }
   INFO(what, " at ", depth, ": ", off.mean(), " ± ", off.standard_error());
-  // 0.4 dB, a tenth, for terms of second order and the common gradient of 16 tokens.
+  // The tolerance of 0.4 dB (10 %) covers second-order terms and the common gradient of 16 tokens.
   CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
   CHECK(std::abs(off.mean()) < 1.5);
 }
 
-TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in every placement and format" *
+TEST_CASE("noise of the stream (T27): prediction agrees with measurement in every placement and format" *
           doctest::test_suite("slow")) {
   for (const std::string placement : {"pre", "peri", "post", "b-only", "lns"}) {
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
     const std::vector<SeedReading> readings = readings_of(config);
-    // The gradient is isotropic where the loss reads the stream, and nearly so below a few layers with identity paths.
+    // The gradient is isotropic where the loss reads the stream, and nearly isotropic a few identity-path layers below.
     const int end = config.base.model.sublayers();
     const int first = placement == "pre" || placement == "peri" ? 1 : end;
     for (std::size_t f = 0; f < config.format.size(); ++f) {
@@ -60,7 +60,8 @@ TEST_CASE("T27: predicted noise of the stream agrees with measured noise, in eve
   }
 }
 
-TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noise" * doctest::test_suite("slow")) {
+TEST_CASE("noise of every part alone (T27): prediction agrees; stochastic rounding doubles it" *
+          doctest::test_suite("slow")) {
   struct Case {
     const char* placement;
     const char* format;
@@ -80,21 +81,21 @@ TEST_CASE("T27: noise of every part alone; stochastic rounding has twice the noi
     config.stochastic = true;
     const std::vector<SeedReading> stochastic = readings_of(config);
     check_predicted(what + " stochastic", stochastic, 0, config.base.model.sublayers());
-    RunningMoments fall;
+    RunningMoments decrease;
     for (std::size_t i = 0; i < nearest.size(); ++i) {
-      fall.add(nearest[i][0][1].predicted.back() - stochastic[i][0][1].predicted.back());
+      decrease.add(nearest[i][0][1].predicted.back() - stochastic[i][0][1].predicted.back());
     }
-    INFO(what, ": predicted ", fall.mean(), " ± ", fall.standard_error(), " below rounding to nearest");
-    // Errors of single entries vary by 0.9 of their mean to nearest and by 0.45 stochastically. Of 2048 entries per
-    // tensor about a ninth count, because of the weights g² and of binades. Over 8 tensors and 8 seeds the mean is
-    // known to 1 %, 0.04 dB.
-    CHECK(std::abs(fall.mean() - 10.0 * std::log10(2.0)) < 0.16);
+    INFO(what, ": predicted ", decrease.mean(), " ± ", decrease.standard_error(), " below rounding to nearest");
+    // Squared errors of entries vary by 0.9 of their mean with rounding to nearest, by 0.45 with stochastic rounding.
+    // The weights g² and the binades reduce 2048 entries per tensor to about a ninth effective ones. The mean over 8
+    // tensors and 8 seeds then has an error of 1 % or 0.04 dB.
+    CHECK(std::abs(decrease.mean() - 10.0 * std::log10(2.0)) < 0.16);
   }
 }
 
-TEST_CASE("T27: without a scale, every matrix has the noise of its own standard deviation" *
+TEST_CASE("noise without a scale (T27) depends on the standard deviation of each matrix" *
           doctest::test_suite("slow")) {
-  // DeepNorm draws smaller V and O, below the normal numbers of E4M3, where the relative noise is larger.
+  // DeepNorm draws smaller V and O. They are below the normal numbers of E4M3, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;
   config.covers = {"weights"};

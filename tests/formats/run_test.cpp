@@ -2,7 +2,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Whole runs of `formats`: which formats are certified, and for which inputs and weights.
+/// Whole runs of `formats`: conditions under which a format is certified.
 namespace periscope::testing {
 namespace {
 
@@ -29,7 +29,7 @@ formats::FormatsStack stack_of(const FormatsConfig& config) {
   return formats::run(config, progress).at(0);
 }
 
-TEST_CASE("formats: a certificate exists if parts are stored in the format unscaled and no part in a narrower format") {
+TEST_CASE("formats: a certificate needs unscaled parts in the format and no part in a format that overflows earlier") {
   struct Row {
     const char* format;
     Words covers;
@@ -55,7 +55,7 @@ TEST_CASE("formats: a certificate exists if parts are stored in the format unsca
 TEST_CASE("formats: a certificate covers inputs with massive features, and the weights of the first seed") {
   FormatsConfig config = tiny_config({"fp16"}, {}, "bf16");
   CHECK(stack_of(config).formats[1].certificate->certified);
-  config.massive = 1e5;  // beyond FP16
+  config.massive = 1e5;  // beyond the range of FP16
   const formats::FormatsStack massive = stack_of(config);
   CHECK_FALSE(massive.formats[1].certificate->certified);
   CHECK(massive.formats[1].certificate->first.largest >= massive.largest_input);

@@ -35,7 +35,7 @@ void check_against_reference(const std::string& name, StackSpec spec) {
   const Gradients expected = gradients_of(truth_target(), problem);
   for (const Target& target : targets()) {
     const Gradients actual = gradients_of(target, problem);
-    // Both passes go through every sublayer; the parameters are rounded too.
+    // Rounding occurs in every sublayer of both passes, and in the parameters.
     const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
     for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
       check_close_to_scale(target.name() + " " + name + ", " + what, a, b, relative);
@@ -51,7 +51,7 @@ TEST_CASE("gradients of every kind of stack on every backend equal the reference
 /// times this exceeds the largest error of a few thousand entries.
 double narrow_error(int sublayers, DType dtype) { return 5.0 * std::sqrt(24.0 * sublayers) * unit_roundoff(dtype); }
 
-TEST_CASE("both passes in bf16 and f16 equal the reference to their rounding") {
+TEST_CASE("both passes in bf16 and f16 equal the reference up to rounding") {
   for (const std::string_view placement : {"pre", "peri", "post", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.qk_norm = QkNorm::head;
@@ -67,7 +67,7 @@ TEST_CASE("both passes in bf16 and f16 equal the reference to their rounding") {
         const double largest = std::abs(*std::ranges::max_element(b, {}, [](double v) { return std::abs(v); }));
         worst = std::max(worst, residual(a, b, unit_roundoff(target.dtype) * largest).worst);
       });
-      CHECK(worst > 1.0);  // errors show that the narrow dtype is used
+      CHECK(worst > 1.0);  // large errors show that the narrow dtype is used
     }
   }
 }
@@ -99,7 +99,7 @@ TEST_CASE("both passes give the same bits for 1, 2 and 3 threads" * doctest::tes
   }
 }
 
-TEST_CASE("both passes together generate every matrix twice, the unembedding once, for any memory budget") {
+TEST_CASE("both passes together generate every matrix twice and the unembedding once, for any memory budget") {
   const LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 9);
   const Target target = truth_target();
   const ResidentWeights source = weights_of(target, problem);

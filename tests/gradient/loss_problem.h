@@ -11,21 +11,21 @@
 
 namespace periscope::testing {
 
-/// Numbers by the names of sim/model/parameters.h.
+/// Values by parameter name (sim/model/parameters.h).
 using Parameters = std::map<std::string, std::vector<double>>;
 
 /// The loss of a stack as a function of its parameters and its input.
 struct LossProblem {
   StackSpec spec;
-  std::vector<int> ids;  ///< token input: "embedding.weight" is then a parameter
+  std::vector<int> ids;  ///< token input, which makes "embedding.weight" a parameter
   std::vector<int> labels;
   Parameters parameters;
   std::vector<double> input;  ///< Gaussian input [N, D]
   int sequences = 1;
 };
 
-/// Returns a problem with random weights, gains and biases: equal gains would hide a mix-up of norms, zero biases a
-/// missing one. Token input has one id twice.
+/// Returns a problem with random weights, gains and biases: equal gains would hide swapped norms, zero biases would
+/// hide a missing bias. Token input contains one id twice.
 LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequences = 1);
 
 /// Adds a random bias to every matrix except tables.
@@ -35,14 +35,14 @@ void add_biases(LossProblem& problem, std::uint64_t seed);
 struct Gradients {
   double loss = 0.0;
   Parameters parameters;
-  std::vector<double> input;                                   ///< before the embedding norm
-  std::vector<double> depth_zero;                              ///< after it
-  std::map<std::pair<int, Signal>, std::vector<double>> site;  ///< by sublayer
+  std::vector<double> input;                                   ///< gradient before the embedding norm
+  std::vector<double> depth_zero;                              ///< gradient after the embedding norm
+  std::map<std::pair<int, Signal>, std::vector<double>> site;  ///< gradient of a signal by sublayer
 };
 
 Gradients gradients_of(const Target& target, const LossProblem& problem);
 
-/// Computes the loss on the reference.
+/// Returns the loss on the reference.
 double loss_at(const LossProblem& problem, const Hooks& hooks = {});
 
 /// Copies the parameters to a target.

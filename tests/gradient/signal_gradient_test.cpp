@@ -7,7 +7,7 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
 
-/// Gradients of every signal of a stack compared with finite differences: a replacer changes one signal in the forward
+/// Gradients of every signal of a stack, compared with finite differences. A replacer changes one signal in the forward
 /// pass. With two streams, the other stream is unchanged.
 namespace periscope::testing {
 namespace {
@@ -68,17 +68,17 @@ void check_signals(const std::string& what, const StackSpec& spec) {
   for (const auto& [place, gradient] : g.site) CHECK(signals.contains(place));
 }
 
-TEST_CASE("gradients of every signal match finite differences, in every placement" * doctest::test_suite("slow")) {
+TEST_CASE("gradients of every signal match finite differences in every placement" * doctest::test_suite("slow")) {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
-    if (placement.wiring == Wiring::hyper) continue;  // its streams are parts of one signal
+    if (placement.wiring == Wiring::hyper) continue;  // the streams are parts of one signal
     if (placement.name == "mix") spec.model.layers = 4;
     spec.model.embedding_norm = true;
     check_signals(std::string(placement.name), spec);
   }
 }
 
-TEST_CASE("gradients of every signal match finite differences: QK-norm, embedding width, head, soft caps" *
+TEST_CASE("gradients of every signal match finite differences with QK-norm, embedding width, head and soft caps" *
           doctest::test_suite("slow")) {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.layers = 1;
@@ -92,7 +92,7 @@ TEST_CASE("gradients of every signal match finite differences: QK-norm, embeddin
   check_signals("checkpoint", spec);
 }
 
-TEST_CASE("gradients of every signal match finite differences: norms and gates inside modules" *
+TEST_CASE("gradients of every signal match finite differences with norms and gates inside modules" *
           doctest::test_suite("slow")) {
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
     StackSpec spec = placed(tiny_stack(), "peri");
@@ -109,7 +109,7 @@ TEST_CASE("gradients of every signal match finite differences: norms and gates i
   }
 }
 
-TEST_CASE("gradients of every signal match finite differences: two streams with scales" * doctest::test_suite("slow")) {
+TEST_CASE("gradients of every signal match finite differences in two scaled streams" * doctest::test_suite("slow")) {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;
   spec.model.placement.custom =

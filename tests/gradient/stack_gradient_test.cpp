@@ -38,7 +38,7 @@ void check_problem(const std::string& what, LossProblem problem, int entries = 2
     check_gradient(what + ", input", loss_by(problem, problem.input, g.input, g.loss), 1, entries);
 }
 
-/// Checks every parameter and the input along one direction and for `entries` entries each (0: all).
+/// Checks every parameter and the input along one direction and in `entries` entries each (all entries if 0).
 void check_stack(const std::string& what, const StackSpec& spec, int entries = 2, int sequences = 1) {
   validate(spec);
   check_problem(what, loss_problem(spec, 5, sequences), entries);
@@ -61,7 +61,7 @@ TEST_CASE("gradients of small stacks match finite differences in every entry") {
   }
 }
 
-TEST_CASE("gradients match finite differences: no unembedding, token input, several sequences") {
+TEST_CASE("gradients match finite differences without unembedding, with token input and with several sequences") {
   for (const char* placement : {"pre", "post", "peri", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.unembedding = false;
@@ -74,7 +74,7 @@ TEST_CASE("gradients match finite differences: no unembedding, token input, seve
   }
 }
 
-TEST_CASE("gradients match finite differences: score scale, soft cap, window and RoPE frequencies per layer") {
+TEST_CASE("gradients match finite differences with score scale, soft cap, window and RoPE frequencies per layer") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.attention.assign(static_cast<std::size_t>(spec.model.layers), {});
   spec.model.attention.front() = {.scores = {.scale = 0.7, .soft_cap = 0.5, .window = 2},
@@ -86,7 +86,7 @@ TEST_CASE("gradients match finite differences: score scale, soft cap, window and
   check_stack("score rules, bidirectional", spec);
 }
 
-TEST_CASE("gradients match finite differences: biases, all parts of embedding and head") {
+TEST_CASE("gradients match finite differences with biases and all parts of embedding and head") {
   for (const char* placement : {"post", "peri"}) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.input.kind = InputKind::tokens;

@@ -41,7 +41,7 @@ TEST_CASE("prediction errors add linearly in a contrast, because predictions sha
   CHECK(three[1].tolerated_bias == three[1].predicted.error);
 }
 
-TEST_CASE("the limit of contrasts of modules is the stream's limit") {
+TEST_CASE("contrasts of modules have the same limit as the stream") {
   judge::Test module{.signal = Signal::f_out, .measured = {1.0, 0.0}, .predicted = {1.0, 0.0}, .limit = 0.5};
   std::vector<judge::Test> tests;
   judge::Measurement measured{.profile = {}, .seeds = 4};

@@ -19,7 +19,7 @@ std::vector<double> sampled(const std::function<double(double)>& law) {
   return values;
 }
 
-/// Name of the law chosen for values of `law`.
+/// Returns the name of the law chosen for values of `law`.
 std::string best(const std::function<double(double)>& law) {
   return judge::likely_laws_in_words(judge::fit_growth(sampled(law)));
 }
@@ -43,7 +43,7 @@ TEST_CASE("the fit ignores the embedding and the first sublayer") {
   CHECK(judge::fit_growth(values).laws[0].rms_residual > fit.laws[0].rms_residual);
 }
 
-TEST_CASE("fitted parameters are those of the law, with depths counted from 0") {
+TEST_CASE("fitted parameters equal the parameters of the law, with depths counted from 0") {
   const auto fits = judge::fit_growth(sampled([](double d) { return 2.0 + 0.5 * d + 0.1 * d * d; })).laws;
   CHECK(fits[1].parameters[0] == doctest::Approx(2.0).epsilon(0.05));
   CHECK(fits[1].parameters[1] == doctest::Approx(0.5).epsilon(0.05));
@@ -55,7 +55,7 @@ TEST_CASE("fitted parameters are those of the law, with depths counted from 0") 
 }
 
 TEST_CASE("a law is accepted up to an RMS residual of 0.1 in the logarithm") {
-  // A line times e^x and e^−x at alternate depths: the RMS residual is x.
+  // A line multiplied by e^x and e^−x at alternate depths has the RMS residual x.
   const auto line = [](double apart) {
     return [apart](double d) { return (5.0 + d) * std::exp(std::fmod(d, 2.0) == 0.0 ? apart : -apart); };
   };
@@ -105,17 +105,17 @@ Outcomes outcomes_of_lines(double correlation, int draws) {
   return outcomes;
 }
 
-TEST_CASE("autocorrelated errors around a line: rate of wrong laws and of undecided fits") {
+TEST_CASE("autocorrelated errors around a line give the expected rates of wrong laws and undecided fits") {
   constexpr int draws = 400;
   struct Row {
     double correlation, wrong, undecided, points;
   };
-  // Without the bias correction of the autocorrelation the wrong shares are 0.10, 0.24 and 0.35, with 22.1, 15.1 and
-  // 10.5 effective points. The exact numbers of points are 23, 7.7 and 2.6.
+  // Without the bias correction of the autocorrelation, the rates of wrong laws are 0.10, 0.24 and 0.35 at 22.1, 15.1
+  // and 10.5 effective points. The exact effective numbers are 23, 7.7 and 2.6.
   for (const Row& row : {Row{0.0, 0.04, 0.33, 20.0}, {0.5, 0.10, 0.34, 9.3}, {0.8, 0.10, 0.59, 4.6}}) {
     INFO(row.correlation);
     const Outcomes outcomes = outcomes_of_lines(row.correlation, draws);
-    // Within 4 standard deviations of 400 draws.
+    // Tolerance: 4 standard deviations of a rate over 400 draws.
     CHECK(std::abs(outcomes.wrong / double{draws} - row.wrong) < 0.06);
     CHECK(std::abs(outcomes.undecided / double{draws} - row.undecided) < 0.1);
     CHECK(outcomes.mean_points == doctest::Approx(row.points).epsilon(0.1));

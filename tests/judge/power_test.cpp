@@ -8,7 +8,7 @@
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
-/// Power of verdicts (T22): detectable errors, and verdicts that are underpowered.
+/// Power of verdicts (T22): detectable errors and underpowered verdicts.
 namespace periscope {
 namespace {
 
@@ -16,9 +16,9 @@ using doctest::Approx;
 
 constexpr std::size_t depths = 25;
 
-/// Second moments of a stream: `seeds` rows of 1 + `off` + `grows`·depth + noise of standard deviation `spread`.
+/// Second moments of a stream: `seeds` rows of 1 + `offset` + `slope`·depth + noise of standard deviation `spread`.
 struct Planted {
-  Planted(double spread, double off, int seeds = 16, double grows = 0.0) {
+  Planted(double spread, double offset, int seeds = 16, double slope = 0.0) {
     std::mt19937 engine(7);
     std::normal_distribution<double> normal;
     judge::SeedRows rows;
@@ -26,7 +26,7 @@ struct Planted {
       Profile one;
       Curve& curve = one.curves[{Statistic::second_moment, Signal::x_out}];
       for (std::size_t i = 0; i < depths; ++i) {
-        curve.value.push_back(1.0 + off + grows * static_cast<double>(i) + spread * normal(engine));
+        curve.value.push_back(1.0 + offset + slope * static_cast<double>(i) + spread * normal(engine));
       }
       rows.add(curve.value);
       measured.per_seed.push_back(one);
@@ -60,8 +60,8 @@ judge::Test plain(double error, int seeds, double tolerated_bias = 0.0) {
 
 }  // namespace
 
-TEST_CASE("detectable error: by hand, and its limits") {
-  // t with 15 degrees of freedom: two-sided 1 % at 2.9467, one-sided 5 % at 1.7531.
+TEST_CASE("detectable error matches hand-computed values, also in limiting cases") {
+  // Critical t with 15 degrees of freedom: 2.9467 (two-sided 1 %), 1.7531 (one-sided 5 %).
   CHECK(plain(0.1, 16).detectable_at(0.01) == Approx((2.9467 + 1.7531) * 0.1 / 2.0).epsilon(1e-4));
   CHECK(plain(0.1, 16, 0.3).detectable_at(0.01) == Approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
   CHECK(plain(0.0, 16).detectable_at(0.01) == 0.0);
@@ -86,7 +86,7 @@ TEST_CASE("an error of the detectable size is rejected in about 95 % of draws (T
     test.predicted.value += test.detectable_at(level);
     rejected += test.excess() > judge::critical_excess(test.degrees(), level) ? 1 : 0;
   }
-  // t_0.95 is the quantile of Student's t where the shifted statistic is noncentral: 93 to 96 %.
+  // The rate is 93 to 96 %: t_0.95 is a quantile of Student's t, but the shifted statistic has a noncentral t law.
   CHECK(rejected > 0.92 * trials);
   CHECK(rejected < 0.97 * trials);
 }
@@ -105,7 +105,7 @@ TEST_CASE("degrees of freedom and detectable errors are valid for any standard e
   }
 }
 
-TEST_CASE("a predicted spread is pooled with the measured one, and the larger error is used") {
+TEST_CASE("a predicted spread is pooled with the measured spread, and the larger error is used") {
   judge::Test test{.measured = {0.0, 0.1},
                    .predicted = {0.0, 0.025},
                    .seeds = 16,
@@ -121,7 +121,7 @@ TEST_CASE("a predicted spread is pooled with the measured one, and the larger er
   CHECK(test.error() == Approx(std::hypot(0.3, 0.025)));
 }
 
-TEST_CASE("the signals are said to agree only if no test of a signal is underpowered") {
+TEST_CASE("signals agree only if no test of a signal is underpowered") {
   for (const bool noisy : {false, true}) {
     Planted planted(noisy ? 0.5 : 0.03, 0.0);
     planted.measured.profile.curves[{Statistic::log_grad_sq, Signal::x_out}] = {{0.0}, {0.3}};
@@ -151,7 +151,7 @@ TEST_CASE("an underpowered verdict is inconclusive; a rejection outranks it") {
   CHECK(judge::disagrees(wrong.worst_test()));
 }
 
-TEST_CASE("a tolerated bias as large as the value never agrees, whatever the limit") {
+TEST_CASE("a tolerated bias as large as the value never agrees, for any limit") {
   Planted stack(1e-3, 0.0);
   stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5
   config::AgreementOptions lenient;
@@ -161,7 +161,7 @@ TEST_CASE("a tolerated bias as large as the value never agrees, whatever the lim
   CHECK(stack.judged(lenient).verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("NaN and inf make a verdict inconclusive and throw nothing") {
+TEST_CASE("NaN and inf make a verdict inconclusive without an exception") {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Planted stack(0.05, 0.0);
     stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = bad;
@@ -184,7 +184,7 @@ TEST_CASE("contrasts over depth reject a small error at every depth that no sing
   CHECK(Planted(0.08, 0.0, 64).judged({}, true).verdict == judge::Verdict::agrees);
 }
 
-TEST_CASE("contrasts by hand: the mean, and the slope from the first depth to the last") {
+TEST_CASE("contrasts match hand-computed values: the mean, and the slope from the first depth to the last") {
   const judge::StackVerdict a = Planted(0.0, 0.01, 16, 0.002).judged({}, true);
   const auto named = [&](const std::string& name) {
     return *std::ranges::find_if(a.tests, [&](const judge::Test& test) { return test.contrast == name; });
@@ -194,14 +194,14 @@ TEST_CASE("contrasts by hand: the mean, and the slope from the first depth to th
   CHECK(named("mean").predicted.value == 0.0);
 }
 
-TEST_CASE("spread of a contrast over replicates of the finite-width chain: within each id sequence, n - 1") {
+TEST_CASE("the spread of a contrast over finite-width replicates is computed within each id sequence, with n - 1") {
   Planted stack(0.05, 0.0);
   stack.prediction.exact_at_width = true;
   stack.prediction.spread = stack.prediction.profile;
   stack.prediction.finite_width_replicates = 6;
   stack.prediction.finite_width_degrees = 4;
   stack.prediction.replicates_per_sequence = 3;
-  // Two sequences of three replicates, the same number at every depth: the mean over depth is that number.
+  // Two sequences of three replicates. Every replicate is constant over depth, so its mean over depth is the constant.
   for (const double value : {0.9, 1.0, 1.1, 5.0, 5.3, 5.6}) {
     Profile& draw = stack.prediction.replicate_profiles.emplace_back();
     draw.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, value), {}};
@@ -209,13 +209,13 @@ TEST_CASE("spread of a contrast over replicates of the finite-width chain: withi
   const judge::StackVerdict a = stack.judged({}, true);
   const auto mean = std::ranges::find_if(a.tests, [](const judge::Test& test) { return test.contrast == "mean"; });
   REQUIRE(mean != a.tests.end());
-  // Squares about their sequences' means: 2 · 0.1² and 2 · 0.3², over 4 degrees of freedom.
+  // Squared deviations from the sequence means are 2 · 0.1² and 2 · 0.3², with 4 degrees of freedom.
   CHECK(mean->spread == Approx(std::sqrt((0.02 + 0.18) / 4.0)));
   CHECK(mean->predicted.error == Approx(std::sqrt(0.05 / 6.0)));
   CHECK(mean->spread_degrees == 4);
 }
 
-TEST_CASE("familywise error: shared by the tests of all stacks; NaN takes no share") {
+TEST_CASE("the familywise error is shared by the tests of all stacks; NaN takes no share") {
   Planted stack(0.05, 0.0);
   stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
   CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));

@@ -19,7 +19,7 @@ using doctest::Approx;
 
 constexpr double tested_level = 1e-4;
 
-/// Test of a logarithm, from 16 seeds.
+/// Returns a test of a logarithm from 16 seeds.
 judge::Test logarithm(double error, double tolerated_bias, double predicted_error = 0.0) {
   return {.statistic = Statistic::log_grad_sq,
           .measured = {0.0, error},
@@ -44,9 +44,7 @@ int number_after(const std::string& words, const std::string& word) {
 
 }  // namespace
 
-TEST_CASE(
-    "projected error against the limit: noise falls with seeds and width, tolerated bias with width, prediction errors "
-    "stay") {
+TEST_CASE("projected error: seeds and width reduce noise, width reduces tolerated bias, prediction errors remain") {
   const judge::Test test = logarithm(0.08, 0.02, 0.01);
   CHECK(judge::projected_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
   judge::Test then = logarithm(0.04, 0.02, 0.01);
@@ -56,7 +54,7 @@ TEST_CASE(
   CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == Approx(then.detectable_at(tested_level)));
 }
 
-TEST_CASE("projected error at finite width (T25): replicates scale with seeds, no tolerated bias for width") {
+TEST_CASE("projected error at finite width (T25): replicates scale with seeds, width has no tolerated bias") {
   judge::Test test{.measured = {0.0, 0.08},
                    .predicted = {0.0, 0.04},
                    .tolerated_bias = 1e-4,
@@ -76,7 +74,7 @@ TEST_CASE("projected error at finite width (T25): replicates scale with seeds, n
   CHECK(seeds < 0.55 * before);
 }
 
-TEST_CASE("a configured number of replicates does not scale with seeds, and is named if it limits power") {
+TEST_CASE("a configured number of replicates does not scale with seeds and is named if it limits power") {
   judge::Test test{.measured = {0.0, 0.02},
                    .predicted = {0.0, 0.03},
                    .limit = 0.1,
@@ -120,14 +118,14 @@ TEST_CASE("the test with the least power determines the recommendation") {
   CHECK(all == judge::remedy({logarithm(0.2, 0.0)}, tested_level, 256));
 }
 
-TEST_CASE("width is recommended where seeds do not help, and nothing where power suffices") {
+TEST_CASE("width is recommended if more seeds do not help, and nothing if power suffices") {
   CHECK(judge::remedy({logarithm(0.001, 0.01)}, tested_level, 256).empty());
   const std::string words = judge::remedy({logarithm(0.001, 0.4)}, tested_level, 256);
   CHECK(number_after(words, "width") == 512);
   CHECK(judge::remedy({logarithm(0.001, 0.4)}, tested_level, 0) == judge::nothing_within_reach);
 }
 
-TEST_CASE("the tolerance key is named where the error of the prediction limits power") {
+TEST_CASE("the tolerance key is named if the error of the prediction limits power") {
   const std::string words = judge::remedy({logarithm(0.01, 0.0, 0.2)}, tested_level, 256);
   CAPTURE(words);
   CHECK(words.find("(theory.gradient_tolerance)") != std::string::npos);
@@ -136,14 +134,14 @@ TEST_CASE("the tolerance key is named where the error of the prediction limits p
   CHECK(judge::remedy({forward}, tested_level, 256).find("(theory.tolerance)") != std::string::npos);
 }
 
-TEST_CASE("gradients that fluctuate too much for a tolerated bias: the recommended width reduces them") {
+TEST_CASE("the recommended width reduces gradient fluctuations that are too large for a tolerated bias") {
   judge::Test wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
   CHECK(number_after(judge::remedy({wild}, tested_level, 64), "width") == 8192);
 }
 
-TEST_CASE("a verdict with the recommended seeds decides") {
-  // A true theory, 16 seeds of spread 0.5, limit 0.2: the recommended seeds should agree.
+TEST_CASE("a verdict with the recommended seeds is conclusive") {
+  // The theory is correct, 16 seeds have spread 0.5, the limit is 0.2: the recommended seeds should agree.
   std::mt19937 engine(11);
   std::normal_distribution<double> normal;
   const auto judged = [&](int seeds) {
@@ -164,7 +162,7 @@ TEST_CASE("a verdict with the recommended seeds decides") {
     REQUIRE(first.verdict == judge::Verdict::inconclusive);
     const int seeds = number_before(first.reason, "seeds");
     CHECK(seeds < 1000);
-    // 16 seeds estimate the spread to 20 %, and so the number of seeds to 40 %.
+    // 16 seeds estimate the spread to 20 % and therefore the number of seeds to 40 %.
     decided += judged(seeds).verdict == judge::Verdict::agrees ? 1 : 0;
   }
   CHECK(decided >= 5);

@@ -6,7 +6,7 @@
 
 #include "tests/support/doctest.h"
 
-/// Tests of claims: numbers by hand, and error rates by simulation at a fixed seed. A rate over n draws may exceed 5 %
+/// Tests of claims: hand-computed values, and error rates simulated at a fixed seed. A rate over n draws may exceed 5 %
 /// by 4 standard deviations √(0.05 · 0.95 / n).
 namespace periscope::testing {
 namespace {
@@ -23,7 +23,7 @@ judge::SignClaim tested_values(const Values& values) { return tested({{values}})
 
 double largest_rate(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
 
-/// Shares of the claims from `make` that hold and fail.
+/// Returns the shares of claims from `make` that hold and that fail.
 struct Frequencies {
   double holds = 0.0, fails = 0.0;
 };
@@ -47,7 +47,7 @@ Values normal_values(std::mt19937& generator, int seeds, double mean, double dev
   return values;
 }
 
-/// Upper tail of Student's t with two degrees of freedom.
+/// Returns the upper tail of Student's t with two degrees of freedom.
 double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
 
 TEST_CASE("the test of a sign claim is a one-sided t-test") {
@@ -56,7 +56,7 @@ TEST_CASE("the test of a sign claim is a one-sided t-test") {
   CHECK(holds.mean.value == doctest::Approx(2.0));
   CHECK(holds.mean.error == doctest::Approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
-  CHECK(holds.detectable == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the quantile of 5 %
+  CHECK(holds.detectable == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the 5 % quantile
   CHECK(holds.verdict == judge::ClaimVerdict::holds);
   CHECK(tested_values({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
   CHECK(tested_values({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
@@ -77,7 +77,7 @@ Frequencies equivalence_rates(int seeds, const Differences& d) {
 TEST_CASE("the equivalence test errs in at most 5 % of draws at the border of the null hypothesis") {
   for (const int seeds : {3, 5, 10}) {
     CAPTURE(seeds);
-    // No difference; a small difference of half the large one, of either sign; noise in only one of them.
+    // No difference; a small difference that is ± half of the large difference; noise in only one difference.
     for (const Differences& d :
          {Differences{0.0, 1.0, 0.0, 1.0}, Differences{0.0, 1.0, 0.0, 0.01}, Differences{0.0, 0.01, 0.0, 1.0},
           Differences{2.0, 1.0, 1.0, 1.0}, Differences{-20.0, 1.0, 10.0, 1.0}, Differences{20.0, 1.0, -10.0, 1.0}}) {
@@ -93,7 +93,7 @@ TEST_CASE("the equivalence test errs in at most 5 % of draws at the border of th
   }
 }
 
-TEST_CASE("equivalence test: values, p and detectable difference by hand") {
+TEST_CASE("equivalence test: values, p and detectable difference match hand-computed values") {
   const judge::SignClaim claim = tested(judge::equivalence_table({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
   // |large|/2 − small: 1.5, 1.4, 1.6; |large|/2 + small: 2.5, 2.8, 2.8.
   CHECK(claim.values[0] == doctest::Approx(1.5));
@@ -119,7 +119,7 @@ judge::SignClaim shape(std::mt19937& generator, const Values& means, const Value
   return tested(table);
 }
 
-TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, with three and five rates" *
+TEST_CASE("a flat curve is rarely called U-shaped or not U-shaped: in at most 5 % of draws" *
           doctest::test_suite("slow")) {
   constexpr int draws = 20000;
   for (const std::size_t rates : {3UL, 5UL}) {
@@ -135,7 +135,7 @@ TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, wit
       CHECK(found.holds < largest_rate(draws));
       CHECK(found.fails < largest_rate(draws));
     }
-    // One end far above and the rest equal: not a U.
+    // One end is far above equal other values: not a U.
     Values slope = flat;
     slope.front() = 30.0;
     CHECK(frequencies(draws, [&](std::mt19937& generator) {
@@ -144,7 +144,7 @@ TEST_CASE("a flat curve is called U-shaped, or not, in at most 5 % of draws, wit
   }
 }
 
-TEST_CASE("power of the test for a U-shaped curve") {
+TEST_CASE("the test for a U-shaped curve has the expected power") {
   constexpr int draws = 4000;
   const auto holds = [&](const Values& means) {
     return frequencies(draws,
@@ -161,7 +161,7 @@ TEST_CASE("power of the test for a U-shaped curve") {
         }).fails > 0.8);
 }
 
-TEST_CASE("test that some row is positive: values, p and detectable difference by hand") {
+TEST_CASE("test that some row is positive: values, p and detectable difference match hand-computed values") {
   // Standard errors are 1/√3, so t is √3 times the mean.
   const auto around = [](double mean) { return Values{mean - 1.0, mean, mean + 1.0}; };
   const double root = std::sqrt(3.0);
@@ -169,7 +169,7 @@ TEST_CASE("test that some row is positive: values, p and detectable difference b
       tested({{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
-  CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // 0.037 for one row, three times that for three
+  CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // p is 0.037 for one row, 3 · 0.037 for three rows
   // Quantiles of Student's t with two degrees of freedom at 1/60 and 1/20, from its inverse.
   const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
   CHECK(claim.detectable == doctest::Approx((of_three + 2.919986) / root));
@@ -179,7 +179,7 @@ TEST_CASE("test that some row is positive: values, p and detectable difference b
   CHECK(opposite.verdict == judge::ClaimVerdict::fails);
 }
 
-TEST_CASE("values without spread, without a second seed or with NaN show nothing, with a reason; other rows still do") {
+TEST_CASE("rows without spread, without a second seed or with NaN are not shown, with a reason; other rows count") {
   const Values constant(3, 4.0), high{49.0, 50.0, 51.0};
   CHECK(tested({{constant, high}}).verdict == judge::ClaimVerdict::not_shown);
   CHECK(tested({{constant, high}, {high, high}}).verdict == judge::ClaimVerdict::holds);
@@ -194,9 +194,9 @@ TEST_CASE("values without spread, without a second seed or with NaN show nothing
   }
 }
 
-TEST_CASE("the lowest of several losses is not called lower because it scatters more") {
-  // Five rates on each side differ in spread only. A test of the difference of the lowest losses would reject in 46 %
-  // of draws.
+TEST_CASE("the lowest of several losses is not called lower because of a larger spread") {
+  // Five rates on each side differ only in spread. Testing the difference of the lowest losses would reject in 46 %
+  // of the draws.
   const auto make = [](std::mt19937& generator) {
     std::vector<Values> wide, narrow;
     for (int r = 0; r < 5; ++r) {
@@ -236,7 +236,7 @@ TEST_CASE("paired spreads are compared by the correlation of sum and difference 
   CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to estimate the spread");
 }
 
-TEST_CASE("equal paired spreads are told apart in 5 % of draws, at any correlation") {
+TEST_CASE("equal paired spreads are declared different in 5 % of draws, at any correlation") {
   constexpr int draws = 20000;
   for (const double common : {0.0, 0.5, 3.0}) {
     CAPTURE(common);
@@ -254,7 +254,7 @@ TEST_CASE("equal paired spreads are told apart in 5 % of draws, at any correlati
   }
 }
 
-TEST_CASE("claims are corrected by Holm's method, on both sides") {
+TEST_CASE("Holm's method corrects claims for both signs") {
   std::vector<judge::SignClaim> claims;
   for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
     claims.emplace_back();
@@ -264,7 +264,7 @@ TEST_CASE("claims are corrected by Holm's method, on both sides") {
   claims.emplace_back();  // not run
   claims.back().p = 1e-9;
   judge::apply_holm_correction(claims);
-  // Sorted two-sided p times rank: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous one), 0.2 · 2, 0.8.
+  // Sorted two-sided p times rank: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous value), 0.2 · 2, 0.8.
   CHECK(claims[2].holm == doctest::Approx(0.03));
   CHECK(claims[0].holm == doctest::Approx(0.08));
   CHECK(claims[5].holm == doctest::Approx(0.08));

@@ -25,9 +25,9 @@ StackSpec small() {
 
 const std::vector<double> w{0.0, 0.01, 0.03};
 
-/// Verdict on the gradients of a stream: log gradients `off` above theory, the first with variance `variance` over 100
-/// seeds, the others with 0.01.
-judge::StackVerdict judged(double variance, double off, int patterns = 0) {
+/// Returns the verdict on gradients of a stream. Log gradients are `offset` above theory; over 100 seeds, the first has
+/// variance `variance` and the others have 0.01.
+judge::StackVerdict judged(double variance, double offset, int patterns = 0) {
   constexpr int seeds = 100;
   theory::Prediction prediction;
   Profile measured;
@@ -37,8 +37,8 @@ judge::StackVerdict judged(double variance, double off, int patterns = 0) {
   const std::vector<double> errors{std::sqrt(variance / seeds), 0.01, 0.01};
   add(prediction.profile, Statistic::log_grad_sq, {0.0, 0.0, 0.0}, {0.02, 0.0, 0.0});
   add(prediction.profile, Statistic::grad_sq, {1.0, 1.0, 1.0}, {0.0, 0.0, 0.0});
-  add(measured, Statistic::log_grad_sq, {0.0, off, off}, errors);
-  add(measured, Statistic::grad_sq, {1.0, std::exp(off), std::exp(off)}, errors);
+  add(measured, Statistic::log_grad_sq, {0.0, offset, offset}, errors);
+  add(measured, Statistic::grad_sq, {1.0, std::exp(offset), std::exp(offset)}, errors);
   prediction.finite_width = w;
   prediction.replicates = 8;
   prediction.backward_samples = patterns;
@@ -49,7 +49,7 @@ judge::StackVerdict judged(double variance, double off, int patterns = 0) {
 
 }  // namespace
 
-TEST_CASE("mean number of keys: the harmonic mean over queries") {
+TEST_CASE("the mean number of keys is the harmonic mean over queries") {
   StackSpec spec = small();
   CHECK(judge::mean_keys(spec) == Approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
   spec.model.attention = {AttentionRule{.scores = {.window = 2}}};
@@ -62,7 +62,7 @@ TEST_CASE("mean number of keys: the harmonic mean over queries") {
   CHECK(judge::mean_keys(spec) == 4.0);
 }
 
-TEST_CASE("finite-width term of gradients: by hand") {
+TEST_CASE("the finite-width term of gradients matches hand-computed values") {
   StackSpec spec = small();
   spec.model.causal = false;
   const double overlaps = std::log(1.04);
@@ -78,7 +78,7 @@ TEST_CASE("finite-width term of gradients: by hand") {
   CHECK(std::isinf(judge::WidthBias(spec, w, {}).of_log_gradient(2, false)));
 }
 
-TEST_CASE("finite-width term of signals: by hand") {
+TEST_CASE("the finite-width term of signals matches hand-computed values") {
   StackSpec spec = small();
   spec.model.causal = false;
   const config::AgreementOptions options{.finite_width = 0.3, .finite_width_cosine = 0.7};
@@ -102,7 +102,7 @@ TEST_CASE("finite-width term of signals: by hand") {
   CHECK(term(second_moment, Signal::x_out, 2) == Approx(std::expm1(0.3 * (0.03 + 4.0 * overlaps))));
 }
 
-TEST_CASE("the finite-width term grows with the sequence, and is largest for the layer's own attention matrices") {
+TEST_CASE("the finite-width term grows with sequence length and is larger for attention matrices") {
   StackSpec spec = small();
   double before = 0.0;
   for (const int tokens : {1, 4, 16, 64, 256, 1024}) {
@@ -116,7 +116,7 @@ TEST_CASE("the finite-width term grows with the sequence, and is largest for the
   for (const Weight weight : {Weight::gate, Weight::up, Weight::down}) CHECK_FALSE(judge::is_of_attention(weight));
 }
 
-TEST_CASE("the finite-width term of gradients and shares is that of their depth, 2i for a matrix of layer i") {
+TEST_CASE("gradients and shares have the finite-width term of their depth, which is 2i for a matrix of layer i") {
   StackSpec spec = small();
   spec.model.layers = 2;
   const std::vector<double> at_depth{0.0, 0.011, 0.013, 0.027, 0.05};
@@ -150,7 +150,7 @@ TEST_CASE("the finite-width term of gradients and shares is that of their depth,
   }
 }
 
-TEST_CASE("no first-order bound where a gradient fluctuates by a factor e") {
+TEST_CASE("a gradient that fluctuates by a factor e has no first-order bound") {
   CHECK(judged(0.01, 0.0).verdict == judge::Verdict::agrees);
   CHECK(judged(0.01, 1.0).verdict == judge::Verdict::disagrees);
   CHECK(judged(1.9, 1.0).verdict == judge::Verdict::disagrees);
@@ -198,7 +198,7 @@ TEST_CASE("tolerated bias of forward statistics: rounding adds to the finite-wid
       CHECK(test.tolerated_bias - exact.tests[i].tolerated_bias == Approx(rounding * scale).epsilon(1e-9));
       const bool is_stream = test.signal == Signal::x_out;
       const auto depth = static_cast<std::size_t>(test.index + (is_stream ? 0 : 1));
-      // At least c·w of the depth; more with the overlaps of tokens.
+      // At least c·w at that depth; overlaps of tokens add to it.
       CHECK(exact.tests[i].tolerated_bias >= 0.3 * at_depth[depth] * scale * (1.0 - 1e-12));
       if (is_stream) {
         double& last = before[{test.statistic, test.signal}];

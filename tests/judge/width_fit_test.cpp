@@ -21,7 +21,7 @@ std::vector<judge::Estimate> exact(double limit, double slope, double curvature,
   return points;
 }
 
-/// Means of `seeds` normal numbers around a parabola, with estimated standard errors.
+/// Returns means of `seeds` normal numbers around a parabola, with estimated standard errors.
 std::vector<judge::Estimate> noisy(std::mt19937& engine, int seeds) {
   std::vector<judge::Estimate> points;
   for (const judge::Estimate& truth : exact(2.0, 3.0, -20.0)) {
@@ -61,13 +61,13 @@ TEST_CASE("limit and lack of fit are rejected at the nominal rate") {
     lack += fit.lack_of_fit < level ? 1 : 0;
     mean_lack += fit.lack_of_fit / runs;
   }
-  // 200 expected, with six standard deviations (83). 20 more, because the t and F laws assume known variance ratios.
+  // 200 rejections expected ± six standard deviations (83), plus 20, since t and F laws assume known variance ratios.
   CHECK(std::abs(limit - 200) < 103);
   CHECK(std::abs(lack - 200) < 103);
-  CHECK(std::abs(mean_lack - 0.5) < 0.03);  // of uniform numbers: six standard deviations are 0.027
+  CHECK(std::abs(mean_lack - 0.5) < 0.03);  // six standard deviations of a mean of uniform numbers are 0.027
 }
 
-TEST_CASE("points without noise are fitted to rounding") {
+TEST_CASE("points without noise are fitted up to rounding") {
   std::vector<judge::Estimate> points(widths.size(), judge::Estimate{1.0, 0.0});
   const judge::WidthFit fit = judge::fit_width(widths, points, 16, 1e-7);
   CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
@@ -75,7 +75,7 @@ TEST_CASE("points without noise are fitted to rounding") {
   CHECK(fit.limit.error < 1e-6);
 }
 
-TEST_CASE("power law: an exact one is recovered") {
+TEST_CASE("an exact power law is recovered") {
   const std::vector<double> x{32, 64, 128, 256};
   std::vector<double> y;
   std::vector<double> error;
@@ -91,7 +91,7 @@ TEST_CASE("power law: an exact one is recovered") {
 }
 
 TEST_CASE("power law: chi squared rises by 1 at the ends of the error interval of the exponent") {
-  // Of two points χ² = (y_1 − y_0 r)²/(e²(1 + r²)), r = 10^p: it is 1 at r = (0.1 ± e√(1.01 − e²))/(1 − e²).
+  // For two points, χ² = (y_1 − y_0 r)²/(e²(1 + r²)), r = 10^p: it is 1 at r = (0.1 ± e√(1.01 − e²))/(1 − e²).
   const double e = 0.01;
   const judge::PowerLaw fit = judge::fit_power_law({1, 10}, {1.0, 0.1}, {e, e});
   CHECK(fit.exponent == doctest::Approx(-1.0).epsilon(1e-6));

@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-TEST_CASE("extremes probe: token and feature of the largest entries, and the median, at every depth") {
+TEST_CASE("extremes probe: records the median and the token and feature of the largest entries at every depth") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.layers = 1;
   const GeneratedWeights weights(truth(), spec, DType::f64, 1);
@@ -33,7 +33,7 @@ TEST_CASE("extremes probe: token and feature of the largest entries, and the med
   CHECK(depths[1].median == 1.5);
 }
 
-TEST_CASE("extremes probe: maxima inside modules equal those of the recorded signals") {
+TEST_CASE("extremes probe: maxima inside modules equal maxima of the recorded signals") {
   for (const MlpKind mlp : {MlpKind::swiglu, MlpKind::relu}) {
     StackSpec spec = placed(tiny_stack(), "peri");
     spec.model.mlp = mlp;
@@ -62,7 +62,7 @@ TEST_CASE("extremes probe: maxima inside modules equal those of the recorded sig
   }
 }
 
-TEST_CASE("massive activations: above 100 and 1000 times the median, including infinity but not NaN") {
+TEST_CASE("massive activations are above 100 and 1000 times the median; infinity counts, NaN does not") {
   CHECK(is_massive({0, 0, -500.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 499.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 100.0}, 0.001));

@@ -43,7 +43,7 @@ class GradientsByHand {
   GradientProbe probe_;
 };
 
-TEST_CASE("gradient probe: squares per token at a signal, summed over a weight, and their logarithms") {
+TEST_CASE("gradient probe: squares are means over tokens at a signal and sums over a weight; logarithms match") {
   GradientsByHand hand("peri");
   hand.probe().on_signal({-1, Signal::x_out, Pass::backward}, GradientsByHand::tensor({1, 2, 3, 4}));  // (5 + 25)/2
   hand.probe().on_signal({0, Signal::x_out, Pass::backward}, GradientsByHand::tensor({2, 0, 0, 0}));   // 4/2
@@ -79,7 +79,7 @@ TEST_CASE("gradient probe: both streams of ResiDual share the gradient at depth 
   CHECK(p.find(Statistic::grad_sq, Signal::r_out)->value[1] == 1.0);
 }
 
-TEST_CASE("gradient probe: the score share is that of queries and keys together") {
+TEST_CASE("gradient probe: the score share is the share of queries and keys together") {
   GradientsByHand hand("pre");
   hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
   hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
@@ -107,7 +107,7 @@ TEST_CASE("gradient probe: a real backward pass gives a positive value in every 
     for (const auto& [key, curve] : p.curves) {
       if (key.first == Statistic::score_share) continue;
       if (std::holds_alternative<Weight>(key.second)) CHECK(curve.value.size() == 2);
-      if (key.first == Statistic::grad_sq) {  // including a stream of several parts, whose gradients add up
+      if (key.first == Statistic::grad_sq) {  // including a stream of several parts, whose gradients are summed
         const Values& logs = p.find(Statistic::log_grad_sq, key.second)->value;
         REQUIRE(logs.size() == curve.value.size());
         for (std::size_t i = 0; i < logs.size(); ++i) CHECK(logs[i] == std::log(curve.value[i]));
@@ -117,7 +117,7 @@ TEST_CASE("gradient probe: a real backward pass gives a positive value in every 
   }
 }
 
-TEST_CASE("the gradients of a module's input through its matrices add up to the gradient of the input") {
+TEST_CASE("the gradients of a module's input through each matrix sum to the gradient of the input") {
   struct Sum final : SignalRecorder {
     void on_signal(const Emission& at, const Tensor& dx) override {
       if (at.pass != Pass::backward) return;

@@ -45,8 +45,8 @@ Growth growth_of(const StackSpec& spec, const Values& x, const Values& branch, c
   return probe.growth().front();
 }
 
-TEST_CASE("growth identity: means over tokens of its terms, by hand") {
-  // Tokens (1, 0) + (3, 4) and (0, 2) + (−3, 3): q 1/2 and 2, s² 25/2 and 9, ⟨x, b⟩/D 3/2 and 3.
+TEST_CASE("growth identity: means of the terms over tokens match hand-computed values") {
+  // Tokens (1, 0) + (3, 4) and (0, 2) + (−3, 3) have q = 1/2 and 2, s² = 25/2 and 9, ⟨x, b⟩/D = 3/2 and 3.
   const Growth g = growth_of(two_wide("peri"), {1, 0, 0, 2}, {3, 4, -3, 3}, {4, 4, -3, 5});
   CHECK((g.stream == 1.25 && g.branch == 10.75 && g.cross == 4.5 && g.sum == 16.5 && g.residual == 0.0));
   CHECK_FALSE(g.is_violated());
@@ -58,7 +58,7 @@ TEST_CASE("growth identity: means over tokens of its terms, by hand") {
   CHECK(growth_of(two_wide("post"), {1, 0}, {3, 4}, {100, 100}).sum == 16.0);  // before norm C
 }
 
-TEST_CASE("growth identity: violated by small errors of the sum, not by non-finite signals") {
+TEST_CASE("growth identity: small errors of the sum violate it, non-finite signals do not") {
   const auto violated = [](double end, DType dtype = DType::f64) {
     return growth_of(two_wide("peri"), {1, 0}, {3, 4}, {4, end}, dtype).is_violated();
   };
@@ -73,7 +73,7 @@ TEST_CASE("growth identity: violated by small errors of the sum, not by non-fini
   CHECK_FALSE(g.is_violated());
 }
 
-TEST_CASE("growth identity: holds to rounding for every placement and dtype") {
+TEST_CASE("growth identity holds up to rounding for every placement and dtype") {
   for (const Target& target : targets()) {
     for (const Placement& placement : placement_table()) {
       if (!is_plain(placement)) continue;
@@ -96,7 +96,7 @@ TEST_CASE("growth identity: holds to rounding for every placement and dtype") {
   }
 }
 
-TEST_CASE("branch size from gains: by hand") {
+TEST_CASE("branch size from gains matches hand-computed values") {
   StackSpec spec = two_wide("peri");
   spec.model.norm = NormKind::layer;
   const GeneratedWeights drawn(truth(), spec, DType::f64, 1);
@@ -112,7 +112,7 @@ TEST_CASE("branch size from gains: by hand") {
   CHECK(branch_size_from_gains(context) == Values{7.5, 4.0});
 }
 
-TEST_CASE("branch size from gains: proportional to beta squared, NaN without norm B") {
+TEST_CASE("branch size from gains is proportional to beta squared, and NaN without norm B") {
   StackSpec spec = two_wide("pre");
   const auto sizes = [&] {
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

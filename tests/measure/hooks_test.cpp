@@ -69,7 +69,7 @@ void walk(const StackSpec& spec, const Hooks& hooks, std::size_t budget) {
   embedding_backward(context, ids, dinput, hooks);
 }
 
-TEST_CASE("recorders get every signal and gradient once, in one order, for any budget and other recorders") {
+TEST_CASE("recorders receive every signal and gradient once, in the same order, for any budget and other recorders") {
   for (const std::string_view placement : {"peri", "residual-dual"}) {
     Logger alone, first, second, recomputed;
     PassThrough pass_through;

@@ -64,8 +64,8 @@ double value(const Reading& reading, Statistic statistic, Signal site, std::size
   return curve->value.at(index);
 }
 
-TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
-  // beta of the placement: depth-scaled has 1/√2 at one layer.
+TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed values") {
+  // beta is the placement's: 1/√2 for depth-scaled with one layer.
   for (const auto& [placement, scale] : {std::pair{"peri", 1.0}, std::pair{"depth-scaled", std::sqrt(0.5)}}) {
     ByHand probe(placement);
     probe.input({1, 0, 0, 2});
@@ -76,7 +76,7 @@ TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
     CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
-  // With several streams, alpha is the weight in the mixing of the stream that is read.
+  // With several streams, alpha is the mixing weight of the stream that the sublayer reads.
   StackSpec mixed = placed(tiny_stack(), "hyper");
   mixed.model.layers = 1;
   mixed.model.width = 2;
@@ -101,11 +101,11 @@ TEST_CASE("probe: ratio and cosine of branch and stream by hand") {
   CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 0) == Approx(0.6));
 }
 
-TEST_CASE("probe: angular distance between depths in units of pi, mean over tokens") {
+TEST_CASE("probe: angular distance between depths is a mean over tokens in units of pi") {
   ByHand probe;
   probe.input({1, 0, 0, 1});
-  probe.site(0, Signal::x_out, {0, 2, 0, 3});    // π/2; 0
-  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // from the input: π; 3π/4
+  probe.site(0, Signal::x_out, {0, 2, 0, 3});    // angles π/2; 0
+  probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // angles from the input: π; 3π/4
   const Values d = probe.take().profile.angular_distance;
   REQUIRE(d.size() == 9);
   CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
@@ -124,7 +124,7 @@ TEST_CASE("probe: token cosine pairs tokens of one sequence only") {
 }
 
 TEST_CASE("probe: angular distance of many tokens uses a subset spread over all tokens") {
-  // The first 100 of 200 tokens rotate by π/2, the others do not.
+  // The first 100 of 200 tokens rotate by π/2, the other tokens do not rotate.
   Values before, after;
   for (int t = 0; t < 200; ++t) {
     before.insert(before.end(), {1.0, 0.0});
@@ -136,7 +136,7 @@ TEST_CASE("probe: angular distance of many tokens uses a subset spread over all 
   CHECK(probe.take().profile.angular_distance[1] == Approx(0.25));
 }
 
-TEST_CASE("probe: no angular distance for stacks deeper than angular_depths") {
+TEST_CASE("probe: stacks deeper than angular_depths have no angular distance") {
   for (const int layers : {256, 257}) {  // 513 and 515 depths
     ByHand probe("peri", 1, layers);
     probe.input({1, 0});
@@ -148,7 +148,7 @@ TEST_CASE("probe: no angular distance for stacks deeper than angular_depths") {
   }
 }
 
-TEST_CASE("probe: top magnitudes per sublayer, in order, at most top_count") {
+TEST_CASE("probe: top magnitudes per sublayer are sorted and at most top_count") {
   ByHand probe;
   probe.input({1, 1});
   Values many;
@@ -184,9 +184,9 @@ TEST_CASE("probe: divergence is the first sublayer with a non-finite output") {
   }
 }
 
-TEST_CASE("probe: statistics of a real stack equal those of the recorded signals") {
+TEST_CASE("probe: statistics of a real stack equal statistics of the recorded signals") {
   for (const Placement& placement : placement_table()) {
-    if (placement.wiring == Wiring::hyper) continue;  // its streams are parts of one signal
+    if (placement.wiring == Wiring::hyper) continue;  // the streams are parts of one signal
     CAPTURE(placement.name);
     const StackSpec spec = placed(tiny_stack(), placement.name);
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

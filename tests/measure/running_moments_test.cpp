@@ -16,7 +16,7 @@ RunningMoments of(std::initializer_list<double> numbers) {
   return r;
 }
 
-TEST_CASE("running moments by hand, with a mean far above the spread, and NaN for too few or non-finite numbers") {
+TEST_CASE("running moments are exact for a mean far above the spread, and NaN for too few or non-finite numbers") {
   const RunningMoments r = of({2, 4, 4, 4, 5, 5, 7, 9});
   CHECK(r.count() == 8);
   CHECK(r.mean() == Approx(5.0));

@@ -25,7 +25,7 @@ Reading reading(Values curve, double angle, Values top, int diverged_at = -1) {
   return r;
 }
 
-TEST_CASE("seed average: mean and standard error by hand, NaN for one seed") {
+TEST_CASE("seed average: mean and standard error match hand-computed values; one seed gives NaN") {
   SeedAverage average;
   average.add(reading({1, 10}, 0.25, {3}));
   CHECK(std::isnan(average.profile().curves.at(curve_key).standard_error[0]));
@@ -57,7 +57,7 @@ TEST_CASE("seed average: top magnitudes are the largest over all seeds, in order
   for (std::size_t i = 0; i < top.size(); ++i) CHECK(top[i] == 200.0 - static_cast<double>(i));
 }
 
-TEST_CASE("seed average: number of diverged seeds and earliest sublayer") {
+TEST_CASE("seed average: diverged seeds are counted and the earliest sublayer is reported") {
   SeedAverage average;
   average.add(reading({1, 2}, 0, {}));
   CHECK(average.diverged_seeds() == 0);

@@ -26,7 +26,7 @@ ModelReading reading_of(const StackSpec& spec) {
   return read_model(context, {.ids = ids_of(spec), .labels = ids_of(spec)});
 }
 
-TEST_CASE("signal peaks: every recorded maximum, including a second stream") {
+TEST_CASE("signal peaks equal every recorded maximum, including a second stream") {
   for (const Placement& placement : placement_table()) {
     INFO(std::string(placement.name));
     const ModelReading reading = reading_of(placed(tiny_stack(), placement.name));
@@ -39,7 +39,7 @@ TEST_CASE("signal peaks: every recorded maximum, including a second stream") {
       CAPTURE(name_of(signal));
       const auto found = std::ranges::find(peaks, signal, &SignalPeaks::signal);
       REQUIRE(found != peaks.end());
-      const std::size_t first = signal == Signal::sum ? 1 : 0;  // by depth, from the first sublayer on
+      const std::size_t first = signal == Signal::sum ? 1 : 0;  // values by depth start at the first sublayer
       REQUIRE(found->values.size() + first == curve.value.size());
       for (std::size_t i = 0; i < found->values.size(); ++i) {
         const double expected = curve.value[i + first];
@@ -59,7 +59,7 @@ TEST_CASE("signal peaks: NaN in the stream counts as infinite") {
   CHECK(std::isfinite(largest[0]));
 }
 
-TEST_CASE("signal peaks: a planted maximum is attributed to its sublayer, one of the stream to the writer") {
+TEST_CASE("signal peaks: a planted maximum is attributed to its sublayer, or in the stream to the writing sublayer") {
   for (const char* placement : {"post", "peri", "residual-dual", "parallel", "parallel-two"}) {
     INFO(std::string(placement));
     const ModelReading plain = reading_of(placed(tiny_stack(), placement));
@@ -78,7 +78,7 @@ TEST_CASE("signal peaks: a planted maximum is attributed to its sublayer, one of
         if (inside != reading.extremes.inside.end()) {
           inside->second[i] = 1e9;
         } else {
-          const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // by depth, from the first sublayer on
+          const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // values by depth start at the first sublayer
           reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value[i + first] = 1e9;
         }
         ++planted;

@@ -41,7 +41,7 @@ TEST_CASE("Gaussian input has the configured second moment and correlation, and 
   }
 }
 
-TEST_CASE("generated weights: a matrix is the random stream of its layer and weight") {
+TEST_CASE("generated weights: every matrix is drawn from the random stream of its layer and weight") {
   const StackSpec spec = tiny_stack();
   const GeneratedWeights weights(truth(), spec, DType::f64, 5);
   const auto matrix = [&](int layer, Weight weight) {
@@ -54,7 +54,7 @@ TEST_CASE("generated weights: a matrix is the random stream of its layer and wei
   CHECK(matrix(1, Weight::down) == truth().to_host(truth().normal(12, 10, DType::f64, key, std::sqrt(0.1))));
 }
 
-TEST_CASE("generated norms: gain gamma, QK-norms gain 1, biases 0 only for LayerNorm") {
+TEST_CASE("generated norms have gain gamma, QK-norms have gain 1, and only LayerNorm has biases, which are 0") {
   StackSpec spec = tiny_stack();
   spec.model.qk_norm = QkNorm::full;
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .norm_c = true});

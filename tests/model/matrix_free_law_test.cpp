@@ -18,7 +18,7 @@
 namespace periscope::testing {
 namespace {
 
-/// One number per statistic and seed.
+/// One value per statistic and seed.
 using Samples = std::map<std::string, std::vector<double>>;
 
 void add_curves(const Profile& profile, Samples& samples) {
@@ -32,7 +32,7 @@ void add_curves(const Profile& profile, Samples& samples) {
     const Signal signal = std::get<Signal>(place);
     const bool wanted = statistic == Statistic::second_moment || statistic == Statistic::token_cosine ||
                         statistic == Statistic::log_grad_sq || statistic == Statistic::branch_cosine;
-    if (!std::isfinite(curve.value.front())) continue;  // the cosine of one token
+    if (!std::isfinite(curve.value.front())) continue;  // one token has no cosine
     if (!wanted || signal == Signal::r_out || signal == Signal::A_out) continue;
     const std::string name = std::string(name_of(statistic)) + " " + std::string(name_of(signal));
     samples[name + ", first"].push_back(curve.value.front());
@@ -93,14 +93,14 @@ StackSpec narrow(std::string_view placement) {
   return spec;
 }
 
-TEST_CASE("matrix-free stacks have the law of dense ones, for every placement" * doctest::test_suite("slow")) {
+TEST_CASE("matrix-free and dense stacks have the same distribution for every placement" * doctest::test_suite("slow")) {
   for (const Placement& placement : rows_of_t1()) {
     check_same_law(std::string(placement.name), narrow(placement.name), 1000);
   }
   for (const char* name : {"parallel", "x0", "hyper"}) check_same_law(name, narrow(name), 600);
 }
 
-TEST_CASE("matrix-free stacks have the law of dense ones: 20 tokens, one token, nearly equal tokens" *
+TEST_CASE("matrix-free and dense stacks have the same distribution for 20, 1 and nearly equal tokens" *
           doctest::test_suite("slow")) {
   StackSpec many = narrow("peri");
   many.input.tokens = 20;
@@ -113,7 +113,7 @@ TEST_CASE("matrix-free stacks have the law of dense ones: 20 tokens, one token, 
   check_same_law("correlated tokens", correlated, 1000);
 }
 
-TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, are independent normal") {
+TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, are normal and independent") {
   StackSpec spec = tiny_stack();
   spec.model.width = spec.model.mlp_width = 4000;
   spec.model.heads = spec.model.kv_heads = 4;
@@ -135,7 +135,7 @@ TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, ar
       const std::string name = std::string(name_of(weight)) + std::to_string(layer);
       drawn[name + " column"] = ops.to_host(reading->output());
       drawn[name + " row"] = ops.to_host(reading->backward(ops.from_host(1, 4000, target.dtype, second)));
-      // The entry that is in both.
+      // The entry at which the row and the column cross.
       CHECK(drawn[name + " row"][0] == doctest::Approx(drawn[name + " column"][1]));
       drawn[name + " row"][0] = drawn[name + " column"][0];
     }

@@ -42,7 +42,7 @@ class GradientStore final : public GradientRecorder {
 
 struct Problem {
   StackSpec spec;
-  std::vector<int> ids;  ///< of token input
+  std::vector<int> ids;  ///< token ids if the input is tokens
   std::vector<int> labels;
   int sequences = 1;
 };
@@ -155,7 +155,7 @@ TEST_CASE("matrix-free: stacks with singular Gram matrices equal dense stacks of
   check_completed("several sequences", several, true);
 }
 
-TEST_CASE("matrix-free: same bits for any number of threads and any recomputation budget") {
+TEST_CASE("matrix-free: the bits do not depend on the number of threads or the recomputation budget") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.width = 48;
   spec.model.mlp_width = 200;

@@ -18,7 +18,7 @@ struct Row {
   Names expected;  ///< parameters that are not matrices
 };
 
-TEST_CASE("norm parameters: gains, biases and alphas of the placement, the modules and the stack, in order") {
+TEST_CASE("norm parameters are the gains, biases and alphas of placement, modules and stack, in order") {
   const Row rows[] = {
       {"none", 2, [](ModelSpec&) {}, {}},
       {"peri",
@@ -63,7 +63,7 @@ TEST_CASE("norm parameters: gains, biases and alphas of the placement, the modul
   }
 }
 
-TEST_CASE("alpha is norm_alpha for DyT, and absent from QK-norms") {
+TEST_CASE("DyT has the initial alpha norm_alpha; QK-norms have no alpha") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.model.norm = NormKind::dyt;
   spec.model.qk_norm = QkNorm::head;

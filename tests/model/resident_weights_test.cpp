@@ -7,7 +7,7 @@
 namespace periscope::testing {
 namespace {
 
-TEST_CASE("resident weights: a replaced parameter is fetched") {
+TEST_CASE("resident weights: fetch returns a replaced parameter") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.norm = NormKind::layer;
   spec.model.qk_norm = QkNorm::head;

@@ -18,7 +18,7 @@ Tensor tokens_of(const Backend& ops, const Tensor& x, int first, int count) {
   return ops.gather(x, ids);
 }
 
-TEST_CASE("a batch of sequences equals each sequence alone") {
+TEST_CASE("a batch of sequences gives the same results as each sequence alone") {
   constexpr int sequences = 3;
   constexpr int tokens = 5;
   for (const bool causal : {true, false}) {

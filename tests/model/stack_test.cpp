@@ -44,14 +44,14 @@ void check_against_plain_loops(const std::string& what, const StackSpec& spec) {
 
 TEST_CASE("every kind of stack on every backend equals plain loops") {
   for (const NamedStack& stack : stacks_of_every_kind()) {
-    // Not in the plain loops: default norms inside modules, channel scales and hyper-connections.
+    // The plain loops do not implement default norms inside modules, channel scales and hyper-connections.
     constexpr std::array<std::string_view, 5> unsupported{"hybridnorm", "sub-ln", "ngpt", "layer-scale", "hyper"};
     if (std::ranges::find(unsupported, stack.spec.model.placement.name) != unsupported.end()) continue;
     check_against_plain_loops(stack.name, stack.spec);
   }
 }
 
-TEST_CASE("odd shapes equal plain loops: one layer, one head, one hidden feature, width 33, one token") {
+TEST_CASE("stacks of odd shapes equal plain loops: one layer, one head, one hidden feature, width 33, one token") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.model.layers = 1;
   spec.model.width = 33;

@@ -1,4 +1,4 @@
-"""Writes rounded.txt: numbers of binary32 and what ml_dtypes rounds them to. Usage: rounded.py (needs ml_dtypes)"""
+"""Writes rounded.txt: numbers of binary32 and their values rounded by ml_dtypes. Usage: rounded.py (needs ml_dtypes)"""
 
 import pathlib
 import random
@@ -11,11 +11,11 @@ FORMATS = {"bf16": (ml_dtypes.bfloat16, np.uint16), "fp16": (np.float16, np.uint
 
 
 def inputs(dtype, bits):
-    """Values of the format, midpoints to the next one, and these a little smaller and larger, of either sign."""
+    """Values of the format, midpoints to the next value, and the neighbours of midpoints."""
     values = np.arange(np.iinfo(bits).max // 2 + 1, dtype=bits).view(dtype).astype(np.float32)
     values = values[np.isfinite(values)].astype(float)
     chosen = range(len(values))
-    if len(values) > 256:  # some of the first, the last and random ones
+    if len(values) > 256:  # the first and last few values and a random sample
         chosen = sorted({0, 1, 2, 3, *random.Random(1).sample(chosen, 30), *chosen[-3:]})
     for i in chosen:
         middle = (values[i] + values[i + 1]) / 2 if i + 1 < len(values) else 1.5 * values[i] - 0.5 * values[i - 1]

@@ -20,12 +20,12 @@ namespace {
 
 using Overflow = Rounding::Overflow;
 
-/// Whether both are NaN, or equal with the same sign, including the sign of 0.
+/// Returns true if both are NaN, or equal with the same sign (also of 0).
 bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
 
-TEST_CASE("rounding to nearest equals ml_dtypes: values, midpoints, their neighbours, subnormal numbers, overflow") {
+TEST_CASE("rounding to nearest equals ml_dtypes at values, midpoints, their neighbours, subnormals and overflow") {
   std::ifstream file(ROUNDED);
   std::string name, from, to;
   std::set<std::string> names;
@@ -43,7 +43,7 @@ TEST_CASE("rounding to nearest equals ml_dtypes: values, midpoints, their neighb
   CHECK(rows > 1000);
 }
 
-TEST_CASE("fp32 rounds as the processor does, fp64 not at all") {
+TEST_CASE("fp32 rounds like the processor; fp64 does not round") {
   const Rounding round(fp32);
   boost::random::mt19937_64 engine(1);
   int wrong = 0;
@@ -51,7 +51,8 @@ TEST_CASE("fp32 rounds as the processor does, fp64 not at all") {
     std::uint64_t bits = engine();
     const auto exponent = static_cast<std::uint64_t>(1023 - 160 + static_cast<int>(engine() % 320));
     bits = (bits & 0x800f'ffff'ffff'ffffULL) | (exponent << 52U);
-    if (engine() % 2 == 0) bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);  // near numbers of few bits
+    if (engine() % 2 == 0)
+      bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);  // near numbers with few significant bits
     const auto x = std::bit_cast<double>(bits);
     wrong += !same(round(x), static_cast<double>(static_cast<float>(x)));
     wrong += !same(Rounding(fp64)(x), x);
@@ -60,7 +61,7 @@ TEST_CASE("fp32 rounds as the processor does, fp64 not at all") {
   CHECK(Rounding(fp64)(5e-324) == 5e-324);
 }
 
-TEST_CASE("beyond the largest number: infinity, NaN in E4M3, or the largest number itself") {
+TEST_CASE("beyond the largest number, rounding gives infinity, NaN (E4M3) or the largest number") {
   for (const NumberFormat& format : number_formats) {
     INFO(format.name);
     const Rounding stored(format);
@@ -78,7 +79,7 @@ TEST_CASE("beyond the largest number: infinity, NaN in E4M3, or the largest numb
   }
 }
 
-TEST_CASE("stochastic rounding: the upper neighbour for the share of random words that makes the mean exact") {
+TEST_CASE("stochastic rounding rounds up for the share of random words that makes the mean exact") {
   for (const NumberFormat& format : number_formats) {
     INFO(format.name);
     const Rounding round(format);
@@ -106,7 +107,7 @@ TEST_CASE("stochastic rounding: the upper neighbour for the share of random word
   }
 }
 
-/// Checks that all finite values of the bits are numbers of the format, up to its largest one.
+/// Checks that all finite values of the bits are numbers of the format, up to its largest number.
 template <class Bits>
 void check_bits(const NumberFormat& format) {
   double largest = 0.0;
@@ -135,7 +136,7 @@ void check_is(const NumberFormat& format) {
   CHECK(format.smallest_subnormal() == static_cast<double>(Limits::denorm_min()));
 }
 
-TEST_CASE("a dtype's format is that of its C++ type; mixed arithmetic accumulates in fp32 or wider") {
+TEST_CASE("a dtype has the format of its C++ type; mixed arithmetic accumulates in fp32 or wider") {
   check_is<double>(format_of(DType::f64));
   check_is<float>(format_of(DType::f32));
   for (const NumberFormat& format : number_formats) {
