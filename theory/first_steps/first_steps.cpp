@@ -194,7 +194,7 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   const ReplicateDraws draws{.neurons = options.neurons};
   const double trained = sizes.steps * sizes.batch;  // tokens
   const double all = trained + sizes.held_out;
-  // Sampled rows of the matrices of a layer that read the stream, and sampled columns of those that write to it.
+  // Sampled rows of the matrices of a layer that read the stream, sampled columns of matrices that write to it.
   const double values = 1.0 * draws.groups(m) * m.head_dim;
   const double queries = values * m.heads / m.kv_heads;
   const double hidden = draws.hidden(m);

@@ -29,7 +29,7 @@ inline constexpr std::array<std::string_view, 5> fault_names{"none", "beta0", "n
                                                              "depth-constant"};
 static_assert(are_names_of<Fault>(fault_names));
 
-/// Returns a description of a fault for tables and files; "" for none.
+/// Returns a description of a fault for tables and files; "" for Fault::none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);
 
 /// Returns false if the fault changes no prediction for the stack: a gradient fault without `backward`, or

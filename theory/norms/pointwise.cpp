@@ -37,8 +37,8 @@ double erf_slope(double c) { return 2.0 * inv_sqrtpi / std::sqrt(1.0 + 2.0 * c);
 /// Returns the Gauss rule in S² for S from the Kolmogorov distribution, density 8s Σ_j (−1)^{j−1} j² exp(−2j²s²).
 DiscreteRule kolmogorov_rule(int nodes) {
   constexpr int points = 400;
-  constexpr double first = 0.15;  // below it the density, about exp(−π²/(8s²)), is under 1e-20
-  constexpr double last = 4.5;    // above it under 1e-15
+  constexpr double first = 0.15;  // below 0.15 the density, about exp(−π²/(8s²)), is under 1e-20
+  constexpr double last = 4.5;    // above 4.5 the density is under 1e-15
   Vector square(points);
   Vector weight(points);
   for (int i = 0; i < points; ++i) {

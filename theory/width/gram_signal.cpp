@@ -15,7 +15,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Smallest accepted pivot of Cholesky for a unit diagonal: below it too many digits are lost.
+/// Smallest accepted pivot of Cholesky for a unit diagonal; smaller pivots have lost too many digits.
 constexpr double min_pivot = 1e-8;
 /// Pivots below this are rounding errors of an exact 0.
 constexpr double zero_pivot = 1e-13;

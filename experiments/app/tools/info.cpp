@@ -128,7 +128,7 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-/// Lists fields such as "layers 4, width 16": flags by name, lists by first and last element; omits 0, false and none.
+/// Lists fields such as "layers 4, width 16": flags by name, lists by first and last element; omits 0, false, none.
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {

@@ -22,7 +22,7 @@ static_assert(are_names_of<ClaimVerdict>(claim_verdict_names));
 
 /// A claim of the literature about a value.
 struct Claim {
-  std::string id = {};      ///< such as "G8"
+  std::string id = {};      ///< identifier of the claim, such as "G8"
   double claimed = 0.0;     ///< the claimed value
   Test test = {};           ///< compares the measured with the claimed value
   double correction = 0.0;  ///< theory's estimate of the terms neglected in the claim's limit, such as L → ∞
@@ -40,7 +40,7 @@ inline constexpr double sign_claim_level = 0.05;
 /// A claim that a number is positive, and its test over seeds. The tests assume values that are normal and independent
 /// over seeds. Under this assumption they are exact or conservative, for any spreads of the compared numbers.
 struct SignClaim {
-  std::string id = {};         ///< such as "F4" or "R1", followed by a letter if the claim has several tests
+  std::string id = {};         ///< claim, such as "F4", followed by a letter if it has several tests
   std::string exhibit = {};    ///< figure or table of the paper
   std::string statement = {};  ///< the claim in one sentence
   std::string quantity = {};   ///< the number, of one seed, that is claimed to be positive

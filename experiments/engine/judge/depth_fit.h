@@ -52,7 +52,7 @@ struct GrowthFit {
 /// Difference of criteria above which the better law is preferred.
 inline constexpr double decisive_criterion = 2.0;
 
-/// Returns the laws within `decisive_criterion` of the best law; none if all have a misfit above `largest_misfit`.
+/// Returns the laws within `decisive_criterion` of the best law; empty if all misfits exceed `largest_misfit`.
 [[nodiscard]] std::vector<GrowthLaw> likely_laws(const GrowthFit& fit);
 
 /// Returns "linear", "not decided between linear and quadratic", or no_growth_law.

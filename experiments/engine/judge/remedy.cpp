@@ -90,7 +90,7 @@ int needed_width(int width, const Condition& condition) {
   return 0;
 }
 
-/// Returns a remedy with more seeds, a larger width, or both; "" if none is sufficient.
+/// Returns a remedy with more seeds, a larger width, or both; "" if neither is sufficient.
 std::string words_for(const std::vector<Test>& tests, double level, int seeds, int width, double error_factor) {
   const int more = needed_seeds(tests, level, seeds, 1.0, error_factor);
   const int wider =

@@ -67,7 +67,7 @@ std::vector<std::string> fields_of(const Column& column) {
   return fields;
 }
 
-/// Returns the CSV fields of every dimension's positions: the values of its coordinate, or 0, 1, … without one.
+/// Returns the CSV fields of every dimension's positions: the values of its coordinate, or else 0, 1, …
 std::vector<std::vector<std::string>> coordinates_of(const Dataset& data) {
   std::vector<std::vector<std::string>> all;
   for (const Dimension& dimension : data.dimensions) {

@@ -22,7 +22,7 @@ struct MemoryEstimate {
   /// Adds an array that exists at the same time as the others and grows with the key `grows_with`.
   void add(double part, std::string_view grows_with);
   [[nodiscard]] MemoryEstimate times(double count) const;
-  /// Adds a later phase, which starts when the memory of this one is freed: takes the larger of the two estimates.
+  /// Adds a later phase, which starts when the memory of this phase is freed: takes the larger of the two estimates.
   void add_phase(const MemoryEstimate& next);
 };
 
@@ -63,7 +63,7 @@ MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool m
 MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, int seeds, int threads);
 
 /// Returns the bytes that this process can still allocate: the minimum over the machine, control groups and the address
-/// space limit; infinity if none of these can be read.
+/// space limit; infinity if no limit can be read.
 double available_bytes(int threads);
 
 /// Throws ConfigError, naming the key to lower, if the estimate exceeds the available memory, unless `force`.

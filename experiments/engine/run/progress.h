@@ -21,7 +21,7 @@ struct Stopped {};
 
 /// A record of a training run, for Progress::recorded.
 struct TrainingRecord {
-  std::string run;  ///< such as "peri-seed0"
+  std::string run;  ///< name of the run, such as "peri-seed0"
   std::string placement;
   std::uint64_t seed = 0;
   int step = 0;   ///< number of completed steps

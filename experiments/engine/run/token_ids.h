@@ -7,7 +7,7 @@
 
 namespace periscope::stacks {
 
-/// Returns the T token ids of a seed: none for Gaussian input, uniform random ids for "tokens", the first T bytes of
+/// Returns the T token ids of a seed: empty for Gaussian input, uniform random ids for "tokens", the first T bytes of
 /// the text for "text". Throws InputError for a text of fewer than T + 1 bytes, as the last byte is a label.
 std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed);
 

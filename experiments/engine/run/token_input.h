@@ -34,7 +34,7 @@ struct TokenInput {
 };
 
 /// Reads ids and labels for a model with its checkpoint in `folder`. The default tokenizer is the tok*.bin file there,
-/// else bytes for a vocabulary of 256. Without --labels, the labels of a causal model are the next tokens (none for the
+/// else bytes for a vocabulary of 256. Without --labels, a causal model has the next tokens as labels (no_label for the
 /// last token); other models have no labels. Throws ConfigError for invalid flags, and InputError for invalid files.
 [[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
 

@@ -19,7 +19,7 @@ double root_mean_square(const Backend& ops, const Tensor& x) {
   return std::sqrt(mean_of(ops.row_moments(x)[Statistic::second_moment]));
 }
 
-/// Returns the square roots of `squares`, normalised to mean square 1; empty if all are 0 or one is not finite.
+/// Returns the square roots of `squares`, normalised to mean square 1; empty if all are 0 or any is not finite.
 std::vector<double> sizes_of(std::vector<double> squares) {
   const double mean = mean_of(squares);
   if (!(mean > 0.0) || !std::isfinite(mean)) return {};

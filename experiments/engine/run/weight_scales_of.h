@@ -8,7 +8,7 @@
 
 namespace periscope::stacks {
 
-/// Sizes of given weights that a null model preserves (T29). Each enumerator includes the preceding ones.
+/// Sizes of given weights that a null model preserves (T29). Each value also preserves the preceding ones.
 enum class PreservedSizes {
   matrices,         ///< root mean square of every matrix
   rows,             ///< root mean square of every row

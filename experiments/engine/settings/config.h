@@ -107,7 +107,7 @@ struct Config {
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 
-/// Reads `file` ("" for none), applies `settings` ("a.b=v") and validates the result. `known` lists the valid sections.
+/// Reads `file` ("": no file), applies `settings` ("a.b=v") and validates the result. `known` lists the valid sections.
 /// Lists of values for keys of model, init and input form a sweep: the stacks are their cross product, in the given
 /// order. A relative input.path in the file is resolved against the file's folder. `theory_settings` (--theory-set)
 /// apply to the theory only. Throws ConfigError for invalid settings, and if measurement and prediction could not be

@@ -66,7 +66,7 @@ class TomlReader {
   const Json* find(std::string_view key);
   /// Returns a reader of a sub-table, such as "model" or "agreement.power_limit". An absent table counts as empty.
   TomlReader table(std::string_view path);
-  /// Returns readers of the tables in a list; none if the list is absent. Throws ConfigError for any other value.
+  /// Returns readers of the tables in a list; empty if the list is absent. Throws ConfigError for any other value.
   std::vector<TomlReader> tables(std::string_view key, const std::string& expected);
 
   /// Throws ConfigError for unknown keys, and suggests a similar known key.

@@ -52,8 +52,8 @@ struct Study {
   /// Default configuration file, relative to the project's folder; "": the defaults of all keys.
   std::string configuration = {};
   std::string group = {};                         ///< for names of two words: description of the first word
-  std::vector<config::AnySection> sections = {};  ///< own sections of the configuration
-  std::vector<FlagText> flags = {};               ///< own flags
+  std::vector<config::AnySection> sections = {};  ///< sections of the configuration that belong to this study
+  std::vector<FlagText> flags = {};               ///< flags of this study
   const dataset::Schema* schema = nullptr;        ///< schema of the result; null: the result is a document
   bool compares = false;                          ///< compares prediction and measurement: supports --theory-set
   bool skippable = false;                         ///< supports --skip-finished

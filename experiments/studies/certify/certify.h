@@ -23,7 +23,7 @@ struct Certificates {
   theory::Certificate exact = {};
   std::vector<theory::Certificate> runs = {};
 
-  /// Returns the run's certificate for the format, or `exact` without one.
+  /// Returns the run's certificate for the format, or `exact` if no run has the format.
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
 };
 

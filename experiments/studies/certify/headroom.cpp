@@ -32,8 +32,8 @@ struct Overflow {
 using OverflowAt = std::function<std::optional<Overflow>(const StackScale&)>;
 
 /// Returns the largest power of two for `factor`, at most `from`, with which no signal may overflow. Returns NaN if
-/// none is found, or if a smaller factor does not reduce the excess. `overflow` is, on input, the overflow at a larger
-/// factor, if known; on output, the reason for NaN, else nullopt.
+/// every factor fails, or if a smaller factor does not reduce the excess. `overflow` is, on input, the overflow at a
+/// larger factor, if known; on output, the reason for NaN, else nullopt.
 double largest_factor(const OverflowAt& overflow_at, StackScale scale, double StackScale::*factor, double from,
                       std::optional<Overflow>& overflow) {
   constexpr int lowest = -Headroom::most_doublings;

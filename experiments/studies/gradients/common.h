@@ -50,7 +50,7 @@ struct Case {
   /// Adds the literature's claim about the stack's placement, if there is one, with the measured number of `test`.
   void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
                  const judge::Test& test, double correction = 0.0);
-  /// Returns the deciding test of `name`. Without one, returns a test with NaN values, which is not judged.
+  /// Returns the deciding test of `name`. If there are no tests, returns a test with NaN values, which is not judged.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
 
@@ -199,7 +199,7 @@ std::vector<int> theory_layers(const GradientConfig& config);
 /// Claim G10: gradients shrink by a factor (2/3)^(1/2) per layer towards the input.
 inline const double claimed_attenuation_rate = 0.5 * std::log(2.0 / 3.0);
 
-/// Returns the smallest x at which piecewise linear y(x) changes sign; NaN without one. Requires ascending x.
+/// Returns the smallest x at which piecewise linear y(x) changes sign, or NaN. Requires ascending x.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace periscope::gradients

@@ -8,7 +8,7 @@
 namespace periscope::gradients {
 
 /// Squared norms of the gradient g_i = ∂loss/∂x_i of one pass, split by path. Sublayer i maps g_{i+1} through its skip
-/// connection, S_i = alpha·N_iᵀ with N_i the Jacobian of norm C (the identity without one), and through its branch,
+/// connection, S_i = alpha·N_iᵀ with N_i the Jacobian of norm C (the identity without norm C), and through its branch,
 /// J_iᵀ. Then for every depth i
 ///   g_i = s_i + r_i,  s_i = S_i s_{i+1} (skip connections alone),  r_i = S_i r_{i+1} + b_i,  b_i = J_iᵀ g_{i+1}.
 /// Without norm C and with alpha = 1, s_i = g_2L and r_i = Σ_{k ≥ i} b_k: Wang et al.'s Eq. 6 (G11).

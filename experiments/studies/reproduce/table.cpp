@@ -41,7 +41,7 @@ std::string growth_words(const std::vector<TrainingResult>& tasks) {
 }
 
 /// Returns a sentence with the numbers of claims tested, decided, and expected to be decided by chance, and with the
-/// claims that Holm's correction still decides; "" if none was tested.
+/// claims that Holm's correction still decides; "" if no claim was tested.
 std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::vector<std::string> together;

@@ -59,7 +59,7 @@ struct BoundCase {
   [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
   [[nodiscard]] int units() const { return static_cast<int>(size(Dimension::unit)); }
   [[nodiscard]] int tokens() const { return static_cast<int>(size(Dimension::token)); }
-  /// Returns the dimension of the loss's classes: words of the unembedding, or features without one.
+  /// Returns the dimension of the loss's classes: words of the unembedding, or features without unembedding.
   [[nodiscard]] Dimension class_dimension() const { return has("unembedding") ? Dimension::word : Dimension::feature; }
   [[nodiscard]] int classes() const { return static_cast<int>(size(class_dimension())); }
   [[nodiscard]] std::vector<int> labels() const;
