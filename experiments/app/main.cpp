@@ -70,17 +70,21 @@ __attribute__((section(".preinit_array"), used)) void (*const restart)(int, char
 
 const std::terminate_handler default_terminate = std::get_terminate();
 
-/// Reports lack of memory in a destructor, which cannot throw, with the usual message and exit code.
+/// Reports lack of memory in destructors and other noexcept functions with the usual message and exit code. An
+/// exception that leaves a function of libstdc++'s directory_iterator is uncaught but not current; only allocations
+/// throw there.
 void on_terminate() {
+  bool no_memory = !std::current_exception() && std::uncaught_exceptions() > 0;
   try {
     if (std::current_exception()) throw;
   } catch (const std::bad_alloc&) {
-    constexpr std::string_view message = "periscope: not enough memory\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
-    std::_Exit(static_cast<int>(ExitCode::runtime_failure));
+    no_memory = true;
   } catch (...) {  // reported by default_terminate
   }
-  default_terminate();
+  if (!no_memory) default_terminate();
+  constexpr std::string_view message = "periscope: not enough memory\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
+  std::_Exit(static_cast<int>(ExitCode::runtime_failure));
 }
 
 /// CLI11's help, wrapped to the width of tables.
