@@ -21,7 +21,7 @@ def test_every_matrix_and_table_has_its_standard_deviation(folder):
     tensors = read_tensors(folder / "gpt2" / "model.safetensors")
     for name, std in (("transformer.wte", 0.02), ("transformer.wpe", 0.01), ("lm_head", 0.1),
                       ("transformer.h.1.attn.c_attn", 0.02), ("transformer.h.1.mlp.c_fc", 0.02),
-                      ("transformer.h.1.attn.c_proj", 0.01),  # 1/sqrt(2L) = 1/2 of the recipe
+                      ("transformer.h.1.attn.c_proj", 0.01),  # the recipe's factor 1/sqrt(2L) is 1/2
                       ("transformer.h.1.mlp.c_proj", 0.01)):
         assert np.sqrt((tensors[f"{name}.weight"] ** 2).mean()) == pytest.approx(std, rel=0.06), name
     ds = result("probe", "gpt2", "--tokens", ",".join(map(str, range(32))), "--draws", "2", "init.embedding_std=0.02",
@@ -40,7 +40,7 @@ def test_a_family_sets_its_placement_and_input_size(family, folder):
     assert run("info", family, "--json").json == written
     assert sorted(contents(folder / family)) == ["config.json", "model.safetensors"]
     probed = result("probe", family, "--tokens", ",".join(map(str, range(1000))), "--no-theory")
-    if family != "bert":  # its embedding norm hides the size of its input
+    if family != "bert":  # the embedding norm of BERT hides the size of the input
         assert probed.second_moment_measured[0] == pytest.approx(eval(sizes[family], {"width": 48}), rel=0.05)
 
 

@@ -13,7 +13,7 @@ from program import BUILD, ROOT, rejected, result, run, sets
 
 IGNORED = re.compile(r"(build|results|\.|docs/reference.md)")  # not under git
 ROOMS = {name: ROOT for name in ("cmake", "docs", "experiments", "notebooks", "plots", "sim", "tests", "theory")}
-ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}  # as in docs/theory
+ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}  # docs/theory omits theory/
 SOURCE_FILE = re.compile(rf"`((?:{'|'.join(ROOMS)})/[a-z_0-9/]+\.\w+)`")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.S | re.M)
 

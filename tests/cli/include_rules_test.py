@@ -40,7 +40,7 @@ ALLOWED = {
 # rooms of sim/ and theory/ that every room of experiments/ may include
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
 ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/cache", "engine/run", "engine/study",
-          "engine/training"]  # each may include those before it
+          "engine/training"]  # each may include earlier ones
 for place, name in enumerate(ENGINE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}
 ENGINE_ROOMS = {f"experiments/{name}" for name in ENGINE}
@@ -57,13 +57,13 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
 PROCESS_WIDE = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ENGINE_ROOMS, "experiments/studies"):
     FORBIDDEN[name] = PROCESS_WIDE
-FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
+FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signal.h: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\("
                            r"|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
 # Threads restores the number of threads.
 RESTORED = {"experiments/engine/run/threads.h": "omp_set_num_threads"}
-# No study includes another. Files next to the folders of studies include all of them.
+# Studies may not include each other. Files directly in experiments/studies include all studies.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
 # memory of tensors; only backends may include it
 ELEMENTS = "sim/core/storage.h"

@@ -6,7 +6,7 @@ import re
 
 from program import ROOT
 
-# All rely on clang-format: only namespaces, their members and preprocessor lines begin at the start of a line.
+# All patterns rely on clang-format: only namespaces, their members and preprocessor lines begin at the start of a line.
 SHORT_NAMESPACE = re.compile(r"^namespace [\w:]+ \{\n.*\n\}$", re.M)  # without a comment at its end
 NAMESPACE = re.compile(r"^(?:inline )?namespace(?: ([\w:]+))? \{$")
 CLASS = re.compile(r"^(?:enum class|enum|class|struct|union)(?: \[\[\w+\]\]| alignas\(\w+\))*"

@@ -93,7 +93,7 @@ def test_threads_change_no_bit_and_json_equals_the_file(name, ran):
             if printed.attrs.get(key) != stored.attrs.get(key)} <= {"circumstances"}
     xr.testing.assert_identical(printed.drop_attrs(deep=False), stored.drop_attrs(deep=False))
     assert {n: v.dtype for n, v in printed.variables.items()} == {n: v.dtype for n, v in stored.variables.items()}
-    with netCDF4.Dataset(ran(name).file) as data:  # in the same order
+    with netCDF4.Dataset(ran(name).file) as data:  # in the order of the file
         assert [n for n in data.variables if n in printed.data_vars] == list(printed.data_vars)
 
 

@@ -404,7 +404,7 @@ def test_memory_is_checked_before_batches_are_drawn(setting, predict_only):
     done = run(FIRST, "--quiet", setting, wide, f"first_steps.predict_only={predict_only}", code=2, timeout=60,
                before=memory_limit(6 << 30))
     assert done.out == "" and "available" in done.err
-    # The check of training comes first and may name a different key.
+    # Training is checked first, and its message may name a different key.
     assert predict_only == "false" or f"lower {setting.partition('=')[0]}" in done.err
 
 

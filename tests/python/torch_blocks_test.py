@@ -131,7 +131,7 @@ correlation = 0.3
 dtype = "f64"
 seeds = 4
 """
-# Compared with Peri-LN: one norm before the branch and one after the sum, with scaled stream and branch.
+# Tested in addition to Peri-LN: norm A before the branch, norm C after the sum, scaled stream and branch.
 SCALED = {"A": True, "B": False, "C": True, "alpha": 0.8, "beta": 0.5}
 SITES = ["x_in", "A_out", "f_out", "B_out"]
 # Both computations use f64. Four sublayers of width 16 accumulate fewer than 1e3 rounding errors of 1.1e-16. The
@@ -301,7 +301,7 @@ def passed(stack, windows):
     return values, seen, {name: gradient(w) / len(windows) for name, w in stack.weights.items()}
 
 
-# Input signal by matrix; A_out for all others.
+# Input signal by matrix; A_out for all other matrices.
 READS = {"o": "inner", "down": "inner"}
 
 

@@ -163,7 +163,7 @@ class Stack:
         return rms_norm(x, self.take(f"{name}.gain"), self.model["norm_eps"]) if self.has(f"{name}.gain") else x
 
     def projected(self, prefix, part, x, heads):
-        """Returns queries, keys or values [T, heads, e]. The norm is per head or over all heads, as its gain."""
+        """Returns queries, keys or values [T, heads, e]. A gain's size tells whether its norm is per head."""
         flat = x @ self.take(f"{prefix}.{part}.weight").T
         by_head, name = flat.reshape(len(x), heads, -1), f"{prefix}.{part}_norm"
         whole = self.has(f"{name}.gain") and self.weights[f"{name}.gain"].numel() != by_head.shape[-1]
@@ -220,7 +220,7 @@ class Stack:
     def stack(self, x):
         """Returns all streams, from the input to the last sublayer's output, and the input of the final norm."""
         streams, count = [x], len(self.recipes)
-        dual = start = x  # ResiDual's second stream; the layer's input, which SpanNorm's MLP skips from
+        dual = start = x  # ResiDual's second stream; the layer's input, where the skip of SpanNorm's MLP starts
         for i in range(count):
             x, layer, last = streams[-1], i // 2, max(count // 2 - 1, 1)
             if self.shape.startswith("parallel"):

@@ -28,7 +28,7 @@ TEST_CASE("fill_uniform_int: numbers depend on the stream and not on the length"
 }
 
 TEST_CASE("fill_uniform_int: values are equally frequent") {
-  // Detects a wrong range. The bias of a plain remainder (2^-24) is too small for this test.
+  // Detects a wrong range. The bias of a plain remainder (2^-24) is too small to be detected here.
   constexpr int bound = 257;
   constexpr std::size_t n = 257'000;
   std::vector<double> count(bound, 0.0);

@@ -110,7 +110,7 @@ Make grown_to(double top) {
 struct Row {
   std::string id;
   std::vector<std::pair<std::string, Make>> groups;
-  double value;  ///< of the first seed
+  double value;  ///< expected for the first seed
 };
 
 /// Losses at two rates; the best of Peri-LN is 1 below the best of Pre-LN.

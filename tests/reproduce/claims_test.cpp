@@ -115,7 +115,7 @@ TEST_CASE("a claim about more tokens than a proxy run reads can be shown, but no
 
 TEST_CASE("the spread over seeds is compared with twice the spread of the other placement") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
-  // Sums of squares 2.20667 and 0.011667.
+  // Squared deviations add up to 2.20667 and 0.011667.
   CHECK(claim(wide, "R9").mean.value == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
   CHECK(claim(wide, "R9").verdict == judge::ClaimVerdict::holds);
   const auto alike = judge_claims({with_losses("pre", {2.0, 3.0, 4.0}), with_losses("peri", {2.0, 3.1, 4.0})});

@@ -136,7 +136,7 @@ TEST_CASE("every kind of result has one schema, whose meanings state units that 
     for (const dataset::ColumnSpec& c : schema->columns()) {
       CAPTURE(c.name);
       const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
-      // log_ratio of `verify` is decimal; statistics of a verdict are in standard errors.
+      // log_ratio of `verify` is a decimal logarithm; statistics of a verdict are in standard errors.
       const bool is_of_verdict = c.name.ends_with("_z") || c.name.ends_with("_excess") || c.name.ends_with("_critical");
       if (logarithm && schema->kind() != "verify" && !is_of_verdict) CHECK(c.meaning.ends_with(", in nat"));
       if (c.type == Type::real && c.name.find("sqnr") != std::string::npos) CHECK(c.meaning.ends_with(", in dB"));

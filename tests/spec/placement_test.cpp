@@ -43,7 +43,7 @@ const std::vector<Row> t1{
     {"residual-dual", true, true, std::vector(8, c)},
 };
 
-TEST_CASE("named placements equal the table of T1; other names are unknown, a former name is an alias") {
+TEST_CASE("named placements equal the placement table (T1); a former name is an alias, other names are unknown") {
   CHECK_FALSE(find_placement("Peri").has_value());
   CHECK(find_placement("residual").value().name == "residual-dual");
   REQUIRE(placement_table().size() > t1.size());

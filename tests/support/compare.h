@@ -9,7 +9,7 @@ namespace periscope::testing {
 /// Largest difference between found and expected values, in units of the allowed error.
 struct Residual {
   double worst = 0.0;  ///< max |actual − expected|/allowed; at most 1 if they agree
-  std::size_t at = 0;  ///< index of that entry
+  std::size_t at = 0;  ///< index of the entry with the largest error
   double actual = 0.0;
   double expected = 0.0;
   double allowed = 0.0;

@@ -16,7 +16,7 @@ constexpr AttentionShape shape{
 
 std::vector<double> frequencies() { return rope_frequencies(258, 10000.0); }
 
-/// Indices below 11 for 67 rows.
+/// Returns indices below 11 for 67 rows.
 std::vector<int> ids() {
   std::vector<int> numbers;
   for (int t = 0; t < 67; ++t) numbers.push_back(t * t % 11);

@@ -46,7 +46,7 @@ struct OpCase {
 const std::vector<OpCase>& op_cases();
 
 std::vector<double> values_of(const OpResult& result, const Backend& ops);
-/// Allowed error relative to the largest entry of the result, against the reference.
+/// Returns the allowed difference from the reference, relative to the largest entry of the result.
 double allowed_error(const OpCase& op_case, DType dtype);
 
 }  // namespace periscope::testing

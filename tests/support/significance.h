@@ -14,7 +14,7 @@ inline constexpr double most_standard_errors = 5.0;
 
 struct Estimate {
   double mean;
-  double standard_error;  ///< of the mean
+  double standard_error;  ///< standard error of the mean
 };
 
 /// Estimates a mean from at least two independent samples.

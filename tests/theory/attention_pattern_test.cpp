@@ -62,7 +62,7 @@ std::vector<Estimate> means_of_entries(std::uint64_t count, const Draw& draw) {
   return means;
 }
 
-/// Returns F with F Fᵀ = k, singular for repeated tokens.
+/// Returns F with F Fᵀ = k; repeated tokens make k singular.
 Matrix symmetric_root(const Matrix& k) {
   const Eigen::SelfAdjointEigenSolver<Matrix> of(k);
   return of.eigenvectors() * of.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();

@@ -52,7 +52,7 @@ TEST_CASE("activations of an interval equal the extrema on a fine grid") {
       const BoundedSet y = activated(kind, {Vector::Constant(1, low), Vector::Constant(1, high), {}});
       CHECK(y.low[0] <= least + 1e-15);
       CHECK(y.low[0] == Approx(least).epsilon(1e-9));
-      CHECK(y.high[0] >= most - 1e-15);  // rounding of the grid
+      CHECK(y.high[0] >= most - 1e-15);  // 1e-15 allows rounding of grid values
       CHECK(y.high[0] == Approx(most).epsilon(1e-12));
     }
   }

@@ -47,7 +47,7 @@ TEST_CASE("unevenness of each side of a matrix reduces the effective width or hi
     CAPTURE(side.rows);
     WeightScales scales;
     for (const Weight one : layer_matrices) scales.stddev[matrix_id(0, one)] = 1.0;
-    std::vector<double> sizes(channel_count, 0.0);  // √2 in the first half, 0 in the second: two of four heads
+    std::vector<double> sizes(channel_count, 0.0);  // √2 for two of four heads, 0 for the others
     for (std::size_t i = 0; i < sizes.size() / 2; ++i) sizes[i] = std::sqrt(2.0);
     (side.rows ? scales.profiles[matrix_id(0, side.weight)].rows : scales.profiles[matrix_id(0, side.weight)].columns) =
         sizes;

@@ -76,7 +76,7 @@ TEST_CASE("the expected maximum does not depend on the order of many unequal ent
     CHECK(expected_maximum(q, 4) == Approx(expected_maximum(sorted, 4)).epsilon(1e-12));
   }
   Vector one_large = Vector::Constant(20'000, 1e-12);
-  one_large(12'345) = 4.0;  // dominates: E|x| = √(2/π)σ
+  one_large(12'345) = 4.0;  // one entry dominates, so E|x| = √(2/π)σ
   CHECK(expected_maximum(one_large, 1) == Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-5));
 }
 

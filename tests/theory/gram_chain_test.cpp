@@ -97,7 +97,7 @@ std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = 
   return readings([&](std::uint64_t i) { return gram_chain(spec, ids, {.seed = 11, .index = i}); });
 }
 
-/// Simulated stacks of dense matrices.
+/// Simulates stacks of dense matrices.
 std::vector<Profile> simulated(const StackSpec& spec, const std::vector<int>& ids = {}) {
   const Backend& ops = testing::truth();
   return readings([&](std::uint64_t i) {
@@ -255,7 +255,7 @@ TEST_CASE("a chain with wrong head counts, norms, QK-norms or gates is rejected"
       {"b-only", with_qk_norm(QkNorm::full), with_qk_norm(QkNorm::head)},
       {"pre", none, [](StackSpec& s) { s.model.v_norm = true; }},
       {"pre", none, [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; }},
-      {"pre", strong_gates(AttentionGate::channel), strong_gates(AttentionGate::head)},  // equal means
+      {"pre", strong_gates(AttentionGate::channel), strong_gates(AttentionGate::head)},  // both gates have equal means
       {"pre", none, [](StackSpec& s) { s.model.inner_norm = InnerNorm::both; }},
   };
   for (const Row& row : rows) {

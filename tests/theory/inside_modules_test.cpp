@@ -62,12 +62,12 @@ TEST_CASE("V-norm's kernel agrees with sampling for few and many features") {
     const Matrix k = normed_values(c, e, 0.0);
     CHECK(agrees(cosine, k(0, 1)));
     CHECK(k(0, 0) == Approx(1.0));
-    if (e == 1) CHECK_FALSE(agrees(cosine, 0.6));  // the limit of many features
+    if (e == 1) CHECK_FALSE(agrees(cosine, 0.6));  // 0.6 is the limit of many features
   }
   CHECK(normed_values(c, 4096, 0.0)(0, 1) == Approx(normed_values(c, 4097, 0.0)(0, 1)).epsilon(1e-6));
   CHECK(normed_values(c, 1 << 20, 0.0)(0, 1) == Approx(0.6).epsilon(1e-6));
   CHECK(normed_values(c, 1 << 20, 1.0)(0, 1) == Approx(0.6 / std::sqrt(3.0 * 1.5)).epsilon(1e-6));
-  CHECK(normed_values(-c, 8, 0.0)(0, 1) == 0.0);  // no variance
+  CHECK(normed_values(-c, 8, 0.0)(0, 1) == 0.0);  // no token has positive variance
   CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == Approx(-normed_values(c, 8, 0.0)(0, 1)));
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("V-norm's gradient factor is the derivative of the kernel and agrees w
   const Matrix slope = normed_values_slope(c, e, 0.0);
   CHECK(agrees(same, slope(0, 0)));
   CHECK(agrees(other, slope(0, 1)));
-  CHECK_FALSE(agrees(same, 0.5));  // the limit of many features (T8)
+  CHECK_FALSE(agrees(same, 0.5));  // 0.5 is the limit of many features (T8)
 }
 
 StackSpec gated_stack(AttentionGate gate) {

@@ -126,7 +126,7 @@ TEST_CASE("every number varies over 100 prediction seeds by its stated error" * 
           predict(spec, {}, {.tolerance = 0.03, .gradient_tolerance = 0.1, .seed = seed, .labels = some_labels});
       for_curves(p.profile, [&](const std::string& name, Statistic statistic, const Curve& curve) {
         for (std::size_t i = 0; i < curve.value.size(); ++i) {
-          if (std::isnan(curve.value[i])) continue;  // score_share of an MLP
+          if (std::isnan(curve.value[i])) continue;  // score_share is NaN for an MLP
           imprecise += is_precise(p, statistic, curve, i) ? 0 : 1;
           Spread& spread = spreads[fmt::format("{} {}[{}]", placement, name, i)];
           spread.values.push_back(curve.value[i]);

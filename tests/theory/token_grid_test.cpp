@@ -97,7 +97,7 @@ TEST_CASE("two layers of uniform attention on a grid: errors fall with the squar
       cosine.push_back(
           std::abs(grid.mean_of_pairs(inverse.asDiagonal() * k * inverse.asDiagonal()) - token_cosine(twice)));
     }
-    constexpr double of_floats = 2e-6;  // 700 terms in float
+    constexpr double of_floats = 2e-6;  // rounding of 700 terms in float
     CHECK(moment[0] < 1e-3);
     CHECK(cosine[0] < 1e-3);
     CHECK(moment[1] < 0.4 * moment[0] + of_floats);

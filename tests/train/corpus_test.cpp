@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes first, first + 1, …
+/// Returns the bytes first, first + 1, …
 std::string counting(int count, int first = 0) {
   std::string bytes(static_cast<std::size_t>(count), '\0');
   std::iota(bytes.begin(), bytes.end(), static_cast<char>(first));

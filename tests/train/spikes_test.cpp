@@ -12,7 +12,7 @@ namespace {
 using Series = std::vector<double>;
 using Steps = std::vector<int>;
 
-/// 1, −1, 1, …: median 0 and median absolute deviation 1 over any even number of steps.
+/// Returns 1, −1, 1, …, which has median 0 and median absolute deviation 1 over any even number of steps.
 Series wave(std::size_t length) {
   Series series(length);
   for (std::size_t i = 0; i < length; ++i) series[i] = i % 2 == 0 ? 1.0 : -1.0;

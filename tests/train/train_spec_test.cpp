@@ -15,7 +15,7 @@ std::vector<double> rates(const TrainSpec& train) {
   return all;
 }
 
-/// Fraction of the rate after 1/4 and 3/4 of the decay: 0.1 + 0.45·(1 + cos(π/4)) and 0.1 + 0.45·(1 + cos(3π/4)).
+/// Fraction of the peak rate after 1/4 and 3/4 of the decay: 0.1 + 0.45·(1 + cos(π/4)) and 0.1 + 0.45·(1 + cos(3π/4)).
 constexpr double at_eighth = 0.55 + 0.45 * 0.70710678118654752;
 constexpr double at_three_eighths = 0.55 - 0.45 * 0.70710678118654752;
 

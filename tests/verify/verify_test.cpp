@@ -19,7 +19,7 @@ verify::VerifyResult run(double scale, int cases = 400, int starts = 1) {
   return verify::run({.seed = 1, .cases = cases, .scale = scale, .starts = starts}, progress);
 }
 
-/// Counterexamples to statements that should hold.
+/// Returns the counterexamples to statements that should hold.
 std::vector<verify::Counterexample> violations_of(const verify::VerifyResult& r) {
   std::vector<verify::Counterexample> all;
   for (const verify::StatementResult& s : r.statements) {
@@ -115,7 +115,7 @@ TEST_CASE("a counterexample is simplified, still violates its bound, and is repl
   }
 }
 
-/// A case of width 2 with one token x, W1 of one unit and W2 = 0.
+/// Returns a case of width 2 with one token x, W1 with one unit and W2 = 0.
 BoundCase small_case(const SublayerRule& rule, std::vector<double> x, std::vector<double> up) {
   BoundCase c = verify::plain_case(rule, 2);
   c.set("x", std::move(x), 2);
