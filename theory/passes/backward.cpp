@@ -206,8 +206,8 @@ class Backward {
     return m.width * (u * du + w * dgate);
   }
 
-  /// Returns fan_in·Σ_tt' K_in G_out (T11). The replicate's loss is a mean over n of the B windows of the batch, so
-  /// pairs within a window, a share 1/n of all pairs here but 1/B in the batch, are reweighted.
+  /// Returns fan_in·Σ_tt' K_in G_out (T11). The replicate's loss is a mean over n of the batch's B windows. Pairs
+  /// within a window are 1/n of all pairs here, but 1/B in the batch, so they are reweighted.
   [[nodiscard]] double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) const {
     const Matrix products = input.cwiseProduct(output);
     const auto [count, batch] = replicate_.sequences;

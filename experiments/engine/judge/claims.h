@@ -30,8 +30,8 @@ struct Claim {
 };
 
 /// Judges claims together. A claim holds if its test does not reject it and the correction is at most the critical
-/// deviation, holds with a condition if only the corrected value is not rejected, and fails otherwise. Verdicts other
-/// than fails become not_shown if the detectable error exceeds its limit. Not testable: below 4 seeds or not finite.
+/// deviation. It holds with a condition if only the corrected value is not rejected, else it fails. If it does not
+/// fail, but the detectable error exceeds its limit, it is not shown. Not testable: below 4 seeds, or not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
 
 /// Significance level of one claim, on each of its two sides.

@@ -47,7 +47,7 @@ struct Case {
 
   /// Sets tests[name] to the predicted `points` with the means over seeds of rows[name]; pads the shorter with NaN.
   void compare(const std::string& name, std::vector<judge::Test> points = {});
-  /// Adds the literature's claim about the stack's placement, if there is one, with the measured number of `test`.
+  /// Adds the claim of `of_placements` about the stack's placement, if any, with the measured number of `test`.
   void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
                  const judge::Test& test, double correction = 0.0);
   /// Returns the deciding test of `name`. If there are no tests, returns a test with NaN values, which is not judged.

@@ -13,8 +13,8 @@
 #include "sim/base/mapped.h"
 #include "sim/numerics/larger.h"
 
-/// Ratio of the last W_down's gradient to its value in Pre-LN with the same weights, as a function of the size of the
-/// MLP's output a, which init.down_factor sweeps (G6, T14). Ratios are taken per seed, as equal seeds share weights.
+/// Ratio of the last W_down's gradient to its value in Pre-LN with the same weights (G6, T14). init.down_factor sweeps
+/// the size of the last MLP's output a. Ratios are taken per seed, as all stacks of a seed share weights.
 namespace periscope::gradients {
 namespace {
 

@@ -28,7 +28,7 @@ std::vector<dataset::ColumnSpec> curves() {
                                      {"at_profiles_stderr", "standard error of at_profiles"}});
 }
 
-/// Puts one version of the curves of all signals, and of all matrices with measured gradients.
+/// Stores one version of the curves of all signals, and of all matrices with measured gradients.
 void put_version(const ProbeResult& r, const Builder::Row& row, const std::string& version, const Profile& profile) {
   const std::size_t branches = dataset::branches_of(r.at_init.model);
   for (const auto& [at, curve] : profile.curves) {

@@ -25,7 +25,7 @@ struct NullReading {
 
 struct ProbeResult {
   std::string model;   ///< name of the model
-  std::string family;  ///< family of the checkpoint; "" without one
+  std::string family;  ///< family of the checkpoint, or ""
   StackSpec at_init;   ///< the model with random weights, for the theory at initialisation
   DType dtype = DType::f64;
   stacks::TokenInput input;

@@ -41,7 +41,7 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   return z;
 }
 
-/// Puts all versions of a curve that is measured, predicted or both. A missing version is NaN.
+/// Stores all versions of a curve that is measured, predicted or both. A missing version is NaN.
 void put_versions(const Stack& s, const Row& row, Statistic statistic, CurvePlace at) {
   const auto put = [&](const std::string& version, const std::vector<double>& values) {
     dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(s.result.spec.model));

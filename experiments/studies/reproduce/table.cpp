@@ -40,8 +40,8 @@ std::string growth_words(const std::vector<TrainingResult>& tasks) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// Returns a sentence with the numbers of claims tested, decided, and expected to be decided by chance, and with the
-/// claims that Holm's correction still decides; "" if no claim was tested.
+/// Returns the numbers of claims that were tested, decided, and expected to be decided by chance, and the claims that
+/// are decided with Holm's correction; "" if no claim was tested.
 std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::vector<std::string> together;

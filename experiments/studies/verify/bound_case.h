@@ -34,7 +34,7 @@ struct ParameterKind {
   double plain = 0.0;                      ///< simplest value
   bool optional = false;                   ///< without it, the case lacks this norm, bias, gate or unembedding
   std::size_t count = 0;                   ///< allowed values are the integers 0 … count − 1; 0: any real number
-  std::string_view needs = {};             ///< parameter that must exist if this one does
+  std::string_view needs = {};             ///< parameter that must exist if this parameter exists
   std::optional<ParameterId> weight = {};  ///< weight of the stack that `evaluate` sets
 
   static constexpr std::size_t classes = SIZE_MAX;  ///< a `count` equal to the loss's number of classes

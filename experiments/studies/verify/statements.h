@@ -20,7 +20,7 @@ struct TokenTerms {
   /// inside a norm underflow: the token is then not judged.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< rms of αx, β·branch, and their sum
-  double cosine = 0.0;                                       ///< cosine of αx and β·branch; 0 if one of them is 0
+  double cosine = 0.0;                                       ///< cosine of αx and β·branch; 0 if either is 0
 };
 
 /// The gradient of a case, measured by the reference backend in f64, and the terms of the bounds.
