@@ -205,7 +205,7 @@ void require_ratios(const GradientConfig& config) {
   const std::vector<double>& factors = config.down_factors;
   const bool rising = std::ranges::is_sorted(factors, std::ranges::less_equal());
   if (factors.size() < 2 || !rising || !(factors.front() > 0.0)) {
-    throw ConfigError("gradients.down_factors: expected at least 2 rising positive numbers");
+    throw ConfigError("gradients.down_factors: expected at least 2 strictly increasing positive numbers");
   }
   const std::vector<StackSpec> stacks = config.stacks();
   if (std::ranges::none_of(stacks, is_pre))
@@ -251,7 +251,7 @@ Experiment crossover_experiment() {
   using dataset::Type;
   const std::string swept = "case down_factor";
   Columns columns = columns_of("case");
-  add_compared(columns, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"});
+  add_compared(columns, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over its value in Pre-LN"});
   add_compared(columns, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"});
   add_measured(columns, {"log_law", swept, "nat", "log ratio by the closed form (T14) from measured sizes"});
   add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});

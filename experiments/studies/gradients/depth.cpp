@@ -120,7 +120,7 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
 
 void require_depths(const GradientConfig& config) {
   if (config.layers.size() < late_points || !std::ranges::is_sorted(config.layers, std::ranges::less_equal())) {
-    throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
+    throw ConfigError(fmt::format("gradients.layers: expected at least {} strictly increasing depths", late_points));
   }
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) validate(at_depth(spec, theory_layers(config).back()));

@@ -115,8 +115,8 @@ void add_split(Table<ProbeResult>& table) {
   Table<NullExcess> nulls;
   nulls.column({"null_draws", "null", "1", "number of random models drawn"}, &NullExcess::draws)
       .column({"null_left_over", "null depth", "nat",
-               "log of the stream's measured second moment over the null's, which is predicted, or for the null signs "
-               "the geometric mean of the draws"},
+               "log(measured / null's second moment of the stream); the null's is predicted, or for the null signs the "
+               "geometric mean of the draws"},
               &NullExcess::value)
       .column_if_any({"null_left_over_error", "null depth", "nat",
                       "root mean square of null_left_over over random models of the null"},
@@ -124,15 +124,15 @@ void add_split(Table<ProbeResult>& table) {
   Table<GrowthSplit> parts;
   parts
       .column({"log_growth_from_scales", "depth", "nat",
-               "log of the stream's second moment at the matrices' own root mean squares and gains over that at "
-               "initialisation"},
+               "log of the stream's second moment with the model's root mean squares of matrices and gains over its "
+               "value at initialisation"},
               &GrowthSplit::from_scales)
       .column({"log_growth_from_sizes_inside", "depth", "nat",
-               "log of the stream's second moment at profiles of rank one (scale of every row and column, of embedding "
-               "tables of the rows in use) over that at the matrices' scales (T29)"},
+               "log of the stream's second moment with rank-one profiles (scale of every row and column; embedding "
+               "tables: rows in use) over its value with the matrices' root mean squares (T29)"},
               &GrowthSplit::from_sizes_inside)
       .column({"log_growth_from_alignment", "depth", "nat",
-               "log of the stream's measured second moment over that of random weights with these profiles"},
+               "log of the stream's measured second moment over its value with random weights of these profiles"},
               [](const GrowthSplit& g) { return g.from_alignment.value; });
   table.part(parts, growth_split).rows_at("null", nulls, nulls_of);
 }
