@@ -144,7 +144,7 @@ TEST_CASE("means over seeds have standard errors with n - 1 degrees of freedom")
   CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // sum of squares 9 + 0 + 9
 }
 
-TEST_CASE("larger() keeps NaN on either side") {
+TEST_CASE("larger() propagates NaN from either argument") {
   CHECK(std::isnan(larger(1.0, std::nan(""))));
   CHECK(std::isnan(larger(std::nan(""), 1.0)));
   CHECK(larger(1.0, 2.0) == 2.0);

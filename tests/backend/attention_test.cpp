@@ -63,7 +63,7 @@ Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index fir
 }
 
 /// Compares attention of the queries from `offset` on with the matching rows of attention over all queries. On the CPU
-/// and the reference the bits are equal, since summation order depends on the query only; other backends may tile.
+/// and the reference the bits are equal, since summation order depends on the query only; other backends may differ.
 void check_query_offset(const Target& target, AttentionShape shape, Index tokens, Index offset) {
   CAPTURE(target.name());
   CAPTURE(shape.kv_heads);

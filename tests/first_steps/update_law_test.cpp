@@ -196,20 +196,20 @@ TEST_CASE("update law: a batch without gradients has slope 0 and does not change
   CHECK(late.slope(1) == doctest::Approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
   CHECK(late.square == doctest::Approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
   // One of three gradients is nearly zero, then zero up to rounding.
-  for (const int none : {0, 1, 2}) {
-    CAPTURE(none);
+  for (const int zero : {0, 1, 2}) {
+    CAPTURE(zero);
     Vector sizes = Eigen::Vector3d(1.0, 0.7, 0.8);
-    sizes(none) = 1e-6;
+    sizes(zero) = 1e-6;
     const UpdateLaw::Moments small = adam_of(3).moments(covariance(sizes, 0.3));
     Matrix c = covariance(sizes, 0.3);
-    for (int b = 0; b < 3; ++b) c(none, b) = c(b, none) = 0.0;
-    c(none, none) = -1e-12;
+    for (int b = 0; b < 3; ++b) c(zero, b) = c(b, zero) = 0.0;
+    c(zero, zero) = -1e-12;
     const UpdateLaw::Moments nothing = adam_of(3).moments(c);
-    CHECK(nothing.slope(none) == 0.0);
+    CHECK(nothing.slope(zero) == 0.0);
     for (int b = 0; b < 3; ++b) {
-      if (b != none) CHECK(nothing.slope(b) == doctest::Approx(small.slope(b)).epsilon(1e-3));
+      if (b != zero) CHECK(nothing.slope(b) == doctest::Approx(small.slope(b)).epsilon(1e-3));
     }
-    CHECK(nothing.square == doctest::Approx(small.square).epsilon(none == 0 ? 1.0 : 0.02));
+    CHECK(nothing.square == doctest::Approx(small.square).epsilon(zero == 0 ? 1.0 : 0.02));
   }
 }
 

@@ -83,8 +83,8 @@ TEST_CASE("an MLP sublayer in bf16 equals the sublayer of the emulated ops, whic
     config.base.model.mlp = MlpKind::relu;
     FormatPass pass(config, "bf16");
     const NumberFormat bf16 = find_tensor_format("bf16")->floating;
-    const Quantization held = pass.choice.of(Part::stream);
-    const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
+    const Quantization stored = pass.choice.of(Part::stream);
+    const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), stored, {});
     StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Save::nothing);
     const Tensor found = step_forward(quick_pass, {x}).front();
     // The emulated ops read f64 tensors and rounded weights, and sum in f64 instead of f32.
@@ -109,16 +109,16 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
     config.base.model.gamma = 1.1;
     config.accumulates_in_format = sums;
     FormatPass pass(config, "bf16");
-    const auto held = [&](const Tensor& x, Part part, Stream stream, std::uint32_t sublayer = 1) {
+    const auto stored = [&](const Tensor& x, Part part, Stream stream, std::uint32_t sublayer = 1) {
       return quantized(x, pass.choice.of(part), {pass.choice.seed, sublayer + 1, stream});
     };
     const Rounding rounding(find_tensor_format("bf16")->floating);
     const Tensor x = quick().normal(12, 32, DType::f64, {8, 0, Stream::input}, 1.0);
     const Tensor dy = quick().normal(12, 64, DType::f32, {9, 0, Stream::input}, 1.0);
-    const Tensor w = held(pass.drawn.fetch(1).matrix(Weight::up).map->dense(), Part::weights,
-                          rounding_stream(Weight::up, Rounded::weight));
-    const Tensor input = held(x, Part::inputs, rounding_stream(Weight::up, Rounded::input));
-    const Tensor gradient = held(dy, Part::inputs, rounding_stream(Weight::up, Rounded::gradient));
+    const Tensor w = stored(pass.drawn.fetch(1).matrix(Weight::up).map->dense(), Part::weights,
+                            rounding_stream(Weight::up, Rounded::weight));
+    const Tensor input = stored(x, Part::inputs, rounding_stream(Weight::up, Rounded::input));
+    const Tensor gradient = stored(dy, Part::inputs, rounding_stream(Weight::up, Rounded::gradient));
     const SublayerWeights weights = pass.weights.fetch(1);
     const auto reading = weights.matrix(Weight::up).map->product(quick(), x, Save::for_backward);
     CHECK(host(reading->input()) == host(input));
@@ -136,7 +136,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
     // The format cannot represent 1.1, and every entry is rounded with its own random word.
     for (const auto& [weight, norm] : weights.norms) {
       const Tensor gain = pass.drawn.fetch(1).norms.at(weight).gain;
-      CHECK(host(norm.gain) == host(held(gain, Part::norms, rounding_stream(weight, Rounded::weight))));
+      CHECK(host(norm.gain) == host(stored(gain, Part::norms, rounding_stream(weight, Rounded::weight))));
       CHECK(host(norm.gain).front() != 1.1);
     }
     const Tensor signal = quick().normal(12, 32, DType::f32, {8, 0, Stream::input}, 1.0);
@@ -144,7 +144,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
       std::uint32_t sublayer;
       Signal signal;
       Pass pass;
-      Rounded what;
+      Rounded kind;
       double scale;  ///< the loss scale applies to the gradient of the logits
     };
     for (const Row& r : {Row{1, Signal::hidden, Pass::forward, Rounded::signal, 1.0},
@@ -153,7 +153,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
                          Row{4, Signal::logits, Pass::forward, Rounded::signal, 1.0},
                          Row{4, Signal::logits, Pass::backward, Rounded::gradient, 8.0}}) {
       CHECK(host(pass.signals.replaced({static_cast<int>(r.sublayer), r.signal, r.pass}, signal)) ==
-            host(held(quick().scale(r.scale, signal), Part::modules, rounding_stream(r.signal, r.what), r.sublayer)));
+            host(stored(quick().scale(r.scale, signal), Part::modules, rounding_stream(r.signal, r.kind), r.sublayer)));
     }
   }
 }
@@ -178,10 +178,10 @@ TEST_CASE("stochastic rounding: a token's row does not depend on its position; r
     const Tensor output = stack_forward(pass.context, input, hooks, &tape).output;
     return host(stack_backward(tape, loss_of(pass.context, output, labels_of(pass.spec), hooks).gradient));
   };
-  const std::vector<double> kept = gradient(64U << 20U);
-  CHECK(gradient(0) == kept);
+  const std::vector<double> saved = gradient(64U << 20U);
+  CHECK(gradient(0) == saved);
   pass.choice.seed = 4;
-  CHECK(gradient(0) != kept);
+  CHECK(gradient(0) != saved);
 }
 
 }  // namespace

@@ -31,16 +31,16 @@ std::vector<SeedReading> readings_of(const FormatsConfig& config) {
 
 /// Compares the SQNR of the stream at one depth, in dB, averaged over seeds.
 void check_predicted(const std::string& what, const std::vector<SeedReading>& readings, std::size_t format, int depth) {
-  RunningMoments off;
+  RunningMoments difference;
   for (const SeedReading& reading : readings) {
     const formats::PassReading& pass = reading[0][format + 1];
-    off.add(number_of(pass, {Pass::forward, Signal::x_out}, Measure::sqnr, depth - 1) -
-            pass.predicted[static_cast<std::size_t>(depth)]);
+    difference.add(number_of(pass, {Pass::forward, Signal::x_out}, Measure::sqnr, depth - 1) -
+                   pass.predicted[static_cast<std::size_t>(depth)]);
   }
-  INFO(what, " at ", depth, ": ", off.mean(), " ± ", off.standard_error());
+  INFO(what, " at depth ", depth, ": ", difference.mean(), " ± ", difference.standard_error());
   // The tolerance of 0.4 dB (10 %) covers second-order terms and the common gradient of 16 tokens.
-  CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
-  CHECK(std::abs(off.mean()) < 1.5);
+  CHECK(std::abs(difference.mean()) < 4.0 * difference.standard_error() + 0.4);
+  CHECK(std::abs(difference.mean()) < 1.5);
 }
 
 TEST_CASE("noise of the stream (T27): prediction agrees with measurement in every placement and format" *

@@ -32,7 +32,7 @@ inline formats::FormatsConfig small_config(std::string_view placement, const std
   return config;
 }
 
-/// Reads one seed of the configuration's stack.
+/// Runs one seed of the configured stack and returns its measures.
 inline formats::SeedReading reading_of(const formats::FormatsConfig& config, std::uint64_t seed = 0) {
   return formats::read_seed(config, formats::checked_formats(config), quick(), config.base, seed);
 }

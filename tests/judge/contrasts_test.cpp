@@ -36,7 +36,7 @@ TEST_CASE("prediction errors add linearly in a contrast, because predictions sha
   const std::vector<judge::Test> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
   REQUIRE(three.size() == 2);
   CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
-  CHECK(three[1].contrast == "slope");  // from the first depth to the last: the weights are -1, 0, 1
+  CHECK(three[1].contrast == "slope");  // last depth minus first depth: weights -1, 0, 1
   CHECK(three[1].predicted.error == Approx(0.05 + 0.7).epsilon(1e-14));
   CHECK(three[1].tolerated_bias == three[1].predicted.error);
 }

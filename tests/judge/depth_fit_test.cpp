@@ -56,8 +56,8 @@ TEST_CASE("fitted parameters equal the parameters of the law, with depths counte
 
 TEST_CASE("a law is accepted up to an RMS residual of 0.1 in the logarithm") {
   // A line multiplied by e^x and e^−x at alternate depths has the RMS residual x.
-  const auto line = [](double apart) {
-    return [apart](double d) { return (5.0 + d) * std::exp(std::fmod(d, 2.0) == 0.0 ? apart : -apart); };
+  const auto line = [](double shift) {
+    return [shift](double d) { return (5.0 + d) * std::exp(std::fmod(d, 2.0) == 0.0 ? shift : -shift); };
   };
   const auto values = [](const std::function<double(double)>& law) {
     std::vector<double> all;

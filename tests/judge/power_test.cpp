@@ -115,9 +115,9 @@ TEST_CASE("a predicted spread is pooled with the measured spread, and the larger
   CHECK(test.degrees() == 270.0);
   // Measured variance 16 · 0.01 = 0.16, predicted 0.16: pooled 0.16, error √(0.16 (1/16 + 1/256)) = √(0.01 + 0.025²).
   CHECK(test.error() == Approx(std::hypot(0.1, 0.025)));
-  test.measured.error = 0.01;  // seeds close together by chance
+  test.measured.error = 0.01;  // seeds happen to be close together
   CHECK(test.error() == Approx(std::sqrt((15 * 16 * 1e-4 + 255 * 0.16) / 270 * (1.0 / 16 + 1.0 / 256))));
-  test.measured.error = 0.3;  // seeds far apart by chance
+  test.measured.error = 0.3;  // seeds happen to be far apart
   CHECK(test.error() == Approx(std::hypot(0.3, 0.025)));
 }
 

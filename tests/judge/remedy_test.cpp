@@ -47,11 +47,11 @@ int number_after(const std::string& words, const std::string& word) {
 TEST_CASE("projected error: seeds and width reduce noise, width reduces tolerated bias, prediction errors remain") {
   const judge::Test test = logarithm(0.08, 0.02, 0.01);
   CHECK(judge::projected_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
-  judge::Test then = logarithm(0.04, 0.02, 0.01);
-  then.seeds = 64;
-  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
-  then = logarithm(0.04, 0.005, 0.01);
-  CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == Approx(then.detectable_at(tested_level)));
+  judge::Test projected = logarithm(0.04, 0.02, 0.01);
+  projected.seeds = 64;
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(projected.detectable_at(tested_level)));
+  projected = logarithm(0.04, 0.005, 0.01);
+  CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == Approx(projected.detectable_at(tested_level)));
 }
 
 TEST_CASE("projected error at finite width (T25): replicates scale with seeds, width has no tolerated bias") {
@@ -83,10 +83,10 @@ TEST_CASE("a configured number of replicates does not scale with seeds and is na
                    .spread = 0.12,
                    .spread_degrees = 15,
                    .replicates_given = true};
-  judge::Test then = test;
-  then.measured.error = 0.01;
-  then.seeds = 256;
-  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
+  judge::Test projected = test;
+  projected.measured.error = 0.01;
+  projected.seeds = 256;
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(projected.detectable_at(tested_level)));
   const std::string words = judge::remedy({test}, tested_level, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);

@@ -88,11 +88,11 @@ TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed valu
   }
   const Reading of_streams = streams.take();
   for (const std::size_t l : {0U, 1U}) {
-    const double own = mixed.model.step(static_cast<int>(l)).mixing[l][l];
-    CHECK(value(of_streams, Statistic::branch_ratio, Signal::B_out, l) == Approx(5.0 / own));
+    const double mixing_weight = mixed.model.step(static_cast<int>(l)).mixing[l][l];
+    CHECK(value(of_streams, Statistic::branch_ratio, Signal::B_out, l) == Approx(5.0 / mixing_weight));
   }
-  ByHand probe(
-      SublayerRule{.alpha = -0.5, .beta = 3.0});  // the ratio is scaled by |beta/alpha|; the cosine ignores signs
+  // The ratio is scaled by |beta/alpha|; the cosine ignores signs.
+  ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});
   probe.input({1, 0});
   probe.site(0, Signal::x_in, {1, 0});
   probe.site(0, Signal::B_out, {3, 4});

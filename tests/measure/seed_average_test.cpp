@@ -77,7 +77,7 @@ TEST_CASE("seed average: memory does not grow with the number of seeds") {
   };
   for (int seed = 0; seed < 3; ++seed) add(seed);
   const std::size_t before = live_bytes();
-  CHECK(before > top_count * sizeof(double));  // live_bytes counts
+  CHECK(before > top_count * sizeof(double));  // live_bytes is active
   for (int seed = 3; seed < 200; ++seed) add(seed);
   CHECK(live_bytes() <= before);
   CHECK(average.profile().curves.at(curve_key).value.size() == 50);

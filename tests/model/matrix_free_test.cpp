@@ -22,7 +22,7 @@ namespace {
 
 /// Signals, gradients and squared gradients of a forward and a backward pass.
 struct PassRecord {
-  std::map<std::string, std::vector<double>> forward, back;
+  std::map<std::string, std::vector<double>> forward, backward;
   std::map<std::string, double> squares;
 };
 
@@ -31,7 +31,7 @@ class GradientStore final : public GradientRecorder {
   GradientStore(const Backend& ops, PassRecord& record) : ops_(ops), record_(record) {}
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override {
     const std::string name = name_of(parameter);
-    record_.back[name] = ops_.to_host(gradient.whole());
+    record_.backward[name] = ops_.to_host(gradient.whole());
     for (const double s : ops_.to_host(gradient.squares())) record_.squares[name] += s;
   }
 
@@ -53,9 +53,9 @@ PassRecord pass(const Backend& ops, const WeightSource& weights, const Problem& 
       .ops = ops, .model = problem.spec.model, .weights = weights, .sequences = problem.sequences};
   PassRecord record;
   SignalStore forward(Pass::forward);
-  SignalStore back(Pass::backward);
+  SignalStore backward(Pass::backward);
   GradientStore gradients(ops, record);
-  const Hooks hooks{.recorders = {&forward, &back}, .gradients = {&gradients}};
+  const Hooks hooks{.recorders = {&forward, &backward}, .gradients = {&gradients}};
   const Tensor input = problem.ids.empty() ? gaussian_input(ops, problem.spec, dtype, 1)
                                            : embedding_forward(context, problem.ids, hooks);
   StackTape tape;
@@ -70,7 +70,7 @@ PassRecord pass(const Backend& ops, const WeightSource& weights, const Problem& 
     }
   };
   named(forward, record.forward);
-  named(back, record.back);
+  named(backward, record.backward);
   return record;
 }
 
@@ -104,24 +104,24 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
     const PassRecord actual = pass(ops, weights, problem, target.dtype);
     const PassRecord expected = pass(ops, ResidentWeights(problem.spec, weights), problem, target.dtype);
     const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
-    const double one = stack_error(0, n, target.dtype) + (dependent ? dependence_tolerance(target.dtype) : 0.0);
+    const double base_error = stack_error(0, n, target.dtype) + (dependent ? dependence_tolerance(target.dtype) : 0.0);
     const std::string where = target.name() + " " + what + ", ";
     REQUIRE(actual.forward.size() == expected.forward.size());
-    REQUIRE(actual.back.size() == expected.back.size());
+    REQUIRE(actual.backward.size() == expected.backward.size());
     for (const auto& [name, x] : expected.forward) {
-      check_close_to_scale(where + name, actual.forward.at(name), x, one * std::pow(2.0, m.sublayers()));
+      check_close_to_scale(where + name, actual.forward.at(name), x, base_error * std::pow(2.0, m.sublayers()));
     }
     double most = 0.0;
-    for (const auto& [name, x] : expected.back) most = std::max(most, largest(x));
-    const double relative = one * std::pow(2.0, 2 * m.sublayers());
-    const double few = 16.0 * unit_roundoff(target.dtype) * most;
-    for (const auto& [name, x] : expected.back) {
-      check_close(where + "gradient of " + name, actual.back.at(name), x, relative * largest(x) + few);
+    for (const auto& [name, x] : expected.backward) most = std::max(most, largest(x));
+    const double relative = base_error * std::pow(2.0, 2 * m.sublayers());
+    const double few_roundings = 16.0 * unit_roundoff(target.dtype) * most;
+    for (const auto& [name, x] : expected.backward) {
+      check_close(where + "gradient of " + name, actual.backward.at(name), x, relative * largest(x) + few_roundings);
     }
     for (const auto& [name, square] : expected.squares) {
-      const auto entries = static_cast<double>(expected.back.at(name).size());
+      const auto entries = static_cast<double>(expected.backward.at(name).size());
       check_close(where + "squared gradient of " + name, std::vector{actual.squares.at(name)}, std::vector{square},
-                  2.0 * relative * square + entries * few * few);
+                  2.0 * relative * square + entries * few_roundings * few_roundings);
     }
   }
 }
@@ -172,7 +172,7 @@ TEST_CASE("matrix-free: the bits do not depend on the number of threads or the r
     }
     for (const PassRecord& other : all) {
       for (const auto& [name, x] : all.front().forward) check_same_bits(name, other.forward.at(name), x);
-      for (const auto& [name, x] : all.front().back) check_same_bits(name, other.back.at(name), x);
+      for (const auto& [name, x] : all.front().backward) check_same_bits(name, other.backward.at(name), x);
       CHECK(other.squares == all.front().squares);
     }
   }

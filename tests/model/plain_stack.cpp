@@ -139,10 +139,10 @@ class PlainStack {
     for (std::size_t head = 0; head < row.size(); head += e) {
       for (std::size_t i = 0; i < e / 2; ++i) {
         const double frequency = 1.0 / std::pow(10000.0, 2.0 * static_cast<double>(i) / m_.head_dim);
-        const std::complex<double> turned =
+        const std::complex<double> rotated =
             std::complex(row[head + i], row[head + e / 2 + i]) * std::polar(1.0, position * frequency);
-        row[head + i] = turned.real();
-        row[head + e / 2 + i] = turned.imag();
+        row[head + i] = rotated.real();
+        row[head + e / 2 + i] = rotated.imag();
       }
     }
   }
@@ -193,7 +193,7 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers, Modul
 
 namespace {
 
-/// Placements that are not a sequence of T1 sublayers.
+/// Placements that are not a sequence of standard sublayers (T1).
 class PlainBlocks {
  public:
   PlainBlocks(const ModelSpec& m, const PlainStack& stack, PlainRecord& record)

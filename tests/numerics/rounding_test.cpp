@@ -86,7 +86,7 @@ TEST_CASE("stochastic rounding rounds up for the share of random words that make
     boost::random::mt19937_64 engine(3);
     int wrong = 0;
     for (int i = 0; i < 20'000; ++i) {
-      // Numbers of all sizes, including subnormal ones.
+      // Numbers of all sizes, including subnormal numbers.
       const int span = 2 * format.precision + 20;
       const int exponent = format.least_exponent - format.precision - 2 + static_cast<int>(engine() % span);
       const double x = std::ldexp(1.0 + static_cast<double>(engine() >> 11U) * 0x1p-53, exponent);
