@@ -139,7 +139,7 @@ Sample Rotation::rotate(const Sample& x, float direction) const {
   return y;
 }
 
-// QK-norm over the whole projection replaces the squares of the other heads, many and independent, by their mean.
+// For QK-norm over the whole projection, the squares of the other heads are replaced by their mean.
 Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                   NormalStream& numbers, int head) const {
   const Index tokens = rows.rows();

@@ -26,7 +26,7 @@ struct SampledPattern {
 class ScorePathSum {
  public:
   /// `input`: kernel of the values; `values`: the same kernel, centred; `cotangents`: kernel of the output gradients.
-  /// All must outlive the sum.
+  /// All arguments must outlive this object.
   ScorePathSum(const PatternLaw& law, const AttentionHead& head, const ScaledKernel& input, const CentredKernel& values,
                const ScaledKernel& cotangents);
 

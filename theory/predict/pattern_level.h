@@ -52,7 +52,7 @@ class PatternLevel {
   PatternLevel(const StackSpec& spec, const ReplicateInputs& inputs, const PredictionOptions& options, int number,
                int samples, int backward_samples, const TokenGrid* grid = nullptr);
 
-  /// Returns the work of `replicates` replicates, in the units that they report to the progress.
+  /// Returns the work of `replicates` replicates, in the units of PredictionProgress.
   [[nodiscard]] double work(int replicates) const;
   /// `progress` must outlive the level.
   void report_to(PredictionProgress& progress) { progress_ = &progress; }

@@ -150,7 +150,7 @@ std::vector<GrowthLaw> likely_laws(const GrowthFit& fit) {
   bool described = false;
   for (std::size_t law = 0; law < fit.laws.size(); ++law) {
     const DepthFit& one = fit.laws[law];
-    if (one.criterion != best && !(one.criterion < best + decisive_criterion)) continue;  // both may be −∞
+    if (one.criterion != best && !(one.criterion < best + decisive_criterion)) continue;  // both criteria may be −∞
     likely.push_back(static_cast<GrowthLaw>(law));
     described = described || one.rms_residual <= largest_misfit;
   }

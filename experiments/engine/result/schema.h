@@ -135,9 +135,9 @@ class Builder {
   }
   /// Stores the coordinate first, first + 1, …
   void count(std::string_view dimension, std::size_t length, std::int64_t first = 0);
-  /// Returns the dataset of all columns with stored values, in declared order. The length of a dimension is that of its
-  /// coordinate, else the largest that the stored values require. Dimensions used only by their coordinate are omitted.
-  /// Throws std::logic_error if values do not fit the dimensions of their column.
+  /// Returns the dataset of all columns with stored values, in declared order. A dimension has the length of its
+  /// coordinate, else the largest length that stored values require. Dimensions used only by their coordinate are
+  /// omitted. Throws std::logic_error if values do not fit the dimensions of their column.
   [[nodiscard]] Dataset finish() const;
 
  private:

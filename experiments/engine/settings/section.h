@@ -104,9 +104,9 @@ AnySection any_section(const Section<S>& section) {
                    read_keys(reader, section, values);
                    require_ranges(section, values);
                  }};
-  const S standard;
+  const S defaults;
   for (const Key<S>& key : section.keys) {
-    const Json value = value_json(key, standard);
+    const Json value = value_json(key, defaults);
     std::vector<std::string_view> choices;
     if (const auto* words = std::get_if<WordField<S>>(&key.field)) {
       choices.assign(words->names.begin(), words->names.end());
