@@ -72,6 +72,16 @@ TEST_CASE("first steps: a correct theory agrees at every step, depth and sublaye
   CHECK(power.worst < power.limit);
 }
 
+TEST_CASE("first steps: changes are relative to the largest change or coherent part of any depth") {
+  theory::FirstSteps prediction = right().prediction;
+  CHECK(first_steps::change_scale(prediction, 2) == 2.0);
+  prediction.steps[2].second_moment.value[1] = -3.0;
+  CHECK(first_steps::change_scale(prediction, 2) == 4.0);
+  prediction.steps[2].coherent.value[0] = 5.0;
+  CHECK(first_steps::change_scale(prediction, 2) == 5.0);
+  CHECK(first_steps::change_scale(prediction, 1) == 1.0);
+}
+
 TEST_CASE("first steps: an error of one predicted quantity is rejected at the step and place of the error") {
   const auto wrong = [](const auto& change) {
     StackSteps stack = right();
