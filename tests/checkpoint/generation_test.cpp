@@ -42,7 +42,7 @@ Tensor whole_logits(const StackContext& c, std::span<const int> ids) {
 
 /// Compares logits of token-by-token generation after a prompt with logits of one pass over all tokens. The reference
 /// backend gives the same bits. On other backends, vector and remainder loops round exponentials differently; the bound
-/// equals that of the comparison with transformers.
+/// equals the bound of the comparison with transformers.
 void check_generation(const std::string& name, const StackContext& c, DType dtype, std::size_t prompt) {
   CAPTURE(prompt);
   const Backend& ops = c.ops;

@@ -87,8 +87,8 @@ TEST_CASE("noise of every part alone (T27): prediction agrees; stochastic roundi
     }
     INFO(what, ": predicted ", decrease.mean(), " ± ", decrease.standard_error(), " below rounding to nearest");
     // Squared errors of entries vary by 0.9 of their mean with rounding to nearest, by 0.45 with stochastic rounding.
-    // The weights g² and the binades reduce 2048 entries per tensor to about a ninth effective ones. The mean over 8
-    // tensors and 8 seeds then has an error of 1 % or 0.04 dB.
+    // Weighted by g² and by binade, the 2048 entries per tensor count as about a ninth as many independent entries. The
+    // mean over 8 tensors and 8 seeds then has an error of 1 % or 0.04 dB.
     CHECK(std::abs(decrease.mean() - 10.0 * std::log10(2.0)) < 0.16);
   }
 }

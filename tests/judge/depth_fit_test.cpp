@@ -24,7 +24,7 @@ std::string best(const std::function<double(double)>& law) {
   return judge::likely_laws_in_words(judge::fit_growth(sampled(law)));
 }
 
-TEST_CASE("each growth law wins the fit of its own values") {
+TEST_CASE("each growth law wins the fit to values of that law") {
   CHECK(best([](double d) { return 1.0 + 0.7 * d; }) == "linear");
   CHECK(best([](double d) { return 1.0 + 0.7 * d + 0.2 * d * d; }) == "quadratic");
   CHECK(best([](double d) { return 0.4 * std::exp(0.3 * d); }) == "exponential");

@@ -62,7 +62,7 @@ TEST_CASE("extremes probe: maxima inside modules equal maxima of the recorded si
   }
 }
 
-TEST_CASE("massive activations are above 100 and 1000 times the median; infinity counts, NaN does not") {
+TEST_CASE("massive activations exceed 100 and also 1000 times the median; infinity counts, NaN does not") {
   CHECK(is_massive({0, 0, -500.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 499.0}, 0.5));
   CHECK_FALSE(is_massive({0, 0, 100.0}, 0.001));
