@@ -24,12 +24,12 @@ std::optional<int> divergence_step(const TrainingHistory& history) {
   }
   const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
   const std::ptrdiff_t above = last_below - loss.rbegin();
-  constexpr std::ptrdiff_t enough = 20;
-  constexpr double worse = 1.05;  // tolerates an unusually easy first batch
-  constexpr double lost = 10.0;
+  constexpr std::ptrdiff_t steps = 20;
+  constexpr double mean_ratio = 1.05;  // above 1, as the first batch may be unusually easy
+  constexpr double last_ratio = 10.0;
   const bool stays_above =
-      above >= enough && std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) > worse * enough * loss.front();
-  if (!stays_above && !(above > 0 && loss.back() > lost * loss.front())) return std::nullopt;
+      above >= steps && std::accumulate(loss.rbegin(), loss.rbegin() + steps, 0.0) > mean_ratio * steps * loss.front();
+  if (!stays_above && !(above > 0 && loss.back() > last_ratio * loss.front())) return std::nullopt;
   return std::max(2, static_cast<int>(static_cast<std::ptrdiff_t>(loss.size()) - above) + 1);
 }
 

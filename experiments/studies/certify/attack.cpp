@@ -113,8 +113,8 @@ AttackResult climb(const StackContext& c, const SignalPlace& place, double large
 
 AttackResult search(const StackContext& c, const SignalPlace& place, const AttackOptions& o, std::uint32_t restart) {
   constexpr int candidates = 8;
-  const int room = c.model.embedding.positions - c.model.embedding.position_offset;
-  const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, room) : o.tokens;
+  const int positions = c.model.embedding.positions - c.model.embedding.position_offset;
+  const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, positions) : o.tokens;
   std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
   fill_uniform_int({o.seed, restart, Stream::attack_ids}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
