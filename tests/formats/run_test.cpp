@@ -60,6 +60,13 @@ TEST_CASE("formats: a certificate covers inputs with massive features, and the w
   CHECK_FALSE(massive.formats[1].certificate->certified);
   CHECK(massive.formats[1].certificate->first.largest >= massive.largest_input);
 
+  // Squares of entries of about 300 fit sums in f32, not sums in FP16.
+  config = tiny_config({"fp16"}, {}, "bf16");
+  config.base.input.second_moment = 1e4;
+  CHECK(stack_of(config).formats[1].certificate->certified);
+  config.accumulates_in_format = true;
+  CHECK(stack_of(config).formats[1].certificate->first.signal == Signal::squares);
+
   config = tiny_config({"fp16", "bf16"}, {}, "bf16");
   config.base.model.gamma = 1e5;
   config.run.seed = 40;
