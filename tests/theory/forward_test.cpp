@@ -143,6 +143,14 @@ TEST_CASE("the finite-width factor adds per sublayer with norms and multiplies w
   spec.model.mlp_width = 2048;
   spec.model.heads = 2;  // limited by the number of heads
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
+  // One gate per head fluctuates like a head of 4 features, an eighth of 32.
+  spec = testing::placed(tiny, "peri");
+  spec.model.attention_gate = AttentionGate::channel;
+  CHECK(finite_width_factor(spec, q, q)[1] == exactly(1.0 / 12));
+  spec.model.heads = spec.model.kv_heads = 2;
+  spec.model.attention_gate = AttentionGate::head;
+  CHECK(finite_width_factor(spec, q, q)[1] == exactly(8.0 / 64));
+  CHECK(finite_width_factor(spec, q, q)[2] == exactly(8.0 / 64 + 1.0 / 12));
 }
 
 }  // namespace
