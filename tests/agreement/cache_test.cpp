@@ -202,6 +202,8 @@ TEST_CASE("the cache key of seeds covers everything that a result depends on") {
     return stacks::seeds_task("reading", other_spec, other_run) != task;
   };
   CHECK(differs([](StackSpec& s, config::RunOptions&) { s.model.norm_eps *= 2.0; }));
+  CHECK(differs([](StackSpec& s, config::RunOptions&) { s.init.qk_factor *= 2.0; }));
+  CHECK(differs([](StackSpec& s, config::RunOptions&) { s.input.kind = InputKind::tokens; }));
   CHECK(differs([](StackSpec&, config::RunOptions& r) { r.dtype = r.dtype == DType::f64 ? DType::f32 : DType::f64; }));
   CHECK(differs([](StackSpec&, config::RunOptions& r) { r.device = "reference"; }));
   CHECK(differs([](StackSpec&, config::RunOptions& r) { r.backward = !r.backward; }));
@@ -269,6 +271,8 @@ TEST_CASE("predictions of first steps are cached per seed") {
     CHECK(cache::encode(again.steps[s].second_moment) == cache::encode(first.steps[s].second_moment));
     CHECK(cache::encode(again.steps[s].update) == cache::encode(first.steps[s].update));
     CHECK(again.steps[s].least_correlated == first.steps[s].least_correlated);
+    CHECK(again.steps[s].neglected == first.steps[s].neglected);
+    CHECK(again.steps[s].gain_drift == first.steps[s].gain_drift);
   }
   config.run.seed += 1;
   (void)predicted(0);
