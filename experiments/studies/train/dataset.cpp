@@ -145,7 +145,7 @@ dataset::Table<Run> run_table() {
       .column(
           {"diverged_at", on_run, "1",
            "first step at which the loss or the gradient is not finite; otherwise the first step, 2 or later, from "
-           "which on the loss never is below that of step 1, if the last loss is more than ten times as large, or if "
+           "which on the loss is never below that of step 1, if the last loss is more than ten times as large, or if "
            "the mean loss of the last 20 of at least 20 steps is more than 5 % larger"},
           [](const Run& run) { return training::divergence_step(run.history()); })
       .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
