@@ -1,6 +1,8 @@
 #include "sim/spec/wiring.h"
 
+#include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "tests/support/doctest.h"
 
@@ -25,6 +27,30 @@ TEST_CASE("with x0, attention reads a weighted sum of the stream and the stack's
     CHECK(m.step(step).mixing[0] == m.step(step).branches[0].reads);
   }
   CHECK(m.step(1).mixing == std::vector<Weights>{{1.0, 0.0}, {0.0, 1.0}});
+}
+
+TEST_CASE("every layer of a deep stack is wired alike; KEEL scales by layer, Beam by addition") {
+  constexpr int layers = 5;
+  const ModelSpec span = stack("span", layers), keel = stack("keel", layers), beam = stack("beam", layers);
+  for (int layer = 0; layer < layers; ++layer) {
+    CAPTURE(layer);
+    CHECK(span.step(2 * layer).mixing == std::vector<Weights>{{1.0, 0.0}, {1.0, 0.0}});
+    CHECK(span.step(2 * layer + 1).mixing == std::vector<Weights>{{0.0, 1.0}, {0.0, 1.0}});
+    for (const char* name : {"parallel", "parallel-two"}) {
+      const std::vector<Branch> branches = stack(name, layers).step(layer).branches;
+      REQUIRE(branches.size() == 2);
+      CHECK(branches[0].sublayer == 2 * layer);
+      CHECK(branches[1].sublayer == 2 * layer + 1);
+      CHECK(branches[1].shares_input == (std::string_view(name) == "parallel"));
+    }
+    for (const int l : {2 * layer, 2 * layer + 1}) {
+      CHECK(span.step(l).norm_c == std::vector<bool>{true, false});
+      CHECK(keel.step(l).norm_c[0] == (layer > 0));
+      CHECK(keel.step(l).mixing[0][0] == (layer > 0 ? 10.0 : 1.0));
+      CHECK(beam.step(l).mixing[0][0] == doctest::Approx(std::sqrt((l + 1.0) / (l + 2.0))).epsilon(1e-14));
+      CHECK(beam.step(l).branches[0].writes[0] == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-14));
+    }
+  }
 }
 
 TEST_CASE("with hyper, streams are read in turn; random mixing is doubly stochastic and differs between steps") {
