@@ -143,7 +143,7 @@ bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::
   try {
     contents = parse_safetensors(bytes_of(bytes), "random");
   } catch (const InputError& error) {
-    RC_ASSERT(std::string(error.kind()).starts_with("malformed: random: "));
+    RC_ASSERT(std::string(error.what()).starts_with("malformed: random: "));
     return false;
   }
   const std::byte* const begin = bytes_of(bytes).data() + (static_cast<std::int64_t>(bytes.size()) - data);

@@ -237,7 +237,7 @@ TEST_CASE("first steps: with one key head, QK-norm over all heads lowers the key
   CHECK(std::abs(relative + 0.05) < 4.0 * error);
 }
 
-TEST_CASE("first steps: every planted fault changes the prediction; a wrong sign constant changes it by π/2") {
+TEST_CASE("first steps: every planted fault changes the prediction; sign_constant changes it by the factor π/2") {
   const FirstSteps right = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
   for (int f = 1; f < static_cast<int>(step_fault_names.size()); ++f) {
     CAPTURE(step_fault_names[static_cast<std::size_t>(f)]);
