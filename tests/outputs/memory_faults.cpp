@@ -1,5 +1,5 @@
 // LD_PRELOAD library that makes allocations fail. Environment variables:
-//   MEMORY_FAULT_AT=N     the first allocation that fails, counted from 1
+//   MEMORY_FAULT_AT=N     number of the first allocation that fails, counted from 1
 //   MEMORY_FAULTS=K       number of consecutive allocations that fail
 //   MEMORY_COUNT=FILE     file for the number of allocations, written when the program ends
 

@@ -23,11 +23,11 @@ T any_of(std::initializer_list<T> values) {
 int any_int(int low, int high);
 /// Picks a number from low to high in steps of a hundredth of the range.
 double any_number(double low, double high);
-/// Seed for weights and input.
+/// Picks a seed for weights and input.
 std::uint64_t any_seed();
 
 /// Random shape and options: 1–3 layers, width 8–24, 1–4 heads with any divisor as key/value heads, even head width,
-/// 1–7 tokens, any MLP, norm, mask, RoPE and QK-norm, gain 0.3–2, eps 0. The placement is left to the property.
+/// 1–7 tokens, any MLP, norm, mask, RoPE and QK-norm, gain 0.3–2, eps 0. The property chooses the placement.
 StackSpec any_stack();
 
 /// Backends that compute in f64, including the reference.

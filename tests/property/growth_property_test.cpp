@@ -10,7 +10,6 @@
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 
-/// Growth of the stream for any weights (theorems T15–T17).
 namespace periscope::testing {
 namespace {
 

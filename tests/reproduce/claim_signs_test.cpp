@@ -72,7 +72,7 @@ Make gradients(const Values& start) {
   };
 }
 
-/// An alternating loss of 120 steps with `count` separate spikes, and `more` for each further seed.
+/// An alternating loss of 120 steps with `count` separate spikes, and `more` additional ones for each next seed.
 Make spikes(int count, int more) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(3.0);
@@ -85,7 +85,7 @@ Make spikes(int count, int more) {
   };
 }
 
-/// A loss that falls from 10 to 2 after `steps` steps, `later` steps later for each further seed.
+/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later for each next seed.
 Make falls_after(int steps, int later) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(2.0);
@@ -113,7 +113,7 @@ struct Row {
   double value;  ///< expected for the first seed
 };
 
-/// Losses at two rates; the best of Peri-LN is 1 below the best of Pre-LN.
+/// Losses at two learning rates; the best loss of Peri-LN is 1 below the best loss of Pre-LN.
 std::vector<std::pair<std::string, Make>> at_rates(const std::string& setting, const std::string& one,
                                                    const std::string& other) {
   return {{"pre, " + setting + one, loss(3)},
@@ -208,7 +208,7 @@ TEST_CASE("the gradient of the last layer is averaged over the second half of th
 }
 
 TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter runs are scaled to all steps") {
-  training::TrainingResult run = spikes(2, 0)(0);  // at steps 21 and 41 of the loss
+  training::TrainingResult run = spikes(2, 0)(0);  // loss spikes at steps 21 and 41
   run.history.grad_norm[21] = 5.0;
   CHECK(reproduce::spikes(run) == 2.0);
   run.history.grad_norm[100] = 5.0;

@@ -49,7 +49,7 @@ TEST_CASE("the final loss of a run that ended early is ln V") {
   const std::vector<double> losses{2.5, 2.6, 2.7};
   const auto claims = judge_claims({group_of("pre", 1.0, ended), with_losses("peri", losses)});
   CHECK(claim(claims, "R1d").mean.value == doctest::Approx(std::log(256.0) - 2.6));
-  // R7a names "peri" twice.
+  // Claim R7a uses the group "peri" twice.
   const auto twice =
       judge_claims({with_losses("pre", losses), group_of("peri", 1.0, ended), with_losses("peri, LayerNorm", losses)});
   const std::string& reason = claim(twice, "R7a").reason;
@@ -148,7 +148,7 @@ TEST_CASE("learning-rate sweeps give the best loss, the shape and the best rate"
                       rates[i]));
     }
   };
-  const std::vector<double> rates{4.0, 0.25, 1.0};  // not sorted, as in a file
+  const std::vector<double> rates{4.0, 0.25, 1.0};  // files need not be sorted by rate
   add("post", {3.4, 2.8, 3.0}, rates);              // best at the lowest rate: no U in the sweep
   add("pre", {3.0, 3.0, 2.9}, rates);               // symmetric: best at 1
   add("peri", {2.7, 3.0, 2.5}, rates);              // best above 1
@@ -159,7 +159,7 @@ TEST_CASE("learning-rate sweeps give the best loss, the shape and the best rate"
   CHECK(claim(claims, "R3e").verdict == judge::ClaimVerdict::fails);
   CHECK(claim(claims, "R3f").values[0] == doctest::Approx(0.1));
   CHECK(claim(claims, "R3g").values[0] == doctest::Approx(0.2));
-  // Slopes −0.5 and 0.2 per ln 4 in the middles of two pieces: the zero is 5/7 of the way from −ln(4)/2 to ln(4)/2.
+  // Slopes are −0.5 and 0.2 per ln 4 at −ln(4)/2 and ln(4)/2, so the interpolated zero is 5/7 of the way between them.
   CHECK(claim(claims, "R3h").values[0] == doctest::Approx(std::log(4.0) * (5.0 / 7.0 - 0.5) + std::log(4.0)));
   CHECK(claim(claims, "R8").verdict == judge::ClaimVerdict::not_run);
   // The best of 3 rates of Peri-LN is tested at a level corrected for 3 choices.

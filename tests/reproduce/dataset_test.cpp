@@ -30,7 +30,7 @@ TEST_CASE("columns have standard errors of geometric means, top magnitudes and t
       record["validation_loss"] = {3.0};
       record["scaled_second_moment_stderr"] = std::vector<double>(7, 0.0);
       record["profiled_second_moment_stderr"] = std::vector<double>(7, 0.0);
-      // At the top: 7 at the end, 3 before training.
+      // The second moment at the top is 3 before training and 7 at the end.
       record.at("second_moment.x_out").back() = step == 0 ? 3.0 : 7.0;
       record.at("scaled_second_moment").back() = 4.0;
       record.at("profiled_second_moment").back() = 5.0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int seeds = 32;
 
-/// Wide and shallow, so that finite width matters less than the correlation between windows.
+/// Returns a wide and shallow stack, so that finite width matters less than the correlation between windows.
 StackSpec wide_stack(std::string_view placement) {
   StackSpec spec;
   spec.model.layers = 2;
@@ -53,7 +53,7 @@ Estimate layer_sum(const theory::Prediction& prediction, std::size_t layer) {
   return sum;
 }
 
-/// Difference beyond the finite-width term (T19), in standard errors.
+/// Returns the difference beyond the finite-width term (T19), in standard errors.
 double excess(const Estimate& measured, const Estimate& predicted, double width_term) {
   const double off = std::abs(measured.mean - predicted.mean) - std::expm1(width_term) * predicted.mean;
   return off / std::hypot(measured.standard_error, predicted.standard_error);

@@ -152,7 +152,7 @@ TEST_CASE("a given key that an exhibit sets itself is rejected by name") {
     CHECK(message_for(row.first, row.second, find(row.second)).starts_with(row.second));
     CHECK(message_for("1", row.second, find(row.second)).empty());
   }
-  CHECK(message_for("3", "train.lr", find("train.lr")).empty());  // a multiple of the given rate
+  CHECK(message_for("3", "train.lr", find("train.lr")).empty());  // groups use multiples of the given rate
 }
 
 TEST_CASE("groups whose runs would be identical are rejected") {

@@ -45,7 +45,7 @@ dataset::Table<Cell> cell_table() {
   return table;
 }
 
-/// A schema with an unlimited dimension, like training runs.
+/// A schema with an unlimited dimension, as for training runs.
 Schema training() {
   std::vector<dataset::ColumnSpec> columns = cell_table().specs();
   columns.push_back({"seconds_allowed", "", "s", "time limit"});

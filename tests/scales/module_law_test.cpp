@@ -18,7 +18,7 @@ using theory::Matrix;
 using theory::TokenKernel;
 using theory::Vector;
 
-/// e^(log_sd·z) at mean square 1; exactly 1 for log_sd = 0.
+/// Returns e^(log_sd·z), scaled to mean square 1; exactly 1 for log_sd = 0.
 std::vector<double> lognormal(std::uint64_t place, std::size_t count, double log_sd) {
   std::vector<double> sizes = normals(place, count);
   for (double& size : sizes) size = std::exp(log_sd * size);

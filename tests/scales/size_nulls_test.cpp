@@ -111,7 +111,7 @@ TEST_CASE("random signs preserve magnitudes and flip half of the signs") {
             ops->to_host(signs.WeightSource::rows(*ops, id.weight, ids)));
     }
   }
-  // Five standard deviations of a fair coin.
+  // The limit is five standard deviations of fair coin flips.
   CHECK(std::abs(flipped - count / 2.0) < 2.5 * std::sqrt(count));
   CHECK(std::abs(alike - count / 2.0) < 2.5 * std::sqrt(count));
 }

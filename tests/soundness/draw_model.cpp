@@ -122,7 +122,7 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   if (f == "any" && draw.chance(0.2) && m.embedding_width() >= 2) m.head.transform = true;
   if (f == "any" && draw.chance(0.1)) m.unembedding = false;
   if (f != "any" || !draw.chance(0.4)) return;
-  // Real vectors: of any size before an embedding norm, else with entries up to a largest one.
+  // Input vectors may have any size before an embedding norm, else their entries are bounded.
   m.embedding.positions = m.embedding.token_types = m.embedding.position_offset = 0;
   const bool bounded = !m.embedding_norm || draw.chance(0.3);
   s.domain = {.tokens = false, .largest = bounded ? draw.magnitude(-2.0, 2.0) : theory::infinity};

@@ -35,7 +35,7 @@ Values signs(verify::Draw& draw, int count, double scale) {
   return w;
 }
 
-/// Rows are multiples of one row of signs.
+/// Returns rows that are multiples of one row of signs.
 Values aligned_rows(verify::Draw& draw, int rows, int cols, double scale) {
   const Values row = signs(draw, cols, scale);
   Values w;

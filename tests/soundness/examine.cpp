@@ -69,7 +69,7 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
 /// Returns the factor of the knob at which the largest bound is just below the limit of its format.
 double tuned_factor(const Backend& ops, const Specimen& s, Knob knob, const Claim& claim) {
   constexpr int halvings = 14;
-  constexpr double range = 50.0;  // of log2(factor)
+  constexpr double range = 50.0;  // largest |log2(factor)|
   const auto is_certified = [&](double exponent) {
     const double factor = std::exp2(exponent);
     if (!is_finite(turned(s, knob, factor, claim.arithmetic.stored))) return false;

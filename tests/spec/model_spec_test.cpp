@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-/// Number of parameters in the matrices of all layers, without embedding tables.
+/// Returns the number of parameters in the matrices of all layers, without embedding tables.
 double parameters(const Preset& preset, int kv_heads) {
   ModelSpec m;
   preset.set_shape(m);

@@ -18,7 +18,7 @@ constexpr SublayerRule b{.norm_b = true};
 constexpr SublayerRule c{.norm_c = true};
 constexpr SublayerRule ac{.norm_a = true, .norm_c = true};
 
-/// The table of theorem T1 for 8 layers, where the roots are exact: (2·8)^¼ = 2, (2·8)^½ = 4.
+/// The table of placements (T1) for 8 layers, where the roots are exact: (2·8)^¼ = 2, (2·8)^½ = 4.
 struct Row {
   std::string_view name;
   bool final_norm;

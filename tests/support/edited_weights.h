@@ -31,7 +31,7 @@ inline NormWeights same_norm(int /*sublayer*/, Weight /*norm*/, const NormWeight
 /// detected. Gains are positive to keep homogeneous modules comparable.
 EditedWeights::NormEdit random_norms(const Backend& backend);
 
-/// Returns a whole matrix, or a norm. `layer` and `sublayer` are ignored for weights outside layers.
+/// Return a whole matrix and the weights of a norm. `layer` and `sublayer` are ignored for weights outside layers.
 Tensor matrix_of(const WeightSource& source, const ModelSpec& model, int layer, Weight weight);
 NormWeights norm_of(const WeightSource& source, const ModelSpec& model, int sublayer, Weight norm);
 

@@ -18,7 +18,7 @@ constexpr double smallest_normal(DType dtype) {
   return dtype == DType::f64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
 }
 
-/// γ_n of a dtype.
+/// Rounding bound γ_n of a dtype.
 constexpr double rounding_bound(double n, DType dtype) { return periscope::rounding_bound(n, unit_roundoff(dtype)); }
 
 /// Bound for n roundings in the dtype plus n roundings of the reference in f64.

@@ -13,13 +13,13 @@ struct Twin {
   Tensor truth;
 };
 
-/// Normal random numbers; `stream` selects the random stream.
+/// Returns normal random numbers; `stream` selects the random stream.
 Twin normal_twin(const Target& target, Tensor::Index rows, Tensor::Index cols, std::uint32_t stream,
                  double stddev = 1.0);
-/// Given values in row-major order, rounded to the target's dtype.
+/// Returns the given values, in row-major order, rounded to the target's dtype.
 Twin twin_of(const Target& target, Tensor::Index rows, Tensor::Index cols, std::span<const double> values);
 
-/// |x| on the reference, for error bounds.
+/// Returns |x| on the reference, for error bounds.
 Tensor magnitude(const Tensor& x);
 std::vector<double> scaled(double factor, std::vector<double> values);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int sublayers = 4;
 constexpr std::array<int, 3> some_rows{2, 0, 2};
 
-/// Random numbers that differ by part, sublayer and weight.
+/// Returns random numbers that differ by part, sublayer and weight.
 Tensor numbers(Tensor::Index rows, Tensor::Index cols, std::uint64_t part, int sublayer, Weight weight) {
   const auto place = static_cast<std::uint32_t>(sublayer + 1);
   return truth().normal(rows, cols, DType::f64, {part, place, stream_of(weight)}, 1.0);

@@ -28,7 +28,7 @@ const PatternLaw plain_law{.query = {.variance = 1.5, .heads = 1},
                            .rope = false,
                            .causal = true};
 
-/// Kernel of five tokens with different second moments and correlations.
+/// Returns the kernel of five tokens with different second moments and correlations.
 Matrix five_tokens() {
   Matrix f(5, 5);
   f << 1.0, 0.0, 0.0, 0.0, 0.0,  //

@@ -81,7 +81,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
           }
           const InBlocks output = in_blocks(run, scores, values, block);
           const auto longest = static_cast<Index>(n) + 2 * output.rescalings;
-          // The lemma assumes a smaller rounding error.
+          // The lemma assumes (n + R) u ≤ 1/2.
           if (static_cast<double>(static_cast<Index>(n) + output.rescalings) * u > 0.5) continue;
           ComputedOps ops(run, longest);
           const auto [low, high] = std::ranges::minmax(values);

@@ -17,7 +17,7 @@ namespace {
 
 using doctest::Approx;
 
-/// Simulated largest magnitude of independent tokens.
+/// Estimates the expected largest magnitude of independent tokens by simulation.
 testing::Estimate simulated_maximum(const Vector& second_moment, int width, int draws) {
   boost::random::mt19937 engine(7);
   boost::random::normal_distribution<double> unit;

@@ -123,7 +123,7 @@ TEST_CASE("replicates are independent and divided among sequences; the spread is
   CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // the spread of the other sequence is 0
   const Prediction uneven = at_width(spec, 5, 3, {same, different});
   CHECK(uneven.finite_width_replicates == 6);
-  CHECK(uneven.finite_width_degrees == 4);  // one mean per sequence
+  CHECK(uneven.finite_width_degrees == 4);  // 6 replicates minus one mean per sequence
   const Prediction equal = at_width(spec, 6, 3, {different, different});
   std::set<double> tops;
   for (const Profile& p : equal.replicate_profiles) {

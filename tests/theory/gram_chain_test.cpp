@@ -58,7 +58,7 @@ std::vector<double> column(const std::vector<Profile>& all, std::pair<Statistic,
   return values;
 }
 
-/// One profile per replicate, in parallel.
+/// Computes one profile per replicate, in parallel.
 std::vector<Profile> readings(const std::function<Profile(std::uint64_t)>& reading) {
   std::vector<Profile> all(static_cast<std::size_t>(replicates));
 #pragma omp parallel for schedule(dynamic, 16)
@@ -74,7 +74,7 @@ std::vector<std::string> differences(const std::vector<Profile>& a, const std::v
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
       const Moments x(column(a, key, i));
       const Moments y(column(b, key, i));
-      if (std::isnan(x.mean) && std::isnan(y.mean)) continue;  // cosine of a token that can be 0
+      if (std::isnan(x.mean) && std::isnan(y.mean)) continue;  // the cosine is NaN if a token can be 0
       const double scale = 1.0 + std::abs(y.mean);
       const std::string name =
           fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i);

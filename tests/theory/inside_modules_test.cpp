@@ -79,7 +79,7 @@ TEST_CASE("V-norm's gradient factor is the derivative of the kernel and agrees w
     CHECK(slope(0, 1) == Approx((at(0.6 + 1e-5) - at(0.6 - 1e-5)) / 2e-5).epsilon(1e-6));
     CHECK(slope(0, 0) == Approx((e - 1.0) / (e - 2.0) / 2.0).epsilon(1e-4));
   }
-  // E⟨Jᵀg, J'ᵀg'⟩ of the norm's Jacobian J = (1 − v̂v̂ᵀ/e)/rms, gradients of kernel 1.
+  // E⟨Jᵀg, J'ᵀg'⟩ for the norm's Jacobian J = (1 − v̂v̂ᵀ/e)/rms and gradients g with kernel 1.
   const int e = 6;
   const Matrix c = pair_kernel(2.0, 0.5, 0.6);
   Draws draws(8);

@@ -43,7 +43,7 @@ TEST_CASE("Pre-LN in Xiong's setting grows by (1 + (T-1)c)/T + 1/2 per layer (T1
     for (std::size_t layer = 0; layer < 6; ++layer) {
       const double increment = q[2 * layer + 2] - q[2 * layer];
       CHECK(increment == exactly(0.5 + (1.0 + 4.0 * cosine[2 * layer]) / 5.0));
-      // Lemma 2's bracket, from q = 1
+      // bounds of Lemma 2 (Xiong et al.) for input of second moment 1
       CHECK(q[2 * layer + 2] >= 1.0 + static_cast<double>(layer + 1) / 2.0);
       CHECK(q[2 * layer + 2] <= 1.0 + 3.0 * static_cast<double>(layer + 1) / 2.0 + 1e-12);
     }

@@ -59,7 +59,7 @@ TEST_CASE("numbers below half a step round to zero; stochastic rounding noise ex
 }
 
 TEST_CASE("averaged over the scale's phase, noise is 4^-p/(4 ln 4), and twice that if stochastic (T26)") {
-  // 64 standard deviations over one binade: the mean of a smooth periodic function. From 2^8 on, numbers below E4M3's
+  // Averages over 64 standard deviations in one binade. From 2^8 on, numbers below E4M3's
   // smallest normal number, 2^−6, add less than 1e-12.
   for (const NumberFormat& format : number_formats) {
     for (const bool mode : {false, true}) {

@@ -45,7 +45,7 @@ double measured_entropy(const Case& c) {
   return probe.entropies()[0];
 }
 
-/// Entropy of softmax(scores).
+/// Returns the entropy of softmax(scores).
 double entropy_of(const Values& scores) {
   double total = 0.0;
   for (const double z : scores) total += std::exp(z);

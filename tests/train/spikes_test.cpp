@@ -39,7 +39,7 @@ TEST_CASE("robust spikes exceed the median of 16 to 128 earlier logarithms by 6 
   Series recent_noise = old_noise;
   old_noise[200 + 128] = 10.0;
   recent_noise[200 + 50] = 10.0;
-  const auto even = [](double last) {  // eight logarithms 0 and eight 2: median 1, every distance 1
+  const auto even = [](double last) {  // eight logarithms 0 and eight 2: median 1, every deviation 1
     Series series(16, 0.0);
     std::fill(series.begin() + 8, series.end(), 2.0);
     series.push_back(1.0 + last);
