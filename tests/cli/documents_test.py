@@ -109,9 +109,6 @@ def test_every_printed_command_has_valid_flags_and_keys():
             assert flag != "--config" or (ROOT / value).is_file(), where
 
 
-# -- commands that README.md and docs/questions.md print, on smaller stacks ------------------------
-
-
 STACK = ["--seeds", "2", *sets("model.layers=2", "input.tokens=8")]
 NARROW = sets("model.width=32", "model.heads=2", "model.mlp_width=64")
 # One wrong theory instead of the shipped list.
@@ -157,9 +154,6 @@ def test_every_printed_command_runs(folder):
         assert "--out" not in words or any((folder / words[words.index("--out") + 1]).iterdir()), words
 
 
-# -- docs/check_site.py ----------------------------------------------------------------------------
-
-
 GOOD = ('<link rel="stylesheet" href="a.css"><img src="_images/a.png" alt="Variance over depth">'
         '<a href="https://x.org/">x</a>')
 BAD_FIGURES = ('<img src="b.png" alt=" ">', '<img src="../_images/b.png" alt="experiments/figures/b.png">')
@@ -187,9 +181,6 @@ def test_check_site_reports_faults_of_a_page(page, objects, style, code, names, 
     assert (done.returncode, done.stderr) == (code, ""), done.stdout
     lines = done.stdout.splitlines()
     assert code == 0 or (len(lines) == len(names) and all(n in line for n, line in zip(names, lines, strict=True)))
-
-
-# -- the installed program -------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -50,9 +50,6 @@ def stack(results):
     return results / "stack" / "propagate.nc"
 
 
-# -- command line ----------------------------------------------------------------------------------
-
-
 def written(folder, *words):
     """Draws figures and returns the names of the written files."""
     done = draw(*words, "--out", folder / "figures")
@@ -125,9 +122,6 @@ def test_invalid_flags_are_rejected(flags, name, plain, folder):
     done = draw(plain, "--out", folder / "never", *flags)
     assert (done.returncode, done.stdout, name in done.stderr) == (2, "", True), done.stderr
     assert not (folder / "never").exists()
-
-
-# -- invalid files ---------------------------------------------------------------------------------
 
 
 def damaged(stack, path, change):
@@ -208,9 +202,6 @@ def test_figures_are_written_atomically_and_replace_regular_files_only(folder):
     with pytest.raises(OSError, match="a.svg"):
         list(drawing.save(figure, folder / "a"))
     assert (folder / "a.png").read_bytes() == b"whole" and (folder / "a.svg").is_fifo()
-
-
-# -- in Python -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -47,8 +47,6 @@ def train(*words, **options):
     return result(TRAIN, words, **options)
 
 
-# -- numbers ---------------------------------------------------------------------------------------
-
 LARGE = ("input.tokens=64", "train.batch=16", "train.steps=4")  # 16 sequences of 64 tokens are processed in parts
 
 
@@ -145,9 +143,6 @@ def test_the_last_bytes_affect_only_validation(folder):
     assert "validation_loss" in changed and "loss" not in changed
 
 
-# -- interruption ----------------------------------------------------------------------------------
-
-
 def states(folder):
     return sorted(folder.glob("out/cache/*/*.safetensors"))
 
@@ -219,9 +214,6 @@ def test_a_damaged_state_is_rejected_and_named(folder):
     assert same(checked(folder, words), checked(folder, words, out="whole"))
 
 
-# -- a full disk -----------------------------------------------------------------------------------
-
-
 def on_a_full_disk(room, *words, code=1):
     done = run(TRAIN, "--quiet", words, code=code, env={**library("disk_faults"), "DISK_ROOM": str(room)})
     assert done.code == 0 or "No space left on device" in done.err, done.err
@@ -274,8 +266,6 @@ def test_models_that_another_command_wrote_are_not_overwritten(folder):
     assert contents(folder / "other") == before
     run(TRAIN, words, "--out", "out", "--export", "begun")
 
-
-# -- exported models -------------------------------------------------------------------------------
 
 TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."
 assert len(TEXT) == 90  # a tenth of the text, the validation split, is one window
@@ -332,8 +322,6 @@ def test_info_reports_that_layers_differ_and_names_the_tensors(inside, name, fol
         assert "differ" in text and name in text
 
 
-# -- reproduce -------------------------------------------------------------------------------------
-
 REPRODUCE = ("reproduce", *sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24",
                                         "model.vocab=40", "input.tokens=8", "train.steps=20", "train.batch=2",
                                         "train.record_every=10", "train.record_sequences=2"))
@@ -376,8 +364,6 @@ def test_one_seed_gives_a_warning_and_presets_preserve_their_layers():
     assert run(flags, 1, "--quiet").err == ""
     assert "memory" in run("reproduce", "--quick", "model.preset=3.2B", code=2).err
 
-
-# -- first steps -------------------------------------------------------------------------------------
 
 SHORT_RUN = ("--config", "small.toml", "model.vocab=256", "input.second_moment=4e-4", "train.lr=3e-4", "train.steps=3",
              "train.record_every=1")

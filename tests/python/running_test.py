@@ -32,9 +32,6 @@ def same(a, b):
     xr.testing.assert_identical(settled(a), settled(b))
 
 
-# -- interruption ----------------------------------------------------------------------------------
-
-
 def interrupt(ready, *words):
     with start("-c", INTERRUPTED, *words, program=sys.executable, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == "begins\n"
@@ -108,9 +105,6 @@ threading.Thread(target=many, daemon=True).start()
 time.sleep(1)
 """)
         assert (done.stdout, done.stderr) == ("", "")
-
-
-# -- threads and processes -------------------------------------------------------------------------
 
 
 def at_once(*functions):
@@ -198,9 +192,6 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 
-# -- process state ---------------------------------------------------------------------------------
-
-
 def test_runs_change_no_process_state():
     done = python(f"""
 import ctypes, os, signal
@@ -257,8 +248,6 @@ def test_the_module_links_no_file_library():
     allowed = ("libgomp.", "libstdc++.", "libm.", "libgcc_s.", "libc.", "libfmt.", "libtomlplusplus.", "ld-linux")
     assert [name for name in needed if not name.startswith(allowed)] == []
 
-
-# -- training --------------------------------------------------------------------------------------
 
 TWINS = {**SMALL, "model.placement": ["pre", "peri"], "train.steps": 12, "train.batch": 2, "train.record_every": 3}
 
