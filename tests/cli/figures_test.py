@@ -45,7 +45,6 @@ def read(stack):
 
 
 def all_figures(name, ds):
-    """Returns the figures of a file by name."""
     return {f"{name}-{figure}": drawn for kind in kinds.of(ds) for figure, drawn in figures_of(kind, ds).items()}
 
 

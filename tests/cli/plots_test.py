@@ -51,7 +51,6 @@ def stack(results):
 
 
 def written(folder, *words):
-    """Draws figures and returns the names of the written files."""
     done = draw(*words, "--out", folder / "figures")
     assert (done.returncode, done.stderr) == (0, "")
     return sorted(line.removeprefix(f"{folder / 'figures'}/") for line in done.stdout.splitlines())

@@ -16,7 +16,6 @@ def draw(*words, cwd=ROOT):
 
 
 def figures_of(kind, ds):
-    """Returns all figures of a kind, by name."""
     from plots.makers import drawn
 
     return {name: drawn(make) for name, make in kind.draw(ds).items()}

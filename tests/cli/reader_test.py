@@ -90,7 +90,6 @@ def test_a_dataset_is_written_by_xarray_and_read_again(files, folder):
 
 
 def planted(path, **attributes):
-    """Creates a file with the attributes of a result."""
     data = netCDF4.Dataset(path, "w")
     data.setncatts({**ATTRIBUTES, **attributes})
     return data

@@ -86,7 +86,6 @@ def test_the_last_record_describes_the_final_weights(folder):
 
 
 def dump(folder, *words):
-    """Returns the tensors of every file of a dump."""
     run(TRAIN, "--quiet", ONE, "--dump", "dump", "--force", words)
     names = ("initial", "final", "batches", "steps", "windows")
     assert sorted(contents(folder / "dump")) == sorted([f"{n}.safetensors" for n in names] + ["config.json"])

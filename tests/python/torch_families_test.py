@@ -18,7 +18,6 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def loss_of(model, ids):
-    """Returns logits, and gradients by name."""
     batch, is_bert = torch.tensor([ids]), model.config.model_type == "bert"
     logits = model(input_ids=batch).logits[0]
     labels = batch[0] if is_bert else batch[0, 1:]

@@ -29,7 +29,6 @@ def llama():
 
 
 def passed(model, tokens=TOKENS):
-    """Runs a forward and a backward pass."""
     output = model(input_ids=tokens, labels=tokens)
     output.loss.backward()
     return output

@@ -37,7 +37,6 @@ struct SpecimenResult {
 /// Builds, certifies and runs checkpoint `index`; deterministic in its arguments.
 SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index);
 
-/// Examines all checkpoints in parallel.
 std::vector<SpecimenResult> run(const SoundnessConfig& config);
 
 /// Returns a table per arithmetic of certified checkpoints, runs, violations and tightness, followed by the violations.

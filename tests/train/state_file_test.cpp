@@ -102,7 +102,6 @@ TEST_CASE("state file: replaced atomically, without leftover files; an empty his
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-/// Outcome of reading a corrupted file.
 enum class Reading { rejected, nothing, same };
 
 Reading read_corrupted(const TemporaryFolder& folder, const std::string& bytes) {

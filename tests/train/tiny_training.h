@@ -9,7 +9,6 @@
 
 namespace periscope::testing {
 
-/// Values of parameters by name.
 using NamedNumbers = std::map<std::string, std::vector<double>>;
 
 /// tiny_stack() with the placement and tokens of the synthetic language.
