@@ -1,9 +1,13 @@
 #include <cmath>
 
+#include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/stacks.h"
+#include "experiments/engine/settings/resolved.h"
 #include "experiments/studies/gradients/common.h"
+#include "sim/numerics/tolerances.h"
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
+#include "tests/support/temporary_folder.h"
 
 /// Verdicts of the gradient experiments on small stacks: theory agrees, a planted wrong constant is rejected.
 namespace periscope {
@@ -45,6 +49,9 @@ TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent 
   CHECK(outcome_of(depth, config, result).code == ExitCode::ok);
   judge::Test& exponent = result.cases[0].tests.at("exponent").front();
   CHECK(exponent.measured.value < -0.3);
+  // G8 neglects the difference between these depths and the limit of many layers.
+  CHECK(result.cases[0].claims.at("claim").correction ==
+        result.cases[0].test("late_exponent").predicted.value - result.cases[0].limit_exponent);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == judge::Verdict::disagrees);
   CHECK(outcome_of(depth, config, result).code == ExitCode::check_failed);
@@ -104,6 +111,7 @@ TEST_CASE("attenuation: the predicted rate agrees; the published rate (G10) and 
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::ok);
   CHECK(results.cases[0].claims.at("down_claim").verdict == judge::ClaimVerdict::fails);
   judge::Test& rate = results.cases[0].tests.at("down_rate").front();
+  CHECK(rate.limit == std::abs(gradients::claimed_attenuation_rate) / 2.0);  // 0 and the claimed rate cannot both agree
   rate.predicted.value = gradients::claimed_attenuation_rate;
   CHECK(judged_again(rate) == judge::Verdict::disagrees);
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::check_failed);
@@ -147,6 +155,46 @@ TEST_CASE("score path: theory with the score path agrees, theory without it disa
   const gradients::Result results = run(score_path, config);
   CHECK(outcome_of(score_path, config, results).code == ExitCode::ok);
   CHECK(results.cases[0].tests.at(gradients::control_tests).front().verdict == judge::Verdict::disagrees);
+}
+
+TEST_CASE("score path: a cache distinguishes the predictions with and without it") {
+  struct Cached : stacks::Progress {
+    explicit Cached(const cache::Cache* tasks) { use_cache(tasks); }
+  };
+  gradients::GradientConfig config = small({"b-only"});
+  config.run.seeds = 4;
+  config.theory.gradient_tolerance = 1.0;
+  const testing::TemporaryFolder folder;
+  const cache::Cache tasks(folder.path(), "test", config::resolved(config));
+  Cached progress(&tasks);
+  const gradients::Case c = gradients::run(gradients::score_path_experiment(), config, progress).cases.at(0);
+  CHECK(c.tests.at(gradients::control_tests).front().predicted.value <
+        c.tests.at("log_grad_sq").front().predicted.value - 0.1);
+}
+
+TEST_CASE("crossover: the closed form (T14) from measured sizes is near the measured ratio, also with beta below 1") {
+  gradients::GradientConfig config = small({"muse-spark", "pre"});
+  config.base.model.layers = 2;
+  config.run.seeds = 4;
+  config.theory.gradient_tolerance = 1.0;
+  config.down_factors = {0.5, 2.0};
+  const gradients::Result result = run(gradients::crossover_experiment(), config);
+  for (std::size_t i = 0; i < config.down_factors.size(); ++i) {
+    CHECK(std::abs(result.cases.at(0).tests.at("log_ratio")[i].measured.value -
+                   result.cases[0].tests.at("log_law")[i].measured.value) < 0.2);
+  }
+}
+
+TEST_CASE("gradients tolerate the rounding of a backward pass") {
+  gradients::GradientConfig config = small({"pre"});
+  theory::Prediction prediction;
+  prediction.finite_width = {0.0, 0.01, 0.03};
+  const StackSpec spec = config.stacks().front();
+  const auto bias = [&](DType dtype) {
+    config.run.dtype = dtype;
+    return gradients::log_norm_bias(config, spec, prediction, 0);
+  };
+  CHECK(bias(DType::f32) - bias(DType::f64) == doctest::Approx(backward_tolerance(fp32)).epsilon(1e-3).scale(0.0));
 }
 
 TEST_CASE("crossover: the predicted crossing agrees, twice the value is rejected") {
