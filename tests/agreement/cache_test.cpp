@@ -105,6 +105,11 @@ TEST_CASE("a cached task is found only with the same settings; the number of see
   CHECK(Cache(folder.path(), "test", resolved_with(1, 7)).get("a") == "value");
   CHECK_FALSE(Cache(folder.path(), "test", resolved_with(2)).get("a"));
   CHECK_FALSE(Cache(folder.path(), "other", resolved_with(1)).get("a"));
+  for (const char* section : {"run", "formats", "first_steps", "train", "ladder", "gradients"}) {
+    config::Resolved other = resolved_with(1);
+    other.hashed[section]["key"] = 3;
+    CHECK_FALSE(Cache(folder.path(), "test", other).get("a"));
+  }
   tasks.remove_all_but("b");
   CHECK_FALSE(tasks.get("a"));
   CHECK(tasks.get("b") == "");
