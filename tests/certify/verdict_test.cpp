@@ -188,5 +188,20 @@ TEST_CASE("attention that divides after averaging is covered for n tokens if n p
   CHECK(covered(4096, 1.0, mixed) == 65);
 }
 
+TEST_CASE("rounded rotations of queries and keys widen the bounds of their products") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const auto dots = [&](bool rope) {
+    ModelSpec model = spec.model;
+    model.rope = rope;
+    return certify(model, weights, {false, 1.0}, run_arithmetic(Arithmetic::pure, fp16), 4)
+        .find(Signal::dots, 0)
+        ->largest;
+  };
+  const double widened = (dots(true) / dots(false) - 1.0) / fp16.unit_roundoff();
+  CHECK(widened > 15.0);  // 8 roundings in the query and in the key
+  CHECK(widened < 20.0);
+}
+
 }  // namespace
 }  // namespace periscope::testing
