@@ -195,3 +195,11 @@ def test_non_finite_weights_are_rejected_by_name(value, part, folder):
     assert run("info", "model", "--json", "--quiet").json["warnings"] == [f"{name}: entry 3 is {value}"]
     assert f"{name}: entry 3 is {value}" in run("info", "model").out
     run("generate", "model", "--tokens", "1,2", "--count", 1, code=1 if math.isnan(value) else None)
+
+
+def test_the_measured_headroom_is_proportional_to_the_range_of_a_format():
+    ds = result("certify", FIXTURES / "llama", "--tokens", "1,2,3", "--format", "bf16", "--headroom", "fp16")
+    share = (ds.headroom_c_measured / ds.format_largest).values
+    share = share[np.isfinite(share)]
+    assert len(share) == 2
+    np.testing.assert_allclose(share[0], share[1], rtol=1e-12)

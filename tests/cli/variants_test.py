@@ -161,3 +161,9 @@ def test_recipes_are_listed():
     assert listed in run("list").out
     for recipe in run("list", "--json").json["recipes"]:
         assert f"\n  {recipe['name']} " in listed
+
+
+def test_records_contain_mean_and_rms_of_gains():
+    ds = result(STUDIES["train"], "model.placement=peri")
+    rms, mean = (ds[f"gain_{value}_norm_b"].values[:, :, -1] for value in ("rms", "mean"))
+    assert (rms > mean).all()

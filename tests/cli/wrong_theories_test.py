@@ -140,3 +140,32 @@ def test_uniform_attention_has_no_score_path(swept):
     ds = gradients("score-path", "init.qk_factor=0.0")
     assert not ds.score_share_measured.any() and not ds.score_share_predicted.any()
     assert ds.log_grad_sq_predicted.variable.equals(ds.log_grad_sq_without_scores_predicted.variable)
+
+
+def test_results_contain_the_limit_of_infinite_width_too():
+    ds, limit = result("propagate", CONFIG, code=(0, 4)), result("theory", CONFIG)
+    np.testing.assert_array_equal(ds.variance_predicted_limit, limit.variance_predicted)
+    assert (ds.variance_predicted != limit.variance_predicted).any()
+
+
+def test_a_rejection_outranks_a_divergence():
+    words = ("propagate", CONFIG, 'model.placement=["none","peri"]', "init.scheme=normal", "init.std=1e8",
+             "run.dtype=f32", "run.seeds=8", "--fail-on-divergence")
+    run(words, code=5)
+    run(words, "--theory-set", "model.gamma=2", code=4)
+
+
+def test_every_master_seed_is_another_run(folder):
+    (folder / "list.toml").write_text("""
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=4", "model.layers=1"]
+master_seeds = true
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+""")
+    runs = run("power", "--config", "list.toml", "--master-seeds", 2, "--out", "counted", "--json").json["runs"]
+    assert runs[0]["excess"] != runs[1]["excess"] or runs[0]["worst_test"] != runs[1]["worst_test"]
