@@ -47,6 +47,11 @@ TEST_CASE("for small logits the gradient kernel equals label collisions minus 1/
   CHECK(g(0, 0) == Approx(gain / 25 * (1.0 - 1.0 / 50)).epsilon(1e-5));
   CHECK(g(0, 1) == Approx(gain / 25 * (1.0 - 1.0 / 50)).epsilon(1e-5));
   CHECK(g(0, 2) == Approx(-gain / 25 / 50).epsilon(1e-4));
+  spec.init.scheme = InitScheme::normal;
+  spec.model.embedding.width = spec.model.width / 2;  // logits read a projection of the output
+  const double projected = std::pow(stddev_of(spec, 0, Weight::unembedding), 2) * spec.model.embedding.width *
+                           std::pow(stddev_of(spec, 0, Weight::project_out), 2) * spec.model.width;
+  CHECK(loss_gradient(spec, tiny, {labels}, 3, {})(0, 0) == Approx(projected * g(0, 0)).epsilon(1e-4).scale(0.0));
 }
 
 TEST_CASE("label sequences are averaged; unlabeled tokens have no gradient and are excluded from the mean (T7)") {
