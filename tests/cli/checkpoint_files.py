@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 LAYERS, WIDTH, HEADS, KV_HEADS, MLP = 2, 16, 4, 2, 24
@@ -13,7 +14,12 @@ CONFIG = {
     "rope_scaling": None, "tie_word_embeddings": True, "attention_bias": False, "mlp_bias": False,
     "bos_token_id": 1, "eos_token_id": 2,
 }
-read_tensors, write_tensors = load_file, lambda path, tensors: save_file(tensors, path)
+read_tensors, write_tensors = load_file, lambda path, tensors, metadata=None: save_file(tensors, path, metadata)
+
+
+def metadata_of(path):
+    with safe_open(path, "np") as file:
+        return file.metadata()
 
 
 def random_tensors(vocab=256):

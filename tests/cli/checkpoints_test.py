@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from checkpoint_files import read_tensors, write_checkpoint, write_tensors
+from checkpoint_files import metadata_of, read_tensors, write_checkpoint, write_tensors
 from program import CONFIG, FIXTURES, ROOT, contents, rejected, result, run, sets
 
 SMALL = sets("model.layers=2", "model.width=12", "model.heads=3", "model.mlp_width=10", "model.vocab=11")
@@ -74,6 +74,14 @@ def test_regauge_counts_rounded_numbers_and_scales_copies_of_a_tied_table(folder
     written = read_tensors(folder / "made" / "model.safetensors")
     np.testing.assert_array_equal(written["lm_head.weight"], tensors["lm_head.weight"] / 8)
     np.testing.assert_array_equal(written["model.embed_tokens.weight"], written["lm_head.weight"])
+
+
+def test_regauge_keeps_aliases_of_tensors(folder):
+    tensors = write_checkpoint(folder / "model", tie_word_embeddings=False)
+    alias = {"lm_head.weight": "model.embed_tokens.weight"}
+    write_tensors(folder / "model" / "model.safetensors", tensors, alias)
+    assert regauge("model", "made", "--factor", 8)["logit_difference"] < 1e-12
+    assert metadata_of(folder / "made" / "model.safetensors") == {"format": "pt", **alias}
 
 
 def test_regauge_finds_the_least_power_of_two_for_a_format(folder):
@@ -184,6 +192,11 @@ def test_a_weight_beyond_the_range_of_a_format_is_named(folder):
     assert np.isnan(fp16.headroom_c_certified)
     assert "0x weights" not in run("certify", "heavy").err
     rejected("regauge", "heavy", "--format", "fp16", "--out", "made", names=f"{UP}: entry ")
+
+
+def test_a_non_finite_weight_far_into_a_large_tensor_is_named_by_its_index(folder):
+    write_checkpoint(folder / "model", vocab=40000, changes={"embed_tokens": (600_000, math.nan)})
+    assert "model.embed_tokens.weight: entry 600000 is nan" in run("info", "model").out
 
 
 @pytest.mark.parametrize(("value", "part"), [(math.nan, "self_attn.q_proj"), (math.inf, "mlp.down_proj")])
