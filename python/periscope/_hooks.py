@@ -15,8 +15,8 @@ from .errors import InputError
 
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
 # Signals in the order of the dataflow. _WHOLE ones are stored completely, others as the largest magnitude per row.
-_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden",
-            "f_out", "B_out", "sum", "x_out")  # fmt: skip
+_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "mixed", "gate", "up", "hidden", "f_out",
+            "B_out", "sum", "x_out")  # fmt: skip
 _WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
 _BACKWARD = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
 
@@ -102,7 +102,7 @@ class StepHooks:
 
     def _start_pass(self) -> None:
         """Registers hooks on the modules, and patches functions for signals that are not inputs or outputs of modules:
-        rotated queries and keys, scores, and branches after dropout."""
+        rotated queries and keys, and branches after dropout."""
         modules = dict(self._model.named_modules())
         missing = next((name for name, _ in self._layout.places if name not in modules), None)
         if missing is not None:
@@ -166,16 +166,6 @@ class StepHooks:
         """Records a branch after dropout, as it is added to the stream."""
         if self._branch is not None and self._branch[1] is before:
             self._record(Place(self._branch[0], "B_out"), after, after)
-
-    def record_scores(self, scores: Any) -> None:
-        """Records the largest magnitude of the unmasked softmax inputs, per token and head."""
-        import torch
-
-        if not self._is_recording() or scores.dim() != 4 or self._attention < 0:
-            return
-        size = scores.detach().abs()
-        size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
-        self._signals.setdefault((self._attention, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
 
     def _record_all(self, places: list[Place], x: Any) -> None:
         for place in places:

@@ -51,14 +51,12 @@ def _dropout_input(input: Any, p: float = 0.5, training: bool = True, inplace: b
 
 
 def function_recorder(hooks: "StepHooks") -> Any:
-    """Returns a TorchFunctionMode that passes the inputs of softmax and the results of dropout to ``hooks``."""
+    """Returns a TorchFunctionMode that passes the results of dropout to ``hooks``."""
     import torch
     from torch.overrides import TorchFunctionMode
 
     class Functions(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in (torch.nn.functional.softmax, torch.softmax) and args:
-                hooks.record_scores(args[0])
             result = func(*args, **(kwargs or {}))
             if func is torch.nn.functional.dropout:
                 hooks.record_after_dropout(_dropout_input(*args, **(kwargs or {})), result)

@@ -41,8 +41,8 @@ class Recorder:
 
     Records the steps 0, ``every``, 2·``every``, … or the given ``steps``; other steps have no hooks. A record covers
     the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys after RoPE and
-    QK-norm, and with eager attention the scores. With ``gradients`` it also covers the gradients of the stream and of
-    every matrix, for the loss of the ``backward`` call; passes without gradients, such as validation, are then ignored.
+    QK-norm. With ``gradients`` it also covers the gradients of the stream and of every matrix, for the loss of the
+    ``backward`` call; passes without gradients, such as validation, are then ignored.
     Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
     its ``step`` ends a step, so that ``recorder.step()`` need not be called. For ``ignore_keys`` see ``from_torch``.
 

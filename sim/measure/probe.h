@@ -102,7 +102,7 @@ class Probe final : public SignalRecorder {
   std::vector<Place> places_;
   std::vector<Branch> branches_;
   std::vector<Sum> sums_;
-  // Signals without a norm between them share one tensor, which is measured only once.
+  // Consecutive signals that are the same tensor, because a norm is absent, are measured only once.
   std::array<MeasuredSignal, 3> recent_;
   std::size_t oldest_ = 0;
   MeasuredSignal stream_;  // x_in of the current sublayer
