@@ -268,3 +268,14 @@ def test_figures_over_depth_show_the_numbers_of_json(kind, statistic, y_scale, t
         curve = (ds[f"{statistic}_{v}"].sel(placement=name).values[0] for v in (
             "measured", "stderr", "predicted", "predicted_stderr"))
         check_curve(axes, colours(figure)[label], *curve, **how)
+
+
+def test_the_claimed_gradient_falls_towards_the_input(folder):
+    (folder / "small.toml").write_text(SMALL)
+    run("gradients", "attenuation", "--config", "small.toml", "model.placement=post", "gradients.qk_factors=[0.0]",
+        "theory.gradient_tolerance=0.5", "--out", ".", "--quiet", code=(0, 4))
+    ds = reader.read(folder / "gradient_attenuation.nc")
+    (claimed,) = [line for line in figure_of("attenuation", ds).axes[0].get_lines() if line.get_color() == "0.72"]
+    rise = np.diff(np.log(claimed.get_ydata()))
+    np.testing.assert_allclose(rise, -float(ds["stream_claim_number"].values[0]), rtol=1e-9)
+    assert (rise > 0).all()
