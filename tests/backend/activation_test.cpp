@@ -74,8 +74,7 @@ TEST_CASE("activations, gates and their gradients match the reference at odd siz
     for (const Activation kind : every_kind) {
       for (const Index rows : odd_sizes) {
         for (const Index cols : odd_sizes) {
-          CAPTURE(rows);
-          CAPTURE(cols);
+          INFO("rows := ", rows, ", cols := ", cols);
           check_activation(target, kind, normal_twin(target, rows, cols, 30, 3.0), normal_twin(target, rows, cols, 31),
                            normal_twin(target, rows, cols, 33));
         }

@@ -57,9 +57,7 @@ TEST_CASE("linear matches the reference for every combination of odd rows, fan-i
       for (const Index out : odd_sizes) {
         const Twin w = normal_twin(target, out, in, 1);
         for (const Index rows : odd_sizes) {
-          CAPTURE(rows);
-          CAPTURE(in);
-          CAPTURE(out);
+          INFO("rows := ", rows, ", in := ", in, ", out := ", out);
           const Twin x = normal_twin(target, rows, in, 2);
           const Tensor y = target.backend->linear(x.here, w.here);
           REQUIRE(y.rows() == rows);
@@ -80,9 +78,8 @@ TEST_CASE("from_rows: filling row blocks gives the same tensor as from_host") {
       return std::sin(static_cast<double>(i * cols + j));
     };
     std::vector<double> whole;
-    for (Tensor::Index i = 0; i < rows; ++i) {
+    for (Tensor::Index i = 0; i < rows; ++i)
       for (Tensor::Index j = 0; j < cols; ++j) whole.push_back(at(i, j));
-    }
     const auto check = [&, rows = rows, cols = cols](const Backend& ops, DType dtype) {
       std::atomic<Tensor::Index> written = 0;
       std::atomic<bool> fits = true;  // doctest assertions are not thread-safe

@@ -18,10 +18,7 @@ TEST_CASE("rope matches the reference for odd token counts, several heads and se
       for (const int head_dim : {2, 6, 64}) {
         for (const int heads : {1, 3}) {
           for (const int sequences : {1, 3}) {
-            CAPTURE(tokens);
-            CAPTURE(head_dim);
-            CAPTURE(heads);
-            CAPTURE(sequences);
+            INFO("tokens := ", tokens, ", head_dim := ", head_dim, ", heads := ", heads, ", sequences := ", sequences);
             const Twin x = normal_twin(target, sequences * tokens, heads * head_dim, 20);
             // A rotated entry has terms of total magnitude |a| + |b| at most: twice the largest entry.
             const std::vector<double> values = truth().to_host(magnitude(x.truth));
@@ -56,21 +53,16 @@ TEST_CASE("attention: equal logits of any magnitude average the values") {
 Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index first) {
   std::vector<int> rows;
   const Index tokens = x.rows() / sequences;
-  for (Index row = 0; row < x.rows(); ++row) {
+  for (Index row = 0; row < x.rows(); ++row)
     if (row % tokens >= first) rows.push_back(static_cast<int>(row));
-  }
   return ops.gather(x, rows);
 }
 
 /// Compares attention of the queries from `offset` on with the matching rows of attention over all queries. On the CPU
 /// and the reference the bits are equal, since summation order depends on the query only; other backends may differ.
 void check_query_offset(const Target& target, AttentionShape shape, Index tokens, Index offset) {
-  CAPTURE(target.name());
-  CAPTURE(shape.kv_heads);
-  CAPTURE(shape.causal);
-  CAPTURE(shape.scores.window);
-  CAPTURE(tokens);
-  CAPTURE(offset);
+  INFO("target.name() := ", target.name(), ", shape.kv_heads := ", shape.kv_heads, ", shape.causal := ", shape.causal,
+       ", shape.scores.window := ", shape.scores.window, ", tokens := ", tokens, ", offset := ", offset);
   const Backend& ops = *target.backend;
   const Index rows = shape.sequences * tokens;
   const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 21);

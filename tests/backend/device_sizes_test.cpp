@@ -28,8 +28,7 @@ void compare_at(const std::string& what, double condition, const Run& run) {
   for (const Target& target : targets_of_every_dtype()) {
     for (const Index rows : device_rows) {
       for (const Index cols : columns) {
-        CAPTURE(rows);
-        CAPTURE(cols);
+        INFO("rows := ", rows, ", cols := ", cols);
         const Twin x = normal_twin(target, rows, cols, 60);
         const Twin y = normal_twin(target, rows, cols, 61);
         const Twin row = normal_twin(target, 1, cols, 62);
@@ -71,10 +70,8 @@ TEST_CASE("device sizes: elementwise ops and column sums match the reference" * 
 
 /// Compares attention and its gradients with the reference.
 void check_attention_sizes(const Target& target, const AttentionShape& shape, Index tokens) {
-  CAPTURE(tokens);
-  CAPTURE(shape.causal);
-  CAPTURE(shape.scores.soft_cap);
-  CAPTURE(shape.scores.window);
+  INFO("tokens := ", tokens, ", shape.causal := ", shape.causal, ", shape.scores.soft_cap := ", shape.scores.soft_cap,
+       ", shape.scores.window := ", shape.scores.window);
   const Index rows = shape.sequences * tokens;
   const Twin q = normal_twin(target, rows, shape.heads * shape.head_dim, 63);
   const Twin k = normal_twin(target, rows, shape.kv_heads * shape.head_dim, 64);

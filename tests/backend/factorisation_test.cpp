@@ -77,8 +77,7 @@ TEST_CASE("row_basis: `lower` times the basis equals x for any shape") {
   for (const Target& target : targets_and_truth()) {
     for (const Index rows : odd_sizes) {
       for (const Index n : {Index{1}, Index{33}, Index{300}}) {
-        CAPTURE(rows);
-        CAPTURE(n);
+        INFO("rows := ", rows, ", n := ", n);
         const Factors f(target, normal_twin(target, rows, n, 7).here);
         check_factors(target, f);
         CHECK(dependent_rows(f) == std::max<Index>(0, rows - n));

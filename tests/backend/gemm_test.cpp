@@ -55,9 +55,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
   for (const Index m : row_counts) {
     for (const Index n : column_counts) {
       for (const Index k : term_counts) {
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
+        INFO("m := ", m, ", n := ", n, ", k := ", k);
         const std::vector<T> left = numbers<T>(m * k, 1);
         const std::vector<T> right = numbers<T>(k * n, 2);
         const MatrixView<T> a = view(left, m, k, a_by_rows);
@@ -100,8 +98,7 @@ TEST_CASE("gemm matches sums in double for both types and storage orders, at all
           doctest::test_suite("slow")) {
   for (const bool a_by_rows : {true, false}) {
     for (const bool b_by_rows : {true, false}) {
-      CAPTURE(a_by_rows);
-      CAPTURE(b_by_rows);
+      INFO("a_by_rows := ", a_by_rows, ", b_by_rows := ", b_by_rows);
       check_products<float>(a_by_rows, b_by_rows);
       check_products<double>(a_by_rows, b_by_rows);
     }
@@ -187,9 +184,7 @@ TEST_CASE("linear_weight_square matches the reference, computed from the gradien
     for (const Index rows : {Index{1}, Index{2}, Index{33}, Index{130}}) {
       for (const Index in : {Index{1}, Index{64}, Index{257}}) {
         for (const Index out : {Index{1}, Index{64}, Index{515}}) {
-          CAPTURE(rows);
-          CAPTURE(in);
-          CAPTURE(out);
+          INFO("rows := ", rows, ", in := ", in, ", out := ", out);
           check_square(target, normal_twin(target, rows, out, 22), normal_twin(target, rows, in, 23));
         }
       }

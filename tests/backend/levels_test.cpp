@@ -1,7 +1,6 @@
 #include "sim/cpu/levels.h"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -25,9 +24,8 @@ std::string name_chosen(std::string_view wanted, int processor) {
 
 std::vector<const CpuLevel*> possible_levels() {
   std::vector<const CpuLevel*> possible;
-  for (const CpuLevel& level : cpu_levels()) {
+  for (const CpuLevel& level : cpu_levels())
     if (level.processor <= processor_level()) possible.push_back(&level);
-  }
   return possible;
 }
 

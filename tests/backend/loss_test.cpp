@@ -1,5 +1,4 @@
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "tests/support/compare.h"
@@ -24,9 +23,7 @@ TEST_CASE("cross_entropy matches the reference for flat and sharp logits, odd si
     for (const Index rows : {Index{1}, Index{33}}) {
       for (const Index classes : odd_sizes) {
         for (const double stddev : {1e-3, 1.0, 30.0}) {
-          CAPTURE(rows);
-          CAPTURE(classes);
-          CAPTURE(stddev);
+          INFO("rows := ", rows, ", classes := ", classes, ", stddev := ", stddev);
           const Twin logits = normal_twin(target, rows, classes, 34, stddev);
           std::vector<int> labels;
           for (Index t = 0; t < rows; ++t) labels.push_back(static_cast<int>(t * 7 % classes));

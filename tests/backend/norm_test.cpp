@@ -95,11 +95,7 @@ void check_norm(const Target& target, const NormCase& c, const Twin& x, Index n)
   const Backend& ops = *target.backend;
   const Index rows = x.here.rows();
   const std::string prefix = target.name() + " " + std::string(facts_of(c.kind).name) + " ";
-  CAPTURE(rows);
-  CAPTURE(n);
-  CAPTURE(c.eps);
-  CAPTURE(c.groups);
-  CAPTURE(c.alpha);
+  INFO("rows := ", rows, ", n := ", n, ", c.eps := ", c.eps, ", c.groups := ", c.groups, ", c.alpha := ", c.alpha);
   const Twin gain = normal_twin(target, 1, n, 25);
   const Twin bias = c.with_bias ? normal_twin(target, 1, n, 27) : Twin{};
   const Twin dy = normal_twin(target, rows, x.here.cols(), 26);

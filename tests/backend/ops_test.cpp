@@ -112,9 +112,7 @@ TEST_CASE("inconsistent arguments are rejected; the message names the op and the
       {"[measure] x", [&] { (void)ops.statistics_of(x, of_4_sequences); }},
       {"f32", [&] { (void)ops.constant(1, 1, DType::f32, 0.0); }},
       {"cuda", [&] { (void)ops.linear(alpha, other_device); }}};
-  for (const auto& [part, call] : calls) {
-    CHECK_THROWS_WITH_AS(call(), doctest::Contains(part), std::invalid_argument);
-  }
+  for (const auto& [part, call] : calls) CHECK_THROWS_WITH_AS(call(), doctest::Contains(part), std::invalid_argument);
   for (const Target& target : targets()) {
     if (target.dtype != DType::f32) continue;
     const Tensor w = target.backend->constant(2, 3, DType::f32, 1.0);

@@ -38,8 +38,7 @@ TEST_CASE("row moments match the reference for odd sizes, means far above the sp
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
-        CAPTURE(rows);
-        CAPTURE(cols);
+        INFO("rows := ", rows, ", cols := ", cols);
         check_moments(target, normal_twin(target, rows, cols, 40));
       }
     }
@@ -61,8 +60,7 @@ TEST_CASE("row dots match the reference for odd sizes and accumulate in double f
   for (const Target& target : targets()) {
     for (const Index rows : odd_sizes) {
       for (const Index cols : odd_sizes) {
-        CAPTURE(rows);
-        CAPTURE(cols);
+        INFO("rows := ", rows, ", cols := ", cols);
         const Twin x = normal_twin(target, rows, cols, 41);
         const Twin y = normal_twin(target, rows, cols, 42);
         const std::vector<double> bound = truth().row_dots(magnitude(x.truth), magnitude(y.truth));
@@ -81,9 +79,7 @@ TEST_CASE("token cosine: the closed form equals the mean over pairs; a zero row 
     for (const Index tokens : odd_sizes) {
       for (const Index cols : {Index{1}, Index{2}, Index{33}}) {
         for (const int sequences : {1, 3}) {
-          CAPTURE(tokens);
-          CAPTURE(cols);
-          CAPTURE(sequences);
+          INFO("tokens := ", tokens, ", cols := ", cols, ", sequences := ", sequences);
           const Twin x = normal_twin(target, sequences * tokens, cols, 43);
           const StatisticsRequest request{.cosine_of_sequences = sequences};
           const std::vector<double> actual{target.backend->statistics_of(x.here, request).token_cosine};

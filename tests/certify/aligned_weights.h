@@ -47,9 +47,8 @@ class AlignedWeights {
     const std::vector<double> d = direction(model_.width);
     const double length = largest / *std::ranges::max_element(d);
     std::vector<double> x;
-    for (const double factor : factors) {
+    for (const double factor : factors)
       for (const double part : d) x.push_back(factor * length * part);
-    }
     return truth().from_host(static_cast<Index>(factors.size()), model_.width, DType::f64, x);
   }
 
@@ -83,9 +82,8 @@ class AlignedWeights {
     if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
     if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
     // Later heads have larger weights, so that the output depends on the order of heads.
-    if (weight == Weight::o) {
+    if (weight == Weight::o)
       for (std::size_t i = 0; i < n; ++i) b[i] = 0.2 + 0.1 * static_cast<double>(i);
-    }
     // After a norm, a feature is largest if it is the only one that is not 0.
     if ((weight == Weight::up || weight == Weight::gate) && model_.inner_norm_at(2 * layer + 1)) {
       std::fill(b.begin() + 1, b.end(), 0.0);
@@ -118,9 +116,8 @@ class AlignedWeights {
     if (left.empty()) left = other_side(layer, weight, static_cast<std::size_t>(like.rows()));
     if (right.empty()) right = other_side(layer, weight, static_cast<std::size_t>(like.cols()));
     std::vector<double> values;
-    for (const double a : left) {
+    for (const double a : left)
       for (const double b : right) values.push_back(a * b);
-    }
     return truth().from_host(like.rows(), like.cols(), like.dtype(), values);
   }
 

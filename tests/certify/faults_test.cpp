@@ -52,10 +52,8 @@ TEST_CASE("the first signal that may overflow, in the stream or upstream of it")
       {"pre", 1.0, 1e3, eps, Arithmetic::mixed, fp16, {}},
   };
   for (const Row& row : rows) {
-    CAPTURE(row.placement);
-    CAPTURE(row.factor);
-    CAPTURE(row.scale);
-    CAPTURE(row.format.name);
+    INFO("row.placement := ", row.placement, ", row.factor := ", row.factor, ", row.scale := ", row.scale,
+         ", row.format.name := ", row.format.name);
     StackSpec spec = token_stack(row.placement);
     const GeneratedWeights plain(truth(), spec, DType::f64, 1);
     const EditedWeights weights(plain, all_matrices_times(row.factor), same_norm);

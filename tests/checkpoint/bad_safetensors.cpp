@@ -44,7 +44,6 @@ std::string nested(const std::string& open, int depth) {
 
 std::vector<TestFile> bad_safetensors() {
   return {
-      // -- lengths ----------------------------------------------------------------------------------
       {"empty", "", "malformed: bad: 0 bytes"},
       {"seven bytes", "\x02\x00\x00\x00\x00\x00\x00"s, "malformed: bad: 7 bytes"},
       {"only a length", length_bytes(2), "header has 2 bytes"},
@@ -52,7 +51,6 @@ std::vector<TestFile> bad_safetensors() {
       {"a length that overflows when 8 is added", length_bytes(~0ULL - 7) + "{}", "at most 100000000"},
       {"the largest accepted length", length_bytes(100'000'000) + "{}", "header has 100000000 bytes, but only 2"},
       {"one byte above the largest accepted length", length_bytes(100'000'001) + "{}", "at most 100000000"},
-      // -- other formats ----------------------------------------------------------------------------
       {"a Git LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
        "malformed: bad: this is a Git"},
       {"a zip archive", "PK\x03\x04\x00\x00\x08\x08\x00\x00 archive/data.pkl"s, "unsupported: bad: this is a zip"},
@@ -60,7 +58,6 @@ std::vector<TestFile> bad_safetensors() {
       {"GGUF", "GGUF\x03\x00\x00\x00\x23\x01\x00\x00"s, "unsupported: bad: this is a GGUF"},
       {"HDF5", "\x89HDF\r\n\x1a\n\x00\x00\x00\x00"s, "unsupported: bad: this is an HDF5"},
       {"an error page", "<!DOCTYPE html><html>404</html>", "unsupported: bad: this is a web page"},
-      // -- JSON -------------------------------------------------------------------------------------
       {"truncated JSON", file("{\"t\""), "not JSON: at its end, byte 4"},
       {"an array as header", file("[]"), "the header is an array of 0"},
       {"two JSON values", file("{}{}"), "not JSON: at byte 2"},
@@ -73,7 +70,6 @@ std::vector<TestFile> bad_safetensors() {
       {"a number above the range of double", f32("[1e999]", "[0,8]", 8), "the range of double"},
       {"a million brackets", file(nested("[", 1'000'000)), "nested more than 128 deep"},
       {"129 brackets in a shape", f32(nested("[", 129) + nested("]", 129), "[0,8]", 8), "nested more than 128"},
-      // -- keys -------------------------------------------------------------------------------------
       {"a tensor twice", file("{\"t\":{" + fields + "},\"t\":{" + fields + "}}", 8), "the key \"t\" twice"},
       {"a tensor twice, once escaped", file("{\"t\":{" + fields + "},\"\\u0074\":{" + fields + "}}", 8), "\"t\" twice"},
       {"dtype twice", one(R"("dtype":"F32",)" + fields, 8), "the key \"dtype\" twice"},
@@ -82,7 +78,6 @@ std::vector<TestFile> bad_safetensors() {
       {"no dtype", one(R"("shape":[2],"data_offsets":[0,8])", 8), "tensor \"t\" has no dtype"},
       {"no shape", one(R"("dtype":"F32","data_offsets":[0,8])", 8), "tensor \"t\" has no shape"},
       {"no data_offsets", one(R"("dtype":"F32","shape":[2])", 8), "tensor \"t\" has no data_offsets"},
-      // -- types of values --------------------------------------------------------------------------
       {"an entry that is a list", file(R"({"t":["F32",[2],[0,8]]})", 8), "tensor \"t\" is an array of 3"},
       {"an unknown dtype", one(R"("dtype":"F128","shape":[1],"data_offsets":[0,16])", 16), "the dtype \"F128\""},
       {"a dtype that is a number", one(R"("dtype":32,"shape":[2],"data_offsets":[0,8])", 8), "has the dtype 32"},
@@ -111,7 +106,6 @@ std::vector<TestFile> bad_safetensors() {
       {"an empty tensor after the end", several({{0, 4}, {8, 8}}, 4), "begins at byte 8 of the data"},
       {"no data", f32("[2]", "[0,8]", 0), "has only 0"},
       {"data without a tensor", file("{}", 1), "1 bytes of data"},
-      // -- sizes ------------------------------------------------------------------------------------
       {"a scalar with 8 bytes", f32("[]", "[0,8]", 8), "has 8 bytes, but its shape and F32 need 4"},
       {"a product that overflows to 2", f32("[4294967297,4294967298]", "[0,8]", 8), "product exceeds 64 bits"},
       {"a product that overflows before a 0", f32("[" + two_to_63 + ",4,0]", "[0,0]", 0), "product exceeds 64 bits"},

@@ -40,9 +40,8 @@ void EditedCheckpoint::rename(const std::string& from, const std::string& to) {
 
 void EditedCheckpoint::rename_prefix(const std::string& from, const std::string& to) {
   std::vector<std::string> names;
-  for (const auto& [tensor, contents] : tensors) {
+  for (const auto& [tensor, contents] : tensors)
     if (tensor.starts_with(from)) names.push_back(tensor);
-  }
   for (const std::string& tensor : names) rename(tensor, to + tensor.substr(from.size()));
 }
 

@@ -83,9 +83,8 @@ TEST_CASE("llama2.c tokenizer: multibyte characters and bytes without a piece ar
 /// Merges as llama2.c does: repeatedly searches all neighbours for the best pair.
 Ids merged_by_full_search(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t i = 0; i < pieces.size(); ++i)
       if (pieces[i].first == text) return static_cast<int>(i);
-    }
     return -1;
   };
   const auto text_of = [&](int id) { return pieces[static_cast<std::size_t>(id)].first; };

@@ -1,6 +1,4 @@
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <stdexcept>
 

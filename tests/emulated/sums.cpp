@@ -63,9 +63,7 @@ double Sums::add_up(double& peak) {
 double Sums::plus(double acc, const Term& term) const {
   if (!fuse_) return in_(acc + term.value);
   if (in_.is_double()) return std::fma(term.a, term.b, acc);
-  if (single_) {
-    return std::fma(static_cast<float>(term.a), static_cast<float>(term.b), static_cast<float>(acc));
-  }
+  if (single_) return std::fma(static_cast<float>(term.a), static_cast<float>(term.b), static_cast<float>(acc));
   // The product is exact in double. Rounding twice differs from rounding once only near ties.
   return in_(acc + term.a * term.b);
 }

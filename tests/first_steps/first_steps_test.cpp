@@ -302,9 +302,8 @@ TEST_CASE("first steps: placements with several branches and streams are predict
     CAPTURE(name);
     const FirstSteps p = predict_first_steps(small_stack(name), small_input({1e-3}), few());
     CHECK(p.unsupported.empty());
-    for (const StepReading& step : p.steps) {
+    for (const StepReading& step : p.steps)
       for (const double q : step.second_moment.value) CHECK(std::isfinite(q));
-    }
   }
   const auto reason = [](const auto& change) {
     StackSpec spec = small_stack("pre");

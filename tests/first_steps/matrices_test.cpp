@@ -218,8 +218,7 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise with the 
   }
   const double mean = squares.mean(), error = squares.standard_error();
   const double expected = rate * rate * fan_in;
-  CAPTURE(mean);
-  CAPTURE(error);
+  INFO("mean := ", mean, ", error := ", error);
   // Without the correction the mean would be 16 times larger.
   CHECK(error < 0.5 * expected);
   CHECK(std::abs(mean - expected) < 5.0 * error);

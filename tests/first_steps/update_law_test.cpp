@@ -113,16 +113,12 @@ TEST_CASE("update law: moments of two steps match an integral over the angle") {
   for (const double ratio : {1.0, 0.3, 0.1, 0.03, 1e-3}) {
     for (const double correlation : {-0.99, -0.5, 0.0, 0.8, 0.99}) {
       for (const bool falls : {true, false}) {
-        CAPTURE(ratio);
-        CAPTURE(correlation);
-        CAPTURE(falls);
+        INFO("ratio := ", ratio, ", correlation := ", correlation, ", falls := ", falls);
         const Matrix c =
             covariance(7.0 * (falls ? Eigen::Vector2d(1.0, ratio) : Eigen::Vector2d(ratio, 1.0)), correlation);
         const UpdateLaw::Moments m = adam_of(2).moments(c);
         const UpdateLaw::Moments expected = by_angle(c);
-        for (Eigen::Index b = 0; b < 2; ++b) {
-          CHECK(is_near(m.slope(b), expected.slope(b), 5e-4));
-        }
+        for (Eigen::Index b = 0; b < 2; ++b) CHECK(is_near(m.slope(b), expected.slope(b), 5e-4));
         CHECK(is_near(m.square, expected.square, 5e-4));
       }
     }
@@ -135,10 +131,7 @@ TEST_CASE("update law: moments of more steps match a simulation") {
     for (const double correlation : {0.0, 0.9}) {
       for (const double ratio : {1.0, 0.2, 0.03}) {
         for (const int large : {0, 1}) {  // index of the large gradient
-          CAPTURE(steps);
-          CAPTURE(correlation);
-          CAPTURE(ratio);
-          CAPTURE(large);
+          INFO("steps := ", steps, ", correlation := ", correlation, ", ratio := ", ratio, ", large := ", large);
           Vector sizes = Vector::Constant(steps, ratio);
           sizes(large) = 1.0;
           sizes(2) = -0.5;
@@ -155,8 +148,7 @@ TEST_CASE("update law: moments of more steps match a simulation") {
 TEST_CASE("update law: moments with ε near the size of gradients match a simulation") {
   for (const int steps : {1, 2, 3}) {
     for (const double eps : {1e-3, 0.1, 2.0, 30.0}) {
-      CAPTURE(steps);
-      CAPTURE(eps);
+      INFO("steps := ", steps, ", eps := ", eps);
       const double of_square =
           check_by_simulation(steps, covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4), eps, 30000);
       CHECK(std::abs(of_square) < 0.04);
@@ -167,8 +159,7 @@ TEST_CASE("update law: moments with ε near the size of gradients match a simula
 TEST_CASE("update law: a step is m̂/ε if gradients are far below ε") {
   for (const int steps : {1, 2, 3}) {
     for (const double eps : {1e5, 1e12}) {
-      CAPTURE(steps);
-      CAPTURE(eps);
+      INFO("steps := ", steps, ", eps := ", eps);
       const Matrix c = covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4);
       const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
       Vector expected = Vector::Zero(steps);

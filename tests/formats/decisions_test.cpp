@@ -1,5 +1,4 @@
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "experiments/studies/formats/formats.h"
@@ -43,9 +42,8 @@ TEST_CASE("formats: the effect of massive features is judged by Student's t of p
       format.name = f == 0 ? "fp64" : "fp16";
       format.variants.resize(1);
       format.variants[0].forward.seeds = 1;  // a diverged seed: the law is not judged
-      for (const double cost : costs) {
+      for (const double cost : costs)
         if (f > 0) format.branch_cost.add(cost);
-      }
     }
     formats::judge_formats(result, {.familywise_error = 0.05});
     return formats::massive_words(stack.formats[1].massive);

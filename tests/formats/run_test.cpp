@@ -46,8 +46,7 @@ TEST_CASE("formats: a certificate needs unscaled parts in the format and no part
         Row{"fp8_e4m3", {"stream", "inputs"}, "bf16", false, true}, Row{"fp16", {}, "bf16", true, false}}) {
     FormatsConfig config = tiny_config({row.format}, row.covers, row.rest);
     config.stochastic = row.stochastic;
-    CAPTURE(row.format);
-    CAPTURE(row.rest);
+    INFO("row.format := ", row.format, ", row.rest := ", row.rest);
     CHECK(stack_of(config).formats[1].certificate.has_value() == row.certified);
   }
 }

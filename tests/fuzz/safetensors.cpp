@@ -1,7 +1,6 @@
 // Fuzz target: the bytes of a safetensors file are rejected with InputError, or their tensors are readable and cover
 // every data byte exactly once.
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 #include "sim/base/error.h"

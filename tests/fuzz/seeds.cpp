@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <span>
 
 #include "tests/checkpoint/safetensors_bytes.h"
 

@@ -11,9 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
         periscope::parse_tensor_index({reinterpret_cast<const std::byte*>(data), size}, "index");
     if (index.weight_map.empty()) std::abort();
     for (const auto& [tensor, file] : index.weight_map) {
-      for (const char c : file) {
+      for (const char c : file)
         if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') std::abort();
-      }
       if (file.size() <= 12 && file != ".safetensors") std::abort();
     }
   } catch (const periscope::InputError&) {

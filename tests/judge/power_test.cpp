@@ -95,8 +95,7 @@ TEST_CASE("degrees of freedom and detectable errors are valid for any standard e
   for (const double a : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
     for (const double b : {0.0, 1e-300, 1.0, 1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
       for (const int replicates : {0, 1, 8}) {
-        CAPTURE(a);
-        CAPTURE(b);
+        INFO("a := ", a, ", b := ", b);
         const judge::Test test{.measured = {2.0, a}, .predicted = {1.0, b}, .seeds = 4, .replicates = replicates};
         CHECK(test.degrees() >= 1.0);
         CHECK(test.detectable_at(1e-5) >= 0.0);

@@ -1,6 +1,5 @@
 #include "experiments/engine/judge/claims.h"
 
-#include <array>
 #include <cmath>
 #include <random>
 
@@ -81,9 +80,7 @@ TEST_CASE("the equivalence test errs in at most 5 % of draws at the border of th
     for (const Differences& d :
          {Differences{0.0, 1.0, 0.0, 1.0}, Differences{0.0, 1.0, 0.0, 0.01}, Differences{0.0, 0.01, 0.0, 1.0},
           Differences{2.0, 1.0, 1.0, 1.0}, Differences{-20.0, 1.0, 10.0, 1.0}, Differences{20.0, 1.0, -10.0, 1.0}}) {
-      CAPTURE(d.large);
-      CAPTURE(d.large_std);
-      CAPTURE(d.small_std);
+      INFO("d.large := ", d.large, ", d.large_std := ", d.large_std, ", d.small_std := ", d.small_std);
       const Frequencies found = equivalence_rates(seeds, d);
       CHECK(found.holds < largest_rate(4000));
       CHECK(found.fails < largest_rate(4000));

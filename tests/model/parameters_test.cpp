@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "sim/model/resident_weights.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -50,8 +51,7 @@ TEST_CASE("norm parameters are the gains, biases and alphas of placement, module
         "layers.1.mlp.norm_a.gain", "layers.2.attention.norm_a.gain", "layers.2.mlp.norm_a.gain",
         "layers.3.attention.norm_a.gain", "layers.3.mlp.norm_a.gain", "final_norm.gain"}}};
   for (const Row& row : rows) {
-    CAPTURE(row.placement);
-    CAPTURE(row.layers);
+    INFO("row.placement := ", row.placement, ", row.layers := ", row.layers);
     StackSpec spec = placed(tiny_stack(), row.placement);
     spec.model.layers = row.layers;
     row.edit(spec.model);
@@ -71,6 +71,21 @@ TEST_CASE("DyT has the initial alpha norm_alpha; QK-norms have no alpha") {
   CHECK(truth().to_host(parameter_of(weights, spec.model, alpha_of(gain_id(0, Weight::norm_a)))) ==
         std::vector<double>{spec.model.norm_alpha});
   CHECK(parameter_of(weights, spec.model, alpha_of(gain_id(0, Weight::q_norm))).empty());
+}
+
+TEST_CASE("resident weights: fetch returns a replaced parameter") {
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.norm = NormKind::layer;
+  spec.model.qk_norm = QkNorm::head;
+  spec.model.embedding_norm = true;
+  spec.input.kind = InputKind::tokens;
+  ResidentWeights resident(spec, GeneratedWeights(truth(), spec, DType::f64, 4));
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    Tensor& parameter = resident.parameters().at(id);
+    const Tensor other = truth().constant(parameter.rows(), parameter.cols(), DType::f64, 7.0);
+    parameter = other;
+    CHECK(parameter_of(resident, spec.model, id).same_as(other));
+  }
 }
 
 }  // namespace

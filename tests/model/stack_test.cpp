@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "tests/model/plain_stack.h"
 #include "tests/support/compare.h"

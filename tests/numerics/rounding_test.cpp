@@ -6,7 +6,6 @@
 #include <fstream>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "sim/core/tensor.h"
 #include "sim/numerics/stored_bits.h"
@@ -33,8 +32,7 @@ TEST_CASE("rounding to nearest equals ml_dtypes at values, midpoints, their neig
   while (file >> name >> from >> to) {
     const double x = std::strtod(from.c_str(), nullptr);
     const NumberFormat& format = *std::ranges::find(number_formats, name, &NumberFormat::name);
-    CAPTURE(name);
-    CAPTURE(from);
+    INFO("name := ", name, ", from := ", from);
     CHECK(same(Rounding(format)(x), std::strtod(to.c_str(), nullptr)));
     names.insert(name);
     ++rows;

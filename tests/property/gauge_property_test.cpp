@@ -271,8 +271,7 @@ TEST_CASE("random mixing removes differences between streams in a few sublayers;
   REQUIRE(mixed.size() == 16);
   CHECK(mixed[1] > 0.01);
   for (std::size_t step = 2; step < mixed.size(); ++step) {
-    CAPTURE(step);
-    CAPTURE(mixed[step - 1]);
+    INFO("step := ", step, ", mixed[step - 1] := ", mixed[step - 1]);
     CHECK(mixed[step] < 0.7 * mixed[step - 1]);
     CHECK(unmixed[step] == doctest::Approx(unmixed[1]).epsilon(1e-12));
   }

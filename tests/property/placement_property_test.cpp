@@ -1,6 +1,4 @@
-#include <cmath>
 #include <string_view>
-#include <vector>
 
 #include "sim/model/modules.h"
 #include "tests/property/arbitrary_stack.h"

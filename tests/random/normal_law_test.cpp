@@ -94,9 +94,8 @@ double kolmogorov(const std::vector<double>& x) {
 double moments(const std::vector<double>& x) {
   const auto n = static_cast<double>(x.size());
   double m[5] = {};
-  for (const double v : x) {
+  for (const double v : x)
     for (int p = 1; p <= 4; ++p) m[p] += std::pow(v, p) / n;
-  }
   // Var x^p = E x^2p − (E x^p)²: 1, 2, 15, 96.
   const double z = std::max({std::abs(m[1]) / std::sqrt(1 / n), std::abs(m[2] - 1) / std::sqrt(2 / n),
                              std::abs(m[3]) / std::sqrt(15 / n), std::abs(m[4] - 3) / std::sqrt(96 / n)});

@@ -2,7 +2,6 @@
 
 #include <Random123/philox.h>
 
-#include <cmath>
 #include <stdexcept>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 

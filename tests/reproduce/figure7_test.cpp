@@ -65,8 +65,7 @@ TEST_CASE("theory before training agrees with recorded gradients, for one window
   for (const char* placement : {"pre", "peri", "post"}) {
     const StackSpec spec = wide_stack(placement);
     for (const int windows : {1, 8}) {
-      CAPTURE(placement);
-      CAPTURE(windows);
+      INFO("placement := ", placement, ", windows := ", windows);
       const TrainSpec train{.record_sequences = windows, .steps = 1, .batch = 1};
       const training::Recorder recorder(*targets().front().backend, spec, train, corpus);
       std::vector<std::vector<double>> by_layer(2);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,9 +98,8 @@ TEST_CASE("rows of different size per head: each head has its own scores, weight
     // A norm per head removes differences between heads.
     if (kind == QkNorm::head) continue;
     WeightScales wrong = scales;
-    for (auto& [id, profile] : wrong.profiles) {
+    for (auto& [id, profile] : wrong.profiles)
       if (id.weight != Weight::o) profile.rows.clear();
-    }
     CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
     wrong = scales;
     for (int layer = 0; layer < spec.model.layers; ++layer) wrong.profiles.erase(matrix_id(layer, Weight::o));

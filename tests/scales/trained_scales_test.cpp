@@ -1,8 +1,6 @@
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "experiments/engine/run/token_ids.h"

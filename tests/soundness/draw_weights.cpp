@@ -23,9 +23,8 @@ Values constant_rows(verify::Draw& draw, int rows, int cols, double scale) {
 /// Returns rows of pairs w, −w, so that Σ_j w_j is exactly 0.
 Values cancelling_rows(verify::Draw& draw, int rows, int cols, double scale) {
   Values w = draw.normals(rows * cols, scale);
-  for (int i = 0; i < rows; ++i) {
+  for (int i = 0; i < rows; ++i)
     for (int j = 1; j < cols; j += 2) w[at(i * cols + j)] = -w[at(i * cols + j - 1)];
-  }
   return w;
 }
 

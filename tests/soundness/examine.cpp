@@ -58,9 +58,8 @@ std::vector<bool> claims_of(const theory::Certificate& certificate) {
   };
   std::vector<bool> claims(bounds.size(), true);
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    for (std::size_t other = 0; other < bounds.size(); ++other) {
+    for (std::size_t other = 0; other < bounds.size(); ++other)
       if (blocks(other, i)) claims[i] = false;
-    }
     if (theory::verdict(certificate, theory::class_of(bounds[i].signal)).certified) claims[i] = true;
   }
   return claims;

@@ -77,8 +77,7 @@ TEST_CASE("Mix-LN: the first floor(L/4) layers are Post-LN") {
   for (const int layers : {1, 3, 4, 7, 8, 9, 24, 26}) {
     const int post = layers / 4;
     for (int layer = 0; layer < layers; ++layer) {
-      CAPTURE(layers);
-      CAPTURE(layer);
+      INFO("layers := ", layers, ", layer := ", layer);
       CHECK(find_placement("mix")->at({.layer = layer, .layers = layers}) == (layer < post ? c : a));
     }
   }

@@ -87,8 +87,7 @@ TEST_CASE("invalid values are rejected by key and value, in one line") {
   };
   for (const Bad& bad : table) {
     const std::string message = rejection(bad.edit);
-    CAPTURE(bad.key);
-    CAPTURE(message);
+    INFO("bad.key := ", bad.key, ", message := ", message);
     CHECK(message.starts_with(bad.key + " = " + bad.value + ": "));
     CHECK(message.find('\n') == std::string::npos);
   }
@@ -102,8 +101,7 @@ TEST_CASE("overlapping layer ranges are rejected if both set the same key") {
                                          {.attention_gate = AttentionGate::head}};
   for (std::size_t one = 0; one < keys.size(); ++one) {
     for (std::size_t other = 0; other < keys.size(); ++other) {
-      CAPTURE(one);
-      CAPTURE(other);
+      INFO("one := ", one, ", other := ", other);
       const std::string message = rejection([&](StackSpec& s) {
         s.model.layer_placements = {keys[one], keys[other]};
         for (LayerPlacement& range : s.model.layer_placements) range.last = 1;

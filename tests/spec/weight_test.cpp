@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 #include <stdexcept>
-#include <string_view>
 #include <vector>
 
 #include "sim/spec/weight_scales.h"

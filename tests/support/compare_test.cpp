@@ -47,8 +47,7 @@ TEST_CASE("residual handles non-finite numbers, zero and NaN tolerances, and une
       {{}, {}, 1.0, 0.0},
   };
   for (const Row& row : rows) {
-    CAPTURE(row.actual);
-    CAPTURE(row.expected);
+    INFO("row.actual := ", row.actual, ", row.expected := ", row.expected);
     CHECK(residual(row.actual, row.expected, row.allowed).worst == row.worst);
   }
 }

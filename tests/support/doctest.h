@@ -42,9 +42,7 @@ struct StringMaker<std::span<T>> {
   static String convert(const std::span<T>& values) {
     constexpr std::size_t most = 32;
     String text = "[";
-    for (std::size_t i = 0; i < values.size() && i < most; ++i) {
-      text += (i > 0 ? ", " : "") + toString(values[i]);
-    }
+    for (std::size_t i = 0; i < values.size() && i < most; ++i) text += (i > 0 ? ", " : "") + toString(values[i]);
     if (values.size() > most) text += (", …, " + std::to_string(values.size()) + " elements").c_str();
     return text + "]";
   }

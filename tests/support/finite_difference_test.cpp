@@ -1,7 +1,6 @@
 #include "tests/support/finite_difference.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "tests/support/doctest.h"
 

@@ -180,8 +180,7 @@ TEST_CASE("gradients with infinite mean squares, from norms over one or two feat
            {"pre", inner_norm(2), nullptr},
        }) {
     const std::string reason = unsupported_reason(row.placement, row.change);
-    CAPTURE(row.placement);
-    CAPTURE(reason);
+    INFO("row.placement := ", row.placement, ", reason := ", reason);
     CHECK(reason.empty() == (row.reason == nullptr));
     if (row.reason != nullptr) CHECK(reason.find(row.reason) != std::string::npos);
   }

@@ -43,8 +43,7 @@ TEST_CASE("unevenness of each side of a matrix reduces the effective width or hi
         Side{Weight::o, false, 1.0, 2.0}, Side{Weight::gate, false, 2.0, 1.0}, Side{Weight::up, false, 2.0, 1.0},
         Side{Weight::gate, true, 1.0, 2.0}, Side{Weight::up, true, 1.0, 2.0}, Side{Weight::down, true, 2.0, 1.0},
         Side{Weight::down, false, 1.0, 2.0}}) {
-    CAPTURE(std::string(name_of(side.weight)));
-    CAPTURE(side.rows);
+    INFO("std::string(name_of(side.weight)) := ", std::string(name_of(side.weight)), ", side.rows := ", side.rows);
     WeightScales scales;
     for (const Weight one : layer_matrices) scales.stddev[matrix_id(0, one)] = 1.0;
     std::vector<double> sizes(channel_count, 0.0);  // √2 for two of four heads, 0 for the others

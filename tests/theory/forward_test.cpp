@@ -2,7 +2,6 @@
 
 #include "tests/support/doctest.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>

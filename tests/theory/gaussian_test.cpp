@@ -4,8 +4,6 @@
 
 #include <cmath>
 #include <numbers>
-#include <string>
-#include <vector>
 
 #include "tests/theory/pair_quadrature.h"
 

@@ -3,7 +3,6 @@
 #include "tests/support/doctest.h"
 
 #include <cmath>
-#include <vector>
 
 namespace periscope::theory {
 namespace {

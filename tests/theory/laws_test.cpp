@@ -1,7 +1,6 @@
 #include "tests/support/doctest.h"
 
 #include <cmath>
-#include <string_view>
 #include <vector>
 
 #include "tests/theory/xiong.h"

@@ -2,7 +2,6 @@
 #include <functional>
 #include <numbers>
 #include <string>
-#include <vector>
 
 #include "tests/support/doctest.h"
 #include "theory/norms/norm_law.h"
@@ -65,9 +64,7 @@ TEST_CASE("kernel, gradient factor and slope of pointwise norms agree with quadr
     const auto f = [&](double u) { return phi(kind, u); };
     const auto df = [&](double u) { return slope(kind, u); };
     for (const Pair& p : pairs) {
-      CAPTURE(p.a);
-      CAPTURE(p.b);
-      CAPTURE(p.rho);
+      INFO("p.a := ", p.a, ", p.b := ", p.b, ", p.rho := ", p.rho);
       const double tolerance = tolerance_of(kind, p);
       const auto close = [&](double expected) { return Approx(expected).epsilon(tolerance); };
       const double different = expectation(f, f, p.a, p.b, p.rho);

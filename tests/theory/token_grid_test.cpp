@@ -24,8 +24,7 @@ using Index = Eigen::Index;
 TEST_CASE("grid positions are sorted, singles then pairs of neighbours, and cells cover all other tokens") {
   for (const Index tokens : {64, 200, 513, 4096, 100000}) {
     for (const bool causal : {true, false}) {
-      CAPTURE(tokens);
-      CAPTURE(causal);
+      INFO("tokens := ", tokens, ", causal := ", causal);
       const TokenGrid grid(tokens, causal);
       const std::vector<Index>& positions = grid.positions();
       CHECK(positions.front() == 0);

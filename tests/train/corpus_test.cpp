@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <set>
 
@@ -161,8 +160,7 @@ TEST_CASE("corpus: short splits, bytes outside the vocabulary, unreadable and la
       {sparse, "2147483647"},
   };
   for (const Row& row : rows) {
-    CAPTURE(row.path);
-    CAPTURE(row.part);
+    INFO("row.path := ", row.path, ", row.part := ", row.part);
     const std::string message = rejection(row.path, row.validation, row.window, row.vocab);
     CHECK(message.empty() == row.part.empty());
     CHECK(message.find(row.part) != std::string::npos);

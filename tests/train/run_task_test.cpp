@@ -152,9 +152,8 @@ struct AtEnd {
              }})) {}
   [[nodiscard]] std::vector<int> steps() const {
     std::vector<int> found;
-    for (const auto& [step, values] : trained.history.records) {
+    for (const auto& [step, values] : trained.history.records)
       if (values.contains("at_end")) found.push_back(step);
-    }
     return found;
   }
 };

@@ -1,6 +1,5 @@
 #include "experiments/engine/training/state_file.h"
 
-#include <cmath>
 #include <filesystem>
 #include <limits>
 

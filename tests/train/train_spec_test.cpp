@@ -53,9 +53,8 @@ TEST_CASE("the warm-up is rounded to the nearest step, at least one") {
 
 std::vector<int> recorded(const TrainSpec& train) {
   std::vector<int> steps;
-  for (int step = 0; step <= train.steps; ++step) {
+  for (int step = 0; step <= train.steps; ++step)
     if (is_recorded(train, step)) steps.push_back(step);
-  }
   return steps;
 }
 

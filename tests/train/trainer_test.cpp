@@ -1,6 +1,5 @@
 #include "sim/train/trainer.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>

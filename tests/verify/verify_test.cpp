@@ -22,9 +22,8 @@ verify::VerifyResult run(double scale, int cases = 400, int starts = 1) {
 /// Returns the counterexamples to statements that should hold.
 std::vector<verify::Counterexample> violations_of(const verify::VerifyResult& r) {
   std::vector<verify::Counterexample> all;
-  for (const verify::StatementResult& s : r.statements) {
+  for (const verify::StatementResult& s : r.statements)
     if (s.is_violated()) all.push_back(*s.counterexample);
-  }
   return all;
 }
 
