@@ -111,8 +111,8 @@ def matrices(ds: xr.Dataset) -> style.Page:
 
 
 def _over_layers(ds: xr.Dataset, suffix: str, p: int, w: int) -> np.ndarray:
-    """Returns the mean over layers for a matrix, by step. Standard errors are averaged too, which
-    is exact if the errors of a seed or replicate are fully correlated over layers."""
+    """Returns the mean over layers for a matrix, by step. Standard errors are averaged too, which is
+    exact if the errors of a seed or replicate are fully correlated over layers."""
     of_layers = array(ds, f"update_{suffix}")[p, :, w]
     return of_layers[:, np.isfinite(of_layers).any(axis=0)].mean(axis=1)
 

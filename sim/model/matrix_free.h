@@ -33,7 +33,7 @@ class MatrixFreeWeights final : public WeightSource {
         seed_(seed),
         store_factors_(store_factors) {}
 
-  /// Tables equal those of GeneratedWeights. For other matrices, dense() requires a completed pass and
+  /// Returns the tables of GeneratedWeights. For other matrices, dense() requires a completed pass and
   /// StoreFactors::yes, else it throws std::logic_error. A matrix that the pass did not use equals R.
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {

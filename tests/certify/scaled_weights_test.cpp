@@ -20,7 +20,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Compares the logits, the stream and the branches of a stack with those of the scaled one, at eps 0.
+/// Compares logits, stream and branches before and after scaling the weights of a stack, at eps 0.
 void check_scaled(StackSpec spec, std::uint32_t seed, double bias, StackScale scale) {
   // ReLU can switch a whole branch off, and a norm of zeros is NaN at eps 0.
   if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;

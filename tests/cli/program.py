@@ -145,7 +145,7 @@ def rejected(*words, code=2, names=(), **options):
 
 
 def start(*words, ignoring=(), program=PROGRAM, **options):
-    """Starts the program with default actions of stopping signals, except those of `ignoring`. Children of nohup would
+    """Starts the program with default actions of stopping signals, except signals in `ignoring`. Children of nohup would
     inherit an ignored SIGHUP, and children of background jobs of a shell an ignored SIGINT."""
     def set_signals():
         for number in STOPPING:

@@ -89,7 +89,7 @@ def read_cases(command):
 
 
 def settings_of(base, case):
-    """Returns the settings of [base] without those in the case's `drop`, overridden by those of the case."""
+    """Returns the settings of [base] without the case's `drop`, overridden by the settings of the case."""
     own, shared = (dict(s.split("=", 1) for s in table.get("set", [])) for table in (case, base))
     return own if case.get("plain") else {k: v for k, v in shared.items() if k not in case.get("drop", [])} | own
 

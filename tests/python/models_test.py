@@ -1,4 +1,4 @@
-"""Models in memory equal models in files; replayed passes of other programs equal those of probe."""
+"""Models in memory equal models in files; passes recorded by other programs give the results of probe."""
 
 import json
 from pathlib import Path

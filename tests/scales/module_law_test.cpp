@@ -99,7 +99,7 @@ TEST_CASE("quadrature over an MLP's hidden channels agrees with the full sum (T2
           expected += down.columns[i] * down.columns[i] / hidden * phi;
         }
         const ChannelKernel f = theory::mlp_kernel(spec, 0, input);
-        INFO("static_cast<int>(kind) := ", static_cast<int>(kind), ", log_sd := ", log_sd, ", scale := ", scale);
+        INFO("kind := ", static_cast<int>(kind), ", log_sd := ", log_sd, ", scale := ", scale);
         CHECK((f.total.product - expected).cwiseAbs().maxCoeff() < 1e-6 * expected.cwiseAbs().maxCoeff());
         REQUIRE(f.terms.size() == 1);
         CHECK((f.terms[0].power - squares(down.rows)).cwiseAbs().maxCoeff() == 0.0);

@@ -28,7 +28,7 @@ const std::array families{
     Family{"opt", "pre", NormKind::layer, MlpKind::relu, false},
     Family{"opt-post", "post", NormKind::layer, MlpKind::relu, false},
     Family{"opt-projected", "pre", NormKind::layer, MlpKind::relu, false},
-    Family{"any", "none", NormKind::rms, MlpKind::swiglu, true},  // options are drawn
+    Family{"any", "none", NormKind::rms, MlpKind::swiglu, true},  // random options, twice as likely
     Family{"any", "none", NormKind::rms, MlpKind::swiglu, true},
 };
 

@@ -36,9 +36,9 @@ struct TrainingHistory {
 };
 
 /// Returns the step at which a run diverged, or nullopt. A run diverges at the first step whose loss or gradient is not
-/// finite. Otherwise let s ≥ 2 be the first step from which on the loss is never below the loss of step 1. The run
-/// diverges at s in two cases: the last loss is more than ten times the loss of step 1; or at least 20 steps follow
-/// from s on, and the mean loss of the last 20 exceeds the loss of step 1 by more than 5 %.
+/// finite. Otherwise let s ≥ 2 be the first step such that no loss from s on is below the loss of step 1. The run
+/// diverges at s in two cases: the last loss is more than ten times the loss of step 1; or at least 20 steps remain,
+/// and the mean loss of the last 20 is more than 5 % above the loss of step 1.
 [[nodiscard]] std::optional<int> divergence_step(const TrainingHistory& history);
 
 /// Returns the mean loss of the last tenth of `steps` [nat]; NaN if the run ended early.

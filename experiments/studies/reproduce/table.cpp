@@ -19,7 +19,7 @@ namespace {
 using dataset::number;
 
 /// Returns "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": per growth law, the number of seeds with this law and
-/// their largest rms misfit of ln(variance). Without a law, the misfit is that of the closest law.
+/// their largest rms misfit of ln(variance). If no law fits, the misfit of the closest law.
 std::string growth_words(const std::vector<TrainingResult>& tasks) {
   std::map<std::string, std::pair<int, double>> by_law;
   for (const TrainingResult& task : tasks) {
