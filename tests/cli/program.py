@@ -145,8 +145,8 @@ def rejected(*words, code=2, names=(), **options):
 
 
 def start(*words, ignoring=(), program=PROGRAM, **options):
-    """Starts the program with default actions of stopping signals, except signals in `ignoring`. Children of nohup would
-    inherit an ignored SIGHUP, and children of background jobs of a shell an ignored SIGINT."""
+    """Starts the program with default actions of stopping signals, and ignores the signals `ignoring`. Otherwise
+    children of nohup would inherit an ignored SIGHUP, and background jobs of a shell an ignored SIGINT."""
     def set_signals():
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
