@@ -187,5 +187,5 @@ def test_lab_counts_the_verdict_of_a_skipped_experiment(folder):
     for skip, skipped in (("$skip", False), ("$skip", True), ("", False)):
         done = lab(f"skip={skip}; job 0 signals propagate --config small.toml --seeds 16 --out out {' '.join(WRONG)}; "
                    'echo "verdict $verdict"')
-        assert "disagrees" in done.stdout and "verdict 4" in done.stdout
+        assert ": 2 disagrees\n" in done.stdout and "verdict 4" in done.stdout  # notes have verdicts too
         assert (SKIPPED in (folder / "results" / "lab.log").read_text()) == skipped
