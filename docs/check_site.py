@@ -10,7 +10,7 @@ import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
-# Attributes by which a page makes the browser fetch something; a link that a reader may follow is none.
+# Attributes whose URLs a browser fetches when it loads the page. Ordinary links do not count.
 FETCHED = {
     "audio": ("src",), "embed": ("src",), "iframe": ("src",), "img": ("src", "srcset"), "link": ("href",),
     "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "video": ("src", "poster"),

@@ -17,7 +17,7 @@ RequiredVariables = dict[str, tuple[str, ...]]  # dimensions by variable
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of figures: one figure per result, or one per input, such as "agreement-text" of the kind "agreement"."""
+    """A kind of figure: one per result, or one per input, such as "agreement-text" of the kind "agreement"."""
 
     name: str
     description: str

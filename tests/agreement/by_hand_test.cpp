@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 /// A curve with one value: measured in f64 with 16 seeds, predicted with 8 replicates.
 struct OneNumber {
   Statistic statistic;
@@ -70,13 +68,13 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
     const judge::StackVerdict a = edge.judged();
-    CHECK(a.tests.at(0).tolerated_bias == Approx(0.05).epsilon(1e-9));
-    CHECK(a.tests.at(0).excess() == Approx(2.5).epsilon(1e-6));
+    CHECK(a.tests.at(0).tolerated_bias == approx(0.05).epsilon(1e-9));
+    CHECK(a.tests.at(0).excess() == approx(2.5).epsilon(1e-6));
     CHECK(a.tests.at(0).scale == 1.0);
     CHECK(a.rejected == 0);
   }
   const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
-  CHECK(zero.judged().tests.at(0).excess() == Approx(3.0).epsilon(1e-6));
+  CHECK(zero.judged().tests.at(0).excess() == approx(3.0).epsilon(1e-6));
   CHECK(zero.judged().verdict == judge::Verdict::disagrees);
   // Without noise, a cosine of exactly 1 (equal tokens) agrees and 0.99 disagrees.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
@@ -89,16 +87,16 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
 TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom") {
   // Error √(0.3² + 0.4²) = 0.5. The variance shares 0.36 and 0.64 give 1/(0.36²/15 + 0.64²/7) = 14.891 degrees.
   const judge::Test test = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().tests.at(0);
-  CHECK(test.error() == Approx(0.5).epsilon(1e-12));
-  CHECK(test.z() == Approx(0.6).epsilon(1e-12));
-  CHECK(test.degrees() == Approx(14.891).epsilon(1e-4));
+  CHECK(test.error() == approx(0.5).epsilon(1e-12));
+  CHECK(test.z() == approx(0.6).epsilon(1e-12));
+  CHECK(test.degrees() == approx(14.891).epsilon(1e-4));
   // With a single error term, 16 seeds have 15 degrees of freedom and 8 replicates have 7.
   const judge::Test seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().tests.at(0);
-  CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
+  CHECK(seeds.degrees() == approx(15.0).epsilon(1e-12));
   const judge::StackVerdict replicates =
       OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
-  CHECK(replicates.tests.at(0).degrees() == Approx(7.0).epsilon(1e-12));
-  CHECK(replicates.worst_test().critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
+  CHECK(replicates.tests.at(0).degrees() == approx(7.0).epsilon(1e-12));
+  CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
   CHECK(beyond.rejected == 1);  // critical t: 3.4995; 3.355 for 8 degrees, 3.707 for 6
@@ -109,25 +107,25 @@ TEST_CASE("the second stream of ResiDual is compared too") {
   const judge::StackVerdict a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
   CHECK(a.verdict == judge::Verdict::disagrees);
   CHECK(a.worst_test().name() == "second_moment r_out[0]");
-  CHECK(a.tests.at(0).z() == Approx(10.0));
+  CHECK(a.tests.at(0).z() == approx(10.0));
   CHECK(OneNumber{Statistic::second_moment, Signal::r_out, 1.01, 0.01, 1.0, 0.0}.judged().verdict ==
         judge::Verdict::agrees);
 }
 
 TEST_CASE("Sidak levels and critical values match tables") {
-  CHECK(judge::sidak_level(0.01, 1) == Approx(0.01).epsilon(1e-12));
-  CHECK(judge::sidak_level(0.05, 10) == Approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
-  CHECK(judge::sidak_level(0.01, 5) == Approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
-  CHECK(judge::critical_excess(15, 0.01) == Approx(2.9467).epsilon(1e-4));
-  CHECK(judge::critical_excess(7, 0.05) == Approx(2.3646).epsilon(1e-4));
-  CHECK(judge::critical_excess(1, 0.05) == Approx(12.7062).epsilon(1e-5));
+  CHECK(judge::sidak_level(0.01, 1) == approx(0.01).epsilon(1e-12));
+  CHECK(judge::sidak_level(0.05, 10) == approx(0.0051162).epsilon(1e-5));  // 1 − 0.95^0.1
+  CHECK(judge::sidak_level(0.01, 5) == approx(0.0020080).epsilon(1e-4));   // 1 − 0.99^0.2
+  CHECK(judge::critical_excess(15, 0.01) == approx(2.9467).epsilon(1e-4));
+  CHECK(judge::critical_excess(7, 0.05) == approx(2.3646).epsilon(1e-4));
+  CHECK(judge::critical_excess(1, 0.05) == approx(12.7062).epsilon(1e-5));
 }
 
 TEST_CASE("means over seeds have standard errors with n - 1 degrees of freedom") {
   // Values 1, 2, 6: mean 3, sum of squares 4 + 1 + 9 = 14, variance 14/2, standard error √(7/3).
   const judge::Estimate mean = judge::mean_over_seeds({1.0, 2.0, 6.0});
-  CHECK(mean.value == Approx(3.0).epsilon(1e-12));
-  CHECK(mean.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
+  CHECK(mean.value == approx(3.0).epsilon(1e-12));
+  CHECK(mean.error == approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(std::isnan(judge::mean_over_seeds({4.0}).error));
   CHECK(std::isnan(judge::mean_over_seeds({}).value));
   CHECK(std::isnan(judge::mean_over_seeds({1.0, std::nan(""), 2.0}).value));
@@ -137,11 +135,11 @@ TEST_CASE("means over seeds have standard errors with n - 1 degrees of freedom")
   rows.add({3.0, 5.0});
   rows.add({2.0, 8.0});
   const judge::Estimate sum = rows.sum({2.0, -1.0});
-  CHECK(sum.value == Approx(-1.0).epsilon(1e-12));
-  CHECK(sum.error == Approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
+  CHECK(sum.value == approx(-1.0).epsilon(1e-12));
+  CHECK(sum.error == approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(rows.curve().value == std::vector<double>{2.0, 5.0});
-  CHECK(rows.curve().standard_error[0] == Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-12));
-  CHECK(rows.curve().standard_error[1] == Approx(std::sqrt(3.0)).epsilon(1e-12));  // sum of squares 9 + 0 + 9
+  CHECK(rows.curve().standard_error[0] == approx(std::sqrt(1.0 / 3.0)).epsilon(1e-12));
+  CHECK(rows.curve().standard_error[1] == approx(std::sqrt(3.0)).epsilon(1e-12));  // sum of squares 9 + 0 + 9
 }
 
 TEST_CASE("larger() propagates NaN from either argument") {

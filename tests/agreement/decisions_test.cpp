@@ -19,7 +19,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
 using Values = std::vector<double>;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -74,10 +73,10 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
   const ladder::Convergence right = judged_fit(planted_fit(-1.0, -0.5), false);
   CHECK(right.bias.test.verdict == judge::Verdict::agrees);
   CHECK(right.noise.test.verdict == judge::Verdict::agrees);
-  CHECK(right.bias.fit.exponent == Approx(-1.0).epsilon(1e-6));
-  CHECK(right.noise.fit.exponent == Approx(-0.5).epsilon(1e-6));
+  CHECK(right.bias.fit.exponent == approx(-1.0).epsilon(1e-6));
+  CHECK(right.noise.fit.exponent == approx(-0.5).epsilon(1e-6));
   const double critical = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
-  CHECK(right.bias.test.critical == Approx(critical));
+  CHECK(right.bias.test.critical == approx(critical));
   const ladder::Convergence constant = judged_fit(planted_fit(0.0, -0.5), true);
   CHECK(constant.bias.test.verdict == judge::Verdict::disagrees);
   CHECK(constant.noise.test.verdict == judge::Verdict::agrees);
@@ -139,8 +138,8 @@ TEST_CASE("ladder: the limit extrapolated to infinite width decides the verdict"
   CHECK(right.stacks[0].verdict == judge::Verdict::agrees);
   CHECK(right.tests == 1);
   CHECK_FALSE(stacks::any_disagrees(right));
-  CHECK(first(right).fit.limit.value == Approx(1.0).epsilon(1e-9));
-  CHECK(first(right).fit.slope.value == Approx(3.0).epsilon(1e-6));
+  CHECK(first(right).fit.limit.value == approx(1.0).epsilon(1e-9));
+  CHECK(first(right).fit.slope.value == approx(3.0).epsilon(1e-6));
   const stacks::LadderResult wrong = judged_ladder({planted_quantity(1.0, 1e-3, 1.5)});
   CHECK(first(wrong).test.verdict == judge::Verdict::disagrees);
   CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);

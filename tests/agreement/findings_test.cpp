@@ -10,8 +10,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 /// A test with measured value 1 ± 0.1 from 16 seeds.
 judge::Test planted(double predicted, double tolerated_bias = 0.0) {
   return {.measured = {1.0, 0.1},
@@ -47,9 +45,9 @@ TEST_CASE("slope_weights gives the slope of a line through all points or through
     for (std::size_t i = 0; i < x.size(); ++i) sum += a[i] * y[i];
     return sum;
   };
-  CHECK(slope({5.0, 3.0, -1.0, -7.0}, 0) == Approx(-2.0).epsilon(1e-14));
-  CHECK(slope({99.0, 3.0, -1.0, -7.0}, 1) == Approx(-2.0).epsilon(1e-14));
-  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == Approx(-2.5 / 21.0).epsilon(1e-14));  // mean 3.5, Σ(x − 3.5)² = 21
+  CHECK(slope({5.0, 3.0, -1.0, -7.0}, 0) == approx(-2.0).epsilon(1e-14));
+  CHECK(slope({99.0, 3.0, -1.0, -7.0}, 1) == approx(-2.0).epsilon(1e-14));
+  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == approx(-2.5 / 21.0).epsilon(1e-14));  // mean 3.5, Σ(x − 3.5)² = 21
   CHECK_THROWS(judge::slope_weights({3.0, 3.0}));
   CHECK_THROWS(judge::slope_weights(x, 3));
 }
@@ -106,10 +104,10 @@ TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {
   CHECK(f.precise);  // weight 0
   points[1].precise = false;
   CHECK_FALSE(gradients::sum_of_logs(rows, points, {-1.0, 1.0, 0.0}, 1.0).precise);
-  CHECK(f.measured.value == Approx(1.0));
-  CHECK(f.predicted.value == Approx(1.0));
-  CHECK(f.predicted.error == Approx(0.3));
-  CHECK(f.tolerated_bias == Approx(0.1 + 0.02));  // variances over seeds: 0.02/3 and 4 · 0.02/3
+  CHECK(f.measured.value == approx(1.0));
+  CHECK(f.predicted.value == approx(1.0));
+  CHECK(f.predicted.error == approx(0.3));
+  CHECK(f.tolerated_bias == approx(0.1 + 0.02));  // variances over seeds: 0.02/3 and 4 · 0.02/3
 }
 
 TEST_CASE("a claim holds, holds with a condition, or fails") {
@@ -137,9 +135,9 @@ TEST_CASE("an underpowered claim is not shown; a refuted claim fails") {
 }
 
 TEST_CASE("first_crossing finds the first sign change of a piecewise linear curve") {
-  CHECK(gradients::first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == Approx(1.5));
-  CHECK(gradients::first_crossing({0.0, 2.0}, {-1.0, 3.0}) == Approx(0.5));
-  CHECK(gradients::first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == Approx(0.5));
+  CHECK(gradients::first_crossing({0.0, 1.0, 2.0}, {3.0, 1.0, -1.0}) == approx(1.5));
+  CHECK(gradients::first_crossing({0.0, 2.0}, {-1.0, 3.0}) == approx(0.5));
+  CHECK(gradients::first_crossing({0.0, 1.0, 2.0, 3.0}, {1.0, -1.0, 1.0, -1.0}) == approx(0.5));
   CHECK(std::isnan(gradients::first_crossing({0.0, 1.0}, {3.0, 1.0})));
 }
 

@@ -194,7 +194,7 @@ TEST_CASE("gradients tolerate the rounding of a backward pass") {
     config.run.dtype = dtype;
     return gradients::log_norm_bias(config, spec, prediction, 0);
   };
-  CHECK(bias(DType::f32) - bias(DType::f64) == doctest::Approx(backward_tolerance(fp32)).epsilon(1e-3).scale(0.0));
+  CHECK(bias(DType::f32) - bias(DType::f64) == approx(backward_tolerance(fp32)).epsilon(1e-3));
 }
 
 TEST_CASE("crossover: the predicted crossing agrees, twice the value is rejected") {

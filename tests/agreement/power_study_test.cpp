@@ -49,9 +49,9 @@ TEST_CASE("power: a compared stack reports its test nearest to rejection") {
   CHECK(c.verdict == judge::Verdict::inconclusive);
   CHECK(c.reason == "weak");
   CHECK(c.nearest == "post tokens: second_moment x_out[2]");
-  CHECK(c.excess == doctest::Approx((2.0 - 0.7) / 0.5));
+  CHECK(c.excess == approx((2.0 - 0.7) / 0.5));
   CHECK(c.critical == 3.25);
-  CHECK(c.margin() == doctest::Approx(2.6 / 3.25));
+  CHECK(c.margin() == approx(2.6 / 3.25));
 }
 
 TEST_CASE("power: the hash covers all configurations and theories of the list") {

@@ -11,8 +11,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 constexpr int seeds = 25;
 
 /// One bidirectional layer. The predicted squared gradient of W_q is five times its rounding error, so its logarithm
@@ -65,7 +63,7 @@ TEST_CASE("the tolerated bias of an unresolved gradient is the bias of its logar
     const double width_term =
         0.7 * judge::WidthBias(one.spec, one.prediction.finite_width, {}).of_log_gradient(0, true);
     const double half_variance = has_logarithm ? seeds * log_error * log_error / 2.0 : 0.0;
-    CHECK(a.tests[0].tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
+    CHECK(a.tests[0].tolerated_bias - one.rounded() == approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
   }
 }
 
@@ -78,14 +76,14 @@ TEST_CASE("the rounding error of the gradient of W_q scales with the norms and w
   const auto size = [&] { return judge::gradient_rounding(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
   const double plain = size();
   m.qk_norm = QkNorm::head;
-  CHECK(size() == Approx(plain / square / (square + m.norm_eps)));
+  CHECK(size() == approx(plain / square / (square + m.norm_eps)));
   m.qk_norm = QkNorm::none;
   m.v_norm = true;
-  CHECK(size() == Approx(plain / square));
+  CHECK(size() == approx(plain / square));
   m.inner_norm = InnerNorm::o;
-  CHECK(size() == Approx(plain / square * one.spec.input.tokens));
+  CHECK(size() == approx(plain / square * one.spec.input.tokens));
   m.v_norm = false;
-  CHECK(size() == Approx(plain / square * one.spec.input.tokens));
+  CHECK(size() == approx(plain / square * one.spec.input.tokens));
 }
 
 TEST_CASE("an unresolved gradient agrees within the finite-width term and is rejected beyond it") {

@@ -100,7 +100,7 @@ TEST_CASE("row_basis: repeated and zero rows have zero rows in the basis, other 
     for (Index t = 0; t < 80; ++t) {
       CAPTURE(t);
       CHECK(f.is_dependent(t) == (t % 2 == 1));
-      if (t % 2 == 0) CHECK(f.lower_at(t, t) == doctest::Approx(whole.lower_at(t / 2, t / 2)).epsilon(1e-5));
+      if (t % 2 == 0) CHECK(f.lower_at(t, t) == approx(whole.lower_at(t / 2, t / 2)).epsilon(1e-5));
     }
     const Tensor zero = ops.constant(3, 90, target.dtype, 0.0);
     const Factors nothing(target, zero);
@@ -173,7 +173,7 @@ TEST_CASE("row_basis accepts rows of any finite magnitude") {
       const double size = sizes[static_cast<std::size_t>(t)];
       for (Index i = 0; i <= t; ++i) {
         // Subnormals have fewer digits.
-        CHECK(far.lower_at(t, i) / size == doctest::Approx(plain.lower_at(t, i)).epsilon(1e-4));
+        CHECK(far.lower_at(t, i) / size == approx(plain.lower_at(t, i)).epsilon(1e-4));
       }
     }
     check_close("basis", far.basis, plain.basis, 16.0 * unit_roundoff(target.dtype));

@@ -175,7 +175,7 @@ TEST_CASE("DyT and Derf saturate without overflow and propagate NaN") {
       const Values dx = target.backend->to_host(g.dx);
       CHECK(std::abs(dx[0]) < 1e-30);  // not exactly 0: exp underflows to the smallest number
       CHECK(std::abs(dx[1]) < 1e-30);
-      CHECK(dx[3] == doctest::Approx(2.0 * (kind == NormKind::dyt ? 1.0 : 2.0 / std::sqrt(std::numbers::pi))));
+      CHECK(dx[3] == approx(2.0 * (kind == NormKind::dyt ? 1.0 : 2.0 / std::sqrt(std::numbers::pi))));
       CHECK(std::abs(target.backend->to_host(g.dalpha)[0]) < 1e-6);
     }
   }

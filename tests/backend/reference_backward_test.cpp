@@ -104,10 +104,10 @@ TEST_CASE("cross_entropy: the gradient matches finite differences, loss and grad
   // Row 0 has p = (1/4, 3/4) and the loss −log(3/4); row 1 has equal logits and the loss log 2.
   const Tensor two = truth().from_host(2, 2, DType::f64, Values{0.0, std::log(3.0), 5.0, 5.0});
   const CrossEntropy by_hand = truth().cross_entropy(two, std::vector<int>{1, 0});
-  CHECK(by_hand.loss == doctest::Approx(0.5 * (std::log(4.0 / 3.0) + std::log(2.0))).epsilon(1e-15));
+  CHECK(by_hand.loss == approx(0.5 * (std::log(4.0 / 3.0) + std::log(2.0))).epsilon(1e-15));
   const Values expected{0.125, -0.125, -0.25, 0.25};
   const Values actual = truth().to_host(by_hand.dlogits);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-14));
+  for (std::size_t i = 0; i < 4; ++i) CHECK(actual[i] == approx(expected[i]).epsilon(1e-14));
 }
 
 TEST_CASE("cross_entropy is exact for logits that differ by 2e4") {

@@ -9,7 +9,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
 using Values = std::vector<double>;
 
 Tensor matrix(Tensor::Index rows, Tensor::Index cols, const Values& values) {
@@ -21,7 +20,7 @@ void check_values(const Tensor& actual, const Values& expected) {
   REQUIRE(values.size() == expected.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     CAPTURE(i);
-    CHECK(values[i] == Approx(expected[i]).epsilon(1e-14));
+    CHECK(values[i] == approx(expected[i]).epsilon(1e-14));
   }
 }
 
@@ -57,7 +56,7 @@ TEST_CASE("reference: row moments of (1, 2, 3, 6) match hand-computed values") {
     CHECK(m[Statistic::mean][t] == sign[t] * 3.0);
     CHECK(m[Statistic::second_moment][t] == 12.5);
     CHECK(m[Statistic::variance][t] == 3.5);
-    CHECK(m[Statistic::kurtosis][t] == Approx(4.0 * (16 + 1 + 0 + 81) / (14.0 * 14.0)));
+    CHECK(m[Statistic::kurtosis][t] == approx(4.0 * (16 + 1 + 0 + 81) / (14.0 * 14.0)));
     CHECK(m[Statistic::maximum][t] == 6.0);
   }
 }
@@ -72,8 +71,8 @@ TEST_CASE("reference: row dots, token cosine and top magnitudes match hand-compu
   };
   // Three tokens at angles of 60, 120 and 60 degrees; then two sequences with angles of 0 and 180 degrees.
   const double h = std::sqrt(0.75);
-  CHECK(cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == Approx((0.5 + 0.5 - 0.5) / 3));
-  CHECK(cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == Approx(0.0));
+  CHECK(cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == approx((0.5 + 0.5 - 0.5) / 3));
+  CHECK(cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == 0.0);
   CHECK(std::isnan(cosine(x, 2)));
   CHECK(std::isnan(cosine(matrix(2, 2, {1, 2, 0, 0}), 1)));
 }

@@ -108,7 +108,7 @@ TEST_CASE("the bound of a norm's output is not 0 where squares of its input over
   const theory::Certificate exact = certify(spec.model, EditedWeights(plain, all_matrices_times(1e4), same_norm));
   const double root = spec.model.gamma * std::sqrt(static_cast<double>(spec.model.width));
   CHECK(exact.find(Signal::x_out, 11)->largest > 1e160);
-  CHECK(exact.find(Signal::output, 12)->largest == doctest::Approx(root).epsilon(1e-9));
+  CHECK(exact.find(Signal::output, 12)->largest == approx(root).epsilon(1e-9));
 }
 
 }  // namespace

@@ -247,9 +247,9 @@ TEST_CASE("a missing key of config.json takes the default of transformers") {
     const auto value_with = [&](const Edit& last) {
       return row.value(read_changed(row.fixture, both(row.first, last)));
     };
-    CHECK_MESSAGE(value_with(setting(row.key, row.other)) == doctest::Approx(row.with_other).epsilon(1e-14), name,
-                  " = ", row.other.dump());
-    CHECK_MESSAGE(value_with(erasing(row.key)) == doctest::Approx(row.by_default).epsilon(1e-14), name, " missing");
+    CHECK_MESSAGE(value_with(setting(row.key, row.other)) == approx(row.with_other).epsilon(1e-14), name, " = ",
+                  row.other.dump());
+    CHECK_MESSAGE(value_with(erasing(row.key)) == approx(row.by_default).epsilon(1e-14), name, " missing");
   }
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("null in config.json means the same as in transformers or is rejected 
     const auto value = [&] { return row.value(read_changed(row.fixture, both(row.first, setting(row.key, nullptr)))); };
     const auto known = null_values.find(name);
     if (known != null_values.end()) {
-      CHECK_MESSAGE(value() == doctest::Approx(known->second).epsilon(1e-14), name);
+      CHECK_MESSAGE(value() == approx(known->second).epsilon(1e-14), name);
       meaningful.insert(name);
       continue;
     }

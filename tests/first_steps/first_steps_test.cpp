@@ -130,9 +130,9 @@ TEST_CASE("first steps: weight decay alone acts like smaller initial weights") {
     const StepReading& now = decayed.steps[2];
     const StepReading& then = smaller.steps[0];
     for (std::size_t l = 0; l < then.second_moment.value.size(); ++l) {
-      CHECK(now.second_moment.value[l] == doctest::Approx(then.second_moment.value[l]).epsilon(0.02));
+      CHECK(now.second_moment.value[l] == approx(then.second_moment.value[l]).epsilon(0.02));
     }
-    CHECK(now.loss.value[0] == doctest::Approx(then.loss.value[0]).epsilon(0.02));
+    CHECK(now.loss.value[0] == approx(then.loss.value[0]).epsilon(0.02));
   }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("first steps: a rate of 0 changes nothing") {
   for (const StepReading& step : p.steps) {
     CHECK(step.coherent.value.back() == 0.0);
     for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
-    CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
+    CHECK(step.input_correlation == approx(1.0).epsilon(1e-4));
     // Every Peri-LN sublayer adds a second moment of 1 for any weights; the tolerance is five standard errors.
     const double added = step.second_moment.value.back() - step.second_moment.value.front();
     const double error =
@@ -163,7 +163,7 @@ TEST_CASE("first steps: input correlation compares every token with itself, also
   StackSpec spec = small_stack("none");
   spec.model.final_norm = true;
   const FirstSteps p = predict_first_steps(spec, input, few());
-  for (const StepReading& step : p.steps) CHECK(step.input_correlation == doctest::Approx(1.0).epsilon(1e-4));
+  for (const StepReading& step : p.steps) CHECK(step.input_correlation == approx(1.0).epsilon(1e-4));
 }
 
 TEST_CASE("first steps: every step uses the labels of its batch; the loss uses the held-out labels") {
@@ -186,16 +186,16 @@ TEST_CASE("first steps: the input correlation gives the neglected share, and the
   for (std::size_t r = 0; r < p.steps.size(); ++r) {
     const StepReading& step = p.steps[r];
     const double share = std::pow(1.0 - step.input_correlation, 2);
-    if (r > 0) CHECK(step.neglected == doctest::Approx(r > 1 ? 2.0 * share : share).epsilon(1e-12));
+    if (r > 0) CHECK(step.neglected == approx(r > 1 ? 2.0 * share : share).epsilon(1e-12));
     if (r > 0) rate_sum += rates[r - 1];
-    CHECK(step.gain_drift == doctest::Approx(2.0 * rate_sum).epsilon(1e-12));
+    CHECK(step.gain_drift == approx(2.0 * rate_sum).epsilon(1e-12));
   }
   for (const StepReading& step : predict_first_steps(small_stack("pre"), small_input(rates), few()).steps) {
     CHECK(step.gain_drift == 0.0);  // no norm after a module
   }
   StackSpec normed = small_stack("pre");
   normed.model.embedding_norm = true;
-  CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gain_drift == doctest::Approx(2.0 * rates[0]));
+  CHECK(predict_first_steps(normed, small_input(rates), few()).steps[1].gain_drift == approx(2.0 * rates[0]));
 }
 
 TEST_CASE("first steps: the theory stops at a large step and names the estimated reason") {
@@ -248,7 +248,7 @@ TEST_CASE("first steps: every planted fault changes the prediction; sign_constan
     CHECK_FALSE(meaning_of(options.fault).empty());
     if (options.fault == StepFault::sign_constant) {
       const double ratio = wrong.steps[1].coherent.value.back() / right.steps[1].coherent.value.back();
-      CHECK(ratio == doctest::Approx(std::numbers::pi / 2.0).epsilon(0.05));
+      CHECK(ratio == approx(std::numbers::pi / 2.0).epsilon(0.05));
     }
   }
 }

@@ -121,7 +121,7 @@ TEST_CASE("first steps: AdamW's first step moves only the embedding rows of the 
   for (const int id : input.ids) seen += trained.contains(id) ? 1.0 : 0.0;
   const FirstSteps p = predict_first_steps(small_stack("pre"), input, few());
   const double expected = rate * rate * seen / static_cast<double>(input.ids.size());
-  CHECK(p.steps[1].coherent.value.front() / expected == doctest::Approx(1.0).epsilon(1e-4));  // rounding of float
+  CHECK(p.steps[1].coherent.value.front() / expected == approx(1.0).epsilon(1e-4));  // rounding of float
 }
 
 TEST_CASE("first steps: an SGD step moves the stream by the square of the embedding scale") {
@@ -131,8 +131,8 @@ TEST_CASE("first steps: an SGD step moves the stream by the square of the embedd
   spec.model.embedding.scale = 2.0;
   spec.input.second_moment = 0.25;
   const FirstSteps scaled = predict_first_steps(spec, input, few());
-  CHECK(scaled.steps[0].second_moment.value.front() == doctest::Approx(1.0).epsilon(0.2));
-  CHECK(scaled.steps[1].coherent.value.front() / whole.value.front() == doctest::Approx(16.0).epsilon(1e-4));
+  CHECK(scaled.steps[0].second_moment.value.front() == approx(1.0).epsilon(0.2));
+  CHECK(scaled.steps[1].coherent.value.front() / whole.value.front() == approx(16.0).epsilon(1e-4));
 }
 
 TEST_CASE("first steps: the change of the stream does not depend on the number of sampled channels") {

@@ -80,7 +80,7 @@ TEST_CASE("input matrix: the response to a gradient matches finite differences")
       const Sampled difference = (moved(up).fields.values - moved(down).fields.values) / (2.0F * step);
       for (Index s = 0; s < held_out; ++s) {
         // Rounding is 3e-7 times values of about 5, divided by 1/32. The third-order term of 1/C is below 1e-3.
-        CHECK(difference(s, 1) == doctest::Approx(at.to_row(s, t)).epsilon(2e-3));
+        CHECK(difference(s, 1) == approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
   }
@@ -120,8 +120,7 @@ TEST_CASE("input matrix: SGD subtracts the gradients of each batch, taken at the
     if (done > 0) CHECK(differ(history.past(), trained * trained.transpose() / static_cast<float>(width)) < 1e-5F);
     const Sampled seen = x.bottomRows(held_out);
     const double decay = std::pow((1.0 - law.decay_factor(done)) * stddev, 2) * seen.squaredNorm() / held_out;
-    if (done > 0)
-      CHECK(fields.update_square == doctest::Approx((seen * taken).cwiseAbs2().mean() + decay).epsilon(1e-4));
+    if (done > 0) CHECK(fields.update_square == approx((seen * taken).cwiseAbs2().mean() + decay).epsilon(1e-4));
     if (now.next() == 0) break;
     const Sampled gradient = numbers.normals_float(batch, rows);
     double square = 0.0;
@@ -129,7 +128,7 @@ TEST_CASE("input matrix: SGD subtracts the gradients of each batch, taken at the
     trained.conservativeResize(trained.rows() + batch, width);
     trained.bottomRows(batch) = x.topRows(batch);
     const Sampled entries = x.topRows(batch).transpose() * gradient;
-    CHECK(square == doctest::Approx(entries.squaredNorm()).epsilon(1e-5));
+    CHECK(square == approx(entries.squaredNorm()).epsilon(1e-5));
     const auto rate = static_cast<float>(optimizer.rates[static_cast<std::size_t>(done)]);
     const auto stays = static_cast<float>(1.0 - rate * optimizer.weight_decay);
     memory = 0.5F * memory + entries;
@@ -242,7 +241,7 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   const Sampled first = numbers.normals_float(1, one.spec.model.width);
   double square = 0.0;
   last.append(trained, first, {tokens, 0}, square);
-  CHECK(square == doctest::Approx(2.0 * trained.squaredNorm() * first.squaredNorm()).epsilon(1e-5));
+  CHECK(square == approx(2.0 * trained.squaredNorm() * first.squaredNorm()).epsilon(1e-5));
   const CurrentTokens now{tokens, 1};
   const Sampled hidden = numbers.normals_float(2, drawn);
   const Sampled gradient = numbers.normals_float(1, one.spec.model.width);
@@ -251,7 +250,7 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   const double forward = gradient.cwiseProduct(module.output.x.coherent.topRows(1)).sum();
   const double back = hidden.topRows(1).cwiseProduct(last.backward(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
-  CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
+  CHECK(2.0 * back == approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
 }
 
 TEST_CASE("trained norm: gradients match finite differences for every kind with a divisor") {
@@ -278,7 +277,7 @@ TEST_CASE("trained norm: gradients match finite differences for every kind with 
     const Sampled dx = norm.backward(gradient, now, square);
     const Sampled z = passed(x, norm).topRows(1) / static_cast<float>(spec.model.gamma);
     const double of_gains = gradient.cwiseProduct(z).squaredNorm();
-    CHECK(square == doctest::Approx(of_gains + (kind == NormKind::layer ? 4.0 * gradient.squaredNorm() : 0.0)));
+    CHECK(square == approx(of_gains + (kind == NormKind::layer ? 4.0 * gradient.squaredNorm() : 0.0)));
     for (const Index k : {Index{0}, Index{7}}) {
       constexpr float step = 1.0F / 64.0F;
       Sampled up = x;
@@ -305,7 +304,7 @@ TEST_CASE("trained norm: the divisor includes the correction, which is scaled wi
   TrainedNorm(spec, tokens, true, 3.0).forward(signal, now);
   for (Index s = 0; s < now.count(); ++s) {
     const double own = signal.x.total().row(s).cast<double>().squaredNorm() / spec.model.width;
-    CHECK(own + signal.correction(s, s) == doctest::Approx(9.0).epsilon(1e-5));
+    CHECK(own + signal.correction(s, s) == approx(9.0).epsilon(1e-5));
   }
 }
 
@@ -385,7 +384,7 @@ TEST_CASE("trained norm: the response is the trace of the product of derivatives
       }
       if (done == 0) continue;
       const double expected = derivatives[1].cwiseProduct(derivatives[0]).sum() / static_cast<float>(width);
-      CHECK(signal.response(0, 0) == doctest::Approx(expected).epsilon(1e-4));  // float rounding
+      CHECK(signal.response(0, 0) == approx(expected).epsilon(1e-4));  // float rounding
     }
   }
 }

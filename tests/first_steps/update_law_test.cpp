@@ -65,9 +65,6 @@ UpdateLaw::Moments by_angle(const Matrix& c) {
   return m;
 }
 
-/// Relative comparison; doctest::Approx also accepts absolute differences of epsilon.
-bool is_near(double a, double b, double relative) { return std::abs(a - b) <= relative * std::abs(b); }
-
 Matrix covariance(const Vector& sizes, double correlation) {
   Matrix c = correlation * sizes * sizes.transpose();
   c.diagonal() = sizes.cwiseAbs2();
@@ -118,8 +115,8 @@ TEST_CASE("update law: moments of two steps match an integral over the angle") {
             covariance(7.0 * (falls ? Eigen::Vector2d(1.0, ratio) : Eigen::Vector2d(ratio, 1.0)), correlation);
         const UpdateLaw::Moments m = adam_of(2).moments(c);
         const UpdateLaw::Moments expected = by_angle(c);
-        for (Eigen::Index b = 0; b < 2; ++b) CHECK(is_near(m.slope(b), expected.slope(b), 5e-4));
-        CHECK(is_near(m.square, expected.square, 5e-4));
+        for (Eigen::Index b = 0; b < 2; ++b) CHECK(m.slope(b) == approx(expected.slope(b)).epsilon(5e-4));
+        CHECK(m.square == approx(expected.square).epsilon(5e-4));
       }
     }
   }
@@ -166,8 +163,8 @@ TEST_CASE("update law: a step is m̂/ε if gradients are far below ε") {
       for (int t = 1; t <= steps; ++t) {
         expected.head(t) += rates[static_cast<std::size_t>(t - 1)] * one_step(Vector::Constant(t, 1e-9), t, eps).slope;
       }
-      for (int b = 0; b < steps; ++b) CHECK(is_near(m.slope(b), expected(b), 1e-3));
-      CHECK(is_near(m.square, expected.dot(c * expected), 0.03));
+      for (int b = 0; b < steps; ++b) CHECK(m.slope(b) == approx(expected(b)).epsilon(1e-3));
+      CHECK(m.square == approx(expected.dot(c * expected)).epsilon(0.03));
     }
   }
 }
@@ -178,14 +175,14 @@ TEST_CASE("update law: a batch without gradients has slope 0 and does not change
   // With one nonzero gradient every step is its sign times the remaining weight of the running averages.
   const double second = o.beta1 / (1.0 + o.beta1) / std::sqrt(o.beta2 / (1.0 + o.beta2));
   const UpdateLaw::Moments early = adam_of(2).moments(covariance(Eigen::Vector2d(3.0, 0.0), 0.0));
-  CHECK(early.slope(0) == doctest::Approx(root / 3.0 * (rates[0] + rates[1] * second)).epsilon(1e-4));
+  CHECK(early.slope(0) == approx(root / 3.0 * (rates[0] + rates[1] * second)).epsilon(1e-4));
   CHECK(early.slope(1) == 0.0);
-  CHECK(early.square == doctest::Approx(std::pow(rates[0] + rates[1] * second, 2)).epsilon(1e-4));
+  CHECK(early.square == approx(std::pow(rates[0] + rates[1] * second, 2)).epsilon(1e-4));
   const double newest = 1.0 / (1.0 + o.beta1) / std::sqrt(1.0 / (1.0 + o.beta2));
   const UpdateLaw::Moments late = adam_of(2).moments(covariance(Eigen::Vector2d(0.0, 3.0), 0.0));
   CHECK(late.slope(0) == 0.0);
-  CHECK(late.slope(1) == doctest::Approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
-  CHECK(late.square == doctest::Approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
+  CHECK(late.slope(1) == approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
+  CHECK(late.square == approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
   // One of three gradients is nearly zero, then zero up to rounding.
   for (const int zero : {0, 1, 2}) {
     CAPTURE(zero);
@@ -198,9 +195,9 @@ TEST_CASE("update law: a batch without gradients has slope 0 and does not change
     const UpdateLaw::Moments nothing = adam_of(3).moments(c);
     CHECK(nothing.slope(zero) == 0.0);
     for (int b = 0; b < 3; ++b) {
-      if (b != zero) CHECK(nothing.slope(b) == doctest::Approx(small.slope(b)).epsilon(1e-3));
+      if (b != zero) CHECK(nothing.slope(b) == approx(small.slope(b)).epsilon(1e-3));
     }
-    CHECK(nothing.square == doctest::Approx(small.square).epsilon(zero == 0 ? 1.0 : 0.02));
+    CHECK(nothing.square == approx(small.square).epsilon(zero == 0 ? 1.0 : 0.02));
   }
 }
 
@@ -211,8 +208,8 @@ TEST_CASE("update law: a covariance that rounding makes indefinite has finite mo
     const UpdateLaw::Moments m = adam_of(steps).moments(c);
     double rate = 0.0;
     for (int t = 0; t < steps; ++t) rate += rates[static_cast<std::size_t>(t)];
-    CHECK(m.slope.sum() == doctest::Approx(rate * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-3));
-    CHECK(m.square == doctest::Approx(rate * rate).epsilon(1e-3));
+    CHECK(m.slope.sum() == approx(rate * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-3));
+    CHECK(m.square == approx(rate * rate).epsilon(1e-3));
   }
 }
 
@@ -242,9 +239,9 @@ TEST_CASE("update law: SGD with momentum is a weighted sum") {
   heavy.momentum = 0.5;
   const UpdateLaw law(heavy, {1.0, 0.5}, 1.0);
   const UpdateLaw::Moments m = law.moments(Matrix::Identity(2, 2));
-  CHECK(m.slope(0) == doctest::Approx(0.1 + 0.2 * 0.5));
-  CHECK(m.slope(1) == doctest::Approx(0.2 * 0.5));
-  CHECK(m.square == doctest::Approx(0.04 + 0.01));
+  CHECK(m.slope(0) == approx(0.1 + 0.2 * 0.5));
+  CHECK(m.slope(1) == approx(0.2 * 0.5));
+  CHECK(m.square == approx(0.04 + 0.01));
   CHECK(law.is_linear());
 }
 
@@ -255,13 +252,13 @@ TEST_CASE("update law: decay applies to weights and earlier updates") {
   const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
   const double expected = (0.5 * 0.9 + 0.25) * 0.95 + 0.125;
   CHECK(std::abs(law.update_of({g, g, g})(0, 0) + expected) < 1e-5);
-  CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == doctest::Approx(expected * expected).epsilon(1e-3));
+  CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == approx(expected * expected).epsilon(1e-3));
   CHECK(law.decay_factor(0) == 1.0);
-  CHECK(law.decay_factor(3) == doctest::Approx(0.8 * 0.9 * 0.95));
+  CHECK(law.decay_factor(3) == approx(0.8 * 0.9 * 0.95));
   decaying.adam = false;
   decaying.momentum = 0.5;
   const UpdateLaw linear(decaying, {1.0, 1.0, 1.0}, 1.0);
-  CHECK(linear.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
+  CHECK(linear.moments(Matrix::Identity(2, 2)).slope(0) == approx(0.5 * 0.9 + 0.25 * 0.5));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
 using formats::FormatsConfig;
 using formats::Measure;
 using formats::SeedReading;
@@ -21,14 +20,14 @@ TEST_CASE("every measure matches hand-computed values") {
   // Two tokens: (3, 4) is rounded to (4, 3), and (1, 2) to (0, 2).
   const auto m = formats::measures_of({4.0, 3.0, 0.0, 2.0}, {3.0, 4.0, 1.0, 2.0}, 2);
   const auto of = [&](Measure measure) { return m[static_cast<std::size_t>(measure)]; };
-  CHECK(of(Measure::sqnr) == Approx(10.0 * std::log10(30.0 / 3.0)));
-  CHECK(of(Measure::second_moment) == Approx(29.0 / 4.0));
-  CHECK(of(Measure::variance) == Approx((0.25 + 1.0) / 2.0));
+  CHECK(of(Measure::sqnr) == approx(10.0 * std::log10(30.0 / 3.0)));
+  CHECK(of(Measure::second_moment) == approx(29.0 / 4.0));
+  CHECK(of(Measure::variance) == approx((0.25 + 1.0) / 2.0));
   CHECK(of(Measure::maximum) == 4.0);
   CHECK(of(Measure::underflow) == 0.25);
   CHECK(of(Measure::overflow) == 0.0);
-  CHECK(of(Measure::second_moment_drift) == Approx(29.0 / 30.0 - 1.0));
-  CHECK(of(Measure::variance_drift) == Approx(0.625 / 0.25 - 1.0));
+  CHECK(of(Measure::second_moment_drift) == approx(29.0 / 30.0 - 1.0));
+  CHECK(of(Measure::variance_drift) == approx(0.625 / 0.25 - 1.0));
   const auto bad = formats::measures_of({HUGE_VAL, 1.0, std::nan(""), 0.0}, {3.0, 4.0, 1.0, 0.0}, 2);
   CHECK(bad[static_cast<std::size_t>(Measure::overflow)] == 0.5);
   CHECK(bad[static_cast<std::size_t>(Measure::underflow)] == 0.0);
@@ -91,7 +90,7 @@ TEST_CASE("massive features are the first features of the input times the factor
     const double expected = (variant == 0 ? plain : massive) / static_cast<double>(input.size());
     for (const std::size_t format : {0, 1}) {
       CHECK(number_of(reading.at(variant)[format], stream_site, Measure::second_moment, -1) ==
-            Approx(expected).epsilon(format == 0 ? 1e-12 : 0.01));
+            approx(expected).epsilon(format == 0 ? 1e-12 : 0.01));
     }
   }
 }

@@ -131,7 +131,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
     double found = 0.0, squares = 0.0;
     for (const double s : host(reading->gradient_squares(dy))) found += s;
     for (const double d : host(dw)) squares += d * d;
-    CHECK(found == doctest::Approx(squares).epsilon(1e-6));
+    CHECK(found == approx(squares).epsilon(1e-6));
     CHECK(host(weights.matrix(Weight::up).map->dense()) == host(w));
     // The format cannot represent 1.1, and every entry is rounded with its own random word.
     for (const auto& [weight, norm] : weights.norms) {

@@ -6,7 +6,7 @@ import sys
 
 import golden
 
-# Values that replace too large values of `key_rows.ROWS`, or several values with different effects.
+# Values used instead of those in `key_rows.ROWS` where those are too large, or where several values should be tried.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
     "model.head_dim": ["6"], "model.mlp_width": ["10"], "model.vocab": ["43"], "model.streams": ["3"],

@@ -178,7 +178,7 @@ def short(text):
 
 
 def counted_runs(items, sign):
-    """Replaces runs of equal items by one, with their number after `sign`."""
+    """Collapses each run of equal items into one item, followed by `sign` and the count."""
     found = ((item, len(list(equal))) for item, equal in itertools.groupby(items))
     return [item if count == 1 else f"{item}{sign}{count}" for item, count in found]
 
@@ -211,7 +211,7 @@ def column_lines(rows):
 
 
 def shortened(lines, bits=""):
-    """Replaces runs of equal lines by one with their number, and omits lines beyond `LONG` characters."""
+    """Collapses each run of equal lines into one with a count; drops the lines after the first `LONG` characters."""
     found = counted_runs(lines, " |")
     few = [line for i, line in enumerate(found) if i == 0 or sum(map(len, found[:i])) < LONG]
     more = f" #{hashlib.sha256(bits.encode()).hexdigest()[:8]}" if bits else ""

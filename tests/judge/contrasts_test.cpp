@@ -7,8 +7,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 /// Contrasts of second moments of the stream at depths 0, 1, 2, …; every tolerated bias equals the predicted error.
 std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
   const StackSpec spec;
@@ -31,13 +29,13 @@ TEST_CASE("prediction errors add linearly in a contrast, because predictions sha
   const std::vector<judge::Test> two = contrasts_of({0.1, 0.3}, {2.0, 4.0});
   REQUIRE(two.size() == 1);
   CHECK(two[0].contrast == "mean");
-  CHECK(two[0].predicted.error == Approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
+  CHECK(two[0].predicted.error == approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
   CHECK(two[0].tolerated_bias == two[0].predicted.error);
   const std::vector<judge::Test> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
   REQUIRE(three.size() == 2);
-  CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
+  CHECK(three[0].predicted.error == approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
   CHECK(three[1].contrast == "slope");  // last depth minus first depth: weights -1, 0, 1
-  CHECK(three[1].predicted.error == Approx(0.05 + 0.7).epsilon(1e-14));
+  CHECK(three[1].predicted.error == approx(0.05 + 0.7).epsilon(1e-14));
   CHECK(three[1].tolerated_bias == three[1].predicted.error);
 }
 

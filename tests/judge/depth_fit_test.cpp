@@ -45,13 +45,13 @@ TEST_CASE("the fit ignores the embedding and the first sublayer") {
 
 TEST_CASE("fitted parameters equal the parameters of the law, with depths counted from 0") {
   const auto fits = judge::fit_growth(sampled([](double d) { return 2.0 + 0.5 * d + 0.1 * d * d; })).laws;
-  CHECK(fits[1].parameters[0] == doctest::Approx(2.0).epsilon(0.05));
-  CHECK(fits[1].parameters[1] == doctest::Approx(0.5).epsilon(0.05));
-  CHECK(fits[1].parameters[2] == doctest::Approx(0.1).epsilon(0.02));
-  CHECK(fits[1].rms_residual == doctest::Approx(0.007).epsilon(0.3));
+  CHECK(fits[1].parameters[0] == approx(2.0).epsilon(0.05));
+  CHECK(fits[1].parameters[1] == approx(0.5).epsilon(0.05));
+  CHECK(fits[1].parameters[2] == approx(0.1).epsilon(0.02));
+  CHECK(fits[1].rms_residual == approx(0.007).epsilon(0.3));
   const auto exponential = judge::fit_growth(sampled([](double d) { return 3.0 * std::exp(0.25 * d); })).laws;
-  CHECK(exponential[2].parameters[0] == doctest::Approx(3.0).epsilon(0.01));
-  CHECK(exponential[2].parameters[1] == doctest::Approx(0.25).epsilon(0.01));
+  CHECK(exponential[2].parameters[0] == approx(3.0).epsilon(0.01));
+  CHECK(exponential[2].parameters[1] == approx(0.25).epsilon(0.01));
 }
 
 TEST_CASE("a law is accepted up to an RMS residual of 0.1 in the logarithm") {
@@ -118,7 +118,7 @@ TEST_CASE("autocorrelated errors around a line give the expected rates of wrong 
     // Tolerance: 4 standard deviations of a rate over 400 draws.
     CHECK(std::abs(outcomes.wrong / double{draws} - row.wrong) < 0.06);
     CHECK(std::abs(outcomes.undecided / double{draws} - row.undecided) < 0.1);
-    CHECK(outcomes.mean_points == doctest::Approx(row.points).epsilon(0.1));
+    CHECK(outcomes.mean_points == approx(row.points).epsilon(0.1));
     CHECK(outcomes.right + outcomes.wrong + outcomes.undecided == draws);
   }
 }

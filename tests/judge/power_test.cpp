@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 constexpr std::size_t depths = 25;
 
 /// Second moments of a stream: `seeds` rows of 1 + `offset` + `slope`·depth + noise of standard deviation `spread`.
@@ -62,8 +60,8 @@ judge::Test plain(double error, int seeds, double tolerated_bias = 0.0) {
 
 TEST_CASE("detectable error matches hand-computed values, also in limiting cases") {
   // Critical t with 15 degrees of freedom: 2.9467 (two-sided 1 %), 1.7531 (one-sided 5 %).
-  CHECK(plain(0.1, 16).detectable_at(0.01) == Approx((2.9467 + 1.7531) * 0.1 / 2.0).epsilon(1e-4));
-  CHECK(plain(0.1, 16, 0.3).detectable_at(0.01) == Approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
+  CHECK(plain(0.1, 16).detectable_at(0.01) == approx((2.9467 + 1.7531) * 0.1 / 2.0).epsilon(1e-4));
+  CHECK(plain(0.1, 16, 0.3).detectable_at(0.01) == approx((0.6 + (2.9467 + 1.7531) * 0.1) / 2.0).epsilon(1e-4));
   CHECK(plain(0.0, 16).detectable_at(0.01) == 0.0);
   CHECK(std::isinf(plain(std::nan(""), 16).detectable_at(0.01)));
   judge::Test nothing = plain(0.1, 16);
@@ -113,11 +111,11 @@ TEST_CASE("a predicted spread is pooled with the measured spread, and the larger
                    .spread_degrees = 255};
   CHECK(test.degrees() == 270.0);
   // Measured variance 16 · 0.01 = 0.16, predicted 0.16: pooled 0.16, error √(0.16 (1/16 + 1/256)) = √(0.01 + 0.025²).
-  CHECK(test.error() == Approx(std::hypot(0.1, 0.025)));
+  CHECK(test.error() == approx(std::hypot(0.1, 0.025)));
   test.measured.error = 0.01;  // seeds happen to be close together
-  CHECK(test.error() == Approx(std::sqrt((15 * 16 * 1e-4 + 255 * 0.16) / 270 * (1.0 / 16 + 1.0 / 256))));
+  CHECK(test.error() == approx(std::sqrt((15 * 16 * 1e-4 + 255 * 0.16) / 270 * (1.0 / 16 + 1.0 / 256))));
   test.measured.error = 0.3;  // seeds happen to be far apart
-  CHECK(test.error() == Approx(std::hypot(0.3, 0.025)));
+  CHECK(test.error() == approx(std::hypot(0.3, 0.025)));
 }
 
 TEST_CASE("signals agree only if no test of a signal is underpowered") {
@@ -188,8 +186,8 @@ TEST_CASE("contrasts match hand-computed values: the mean, and the slope from th
   const auto named = [&](const std::string& name) {
     return *std::ranges::find_if(a.tests, [&](const judge::Test& test) { return test.contrast == name; });
   };
-  CHECK(named("mean").measured.value == Approx(0.01 + 0.002 * 12));
-  CHECK(named("slope").measured.value == Approx(0.002 * 24));
+  CHECK(named("mean").measured.value == approx(0.01 + 0.002 * 12));
+  CHECK(named("slope").measured.value == approx(0.002 * 24));
   CHECK(named("mean").predicted.value == 0.0);
 }
 
@@ -209,20 +207,20 @@ TEST_CASE("the spread of a contrast over finite-width replicates is computed wit
   const auto mean = std::ranges::find_if(a.tests, [](const judge::Test& test) { return test.contrast == "mean"; });
   REQUIRE(mean != a.tests.end());
   // Squared deviations from the sequence means are 2 · 0.1² and 2 · 0.3², with 4 degrees of freedom.
-  CHECK(mean->spread == Approx(std::sqrt((0.02 + 0.18) / 4.0)));
-  CHECK(mean->predicted.error == Approx(std::sqrt(0.05 / 6.0)));
+  CHECK(mean->spread == approx(std::sqrt((0.02 + 0.18) / 4.0)));
+  CHECK(mean->predicted.error == approx(std::sqrt(0.05 / 6.0)));
   CHECK(mean->spread_degrees == 4);
 }
 
 TEST_CASE("the familywise error is shared by the tests of all stacks; NaN takes no share") {
   Planted stack(0.05, 0.0);
   stack.measured.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
-  CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
+  CHECK(stack.judged().level == approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
   stack = Planted(0.05, 0.0);
   stack.measured.per_seed.clear();
   const judge::Comparison one{stack.spec, stack.measured, DType::f64, stack.prediction};
   for (const judge::StackVerdict& a : judge::verdicts_of({one, one}, {})) {
-    CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
+    CHECK(a.level == approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
   }
 }
 

@@ -14,8 +14,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 constexpr double tested_level = 1e-4;
 
 /// Returns a test of a logarithm from 16 seeds.
@@ -48,9 +46,9 @@ TEST_CASE("projected error: seeds and width reduce noise, width reduces tolerate
   CHECK(judge::projected_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
   judge::Test projected = logarithm(0.04, 0.02, 0.01);
   projected.seeds = 64;
-  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(projected.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == approx(projected.detectable_at(tested_level)));
   projected = logarithm(0.04, 0.005, 0.01);
-  CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == Approx(projected.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 1.0, 4.0) == approx(projected.detectable_at(tested_level)));
 }
 
 TEST_CASE("projected error at finite width (T25): replicates scale with seeds, width has no tolerated bias") {
@@ -69,7 +67,7 @@ TEST_CASE("projected error at finite width (T25): replicates scale with seeds, w
   test.seeds = 64;
   test.replicates = 256;
   test.spread_degrees = 252;
-  CHECK(seeds == Approx(test.detectable_at(tested_level)));
+  CHECK(seeds == approx(test.detectable_at(tested_level)));
   CHECK(seeds < 0.55 * before);
 }
 
@@ -85,7 +83,7 @@ TEST_CASE("a configured number of replicates does not scale with seeds and is na
   judge::Test projected = test;
   projected.measured.error = 0.01;
   projected.seeds = 256;
-  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == Approx(projected.detectable_at(tested_level)));
+  CHECK(judge::projected_error(test, tested_level, 4.0, 1.0) == approx(projected.detectable_at(tested_level)));
   const std::string words = judge::remedy({test}, tested_level, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);

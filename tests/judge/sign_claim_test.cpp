@@ -52,10 +52,10 @@ double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
 TEST_CASE("the test of a sign claim is a one-sided t-test") {
   // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
   const judge::SignClaim holds = tested_values({1.0, 2.0, 3.0});
-  CHECK(holds.mean.value == doctest::Approx(2.0));
-  CHECK(holds.mean.error == doctest::Approx(1.0 / std::sqrt(3.0)));
-  CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
-  CHECK(holds.detectable == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the 5 % quantile
+  CHECK(holds.mean.value == approx(2.0));
+  CHECK(holds.mean.error == approx(1.0 / std::sqrt(3.0)));
+  CHECK(holds.p == approx(tail(std::sqrt(12.0))));
+  CHECK(holds.detectable == approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the 5 % quantile
   CHECK(holds.verdict == judge::ClaimVerdict::holds);
   CHECK(tested_values({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
   CHECK(tested_values({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
@@ -93,12 +93,12 @@ TEST_CASE("the equivalence test errs in at most 5 % of draws at the border of th
 TEST_CASE("equivalence test: values, p and detectable difference match hand-computed values") {
   const judge::SignClaim claim = tested(judge::equivalence_table({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
   // |large|/2 − small: 1.5, 1.4, 1.6; |large|/2 + small: 2.5, 2.8, 2.8.
-  CHECK(claim.values[0] == doctest::Approx(1.5));
-  CHECK(claim.values[1] == doctest::Approx(1.4));
-  CHECK(claim.values[2] == doctest::Approx(1.6));
+  CHECK(claim.values[0] == approx(1.5));
+  CHECK(claim.values[1] == approx(1.4));
+  CHECK(claim.values[2] == approx(1.6));
   const double error = 0.1 / std::sqrt(3.0);
-  CHECK(claim.p == doctest::Approx(2.0 * std::max(tail(1.5 / error), tail(2.7 / 0.1))));
-  CHECK(claim.detectable == doctest::Approx(error * (4.302653 + 2.919986)));  // Student's quantiles of 2.5 % and 5 %
+  CHECK(claim.p == approx(2.0 * std::max(tail(1.5 / error), tail(2.7 / 0.1))));
+  CHECK(claim.detectable == approx(error * (4.302653 + 2.919986)));  // Student's quantiles of 2.5 % and 5 %
 }
 
 /// Draws normal losses for each rate of a sweep and tests whether the lowest is between the ends.
@@ -165,14 +165,14 @@ TEST_CASE("test that some row is positive: values, p and detectable difference m
   const judge::SignClaim claim =
       tested({{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
-  CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
+  CHECK(claim.p == approx(3.0 * tail(2.0 * root)));
   CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // p is 0.037 for one row, 3 · 0.037 for three rows
   // Quantiles of Student's t with two degrees of freedom at 1/60 and 1/20, from its inverse.
   const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
-  CHECK(claim.detectable == doctest::Approx((of_three + 2.919986) / root));
+  CHECK(claim.detectable == approx((of_three + 2.919986) / root));
   const judge::SignClaim opposite = tested({{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
   CHECK(opposite.values == around(-9.0));
-  CHECK(opposite.p == doctest::Approx(1.0 - 2.0 * tail(8.0 * root)));
+  CHECK(opposite.p == approx(1.0 - 2.0 * tail(8.0 * root)));
   CHECK(opposite.verdict == judge::ClaimVerdict::fails);
 }
 
@@ -223,12 +223,12 @@ judge::SignClaim spread_claim(const Values& first, const Values& second) {
 TEST_CASE("paired spreads are compared by the correlation of sum and difference (Pitman-Morgan)") {
   // Sums 2, 1, −3 and differences 4, −1, −3, of mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
   const judge::SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
-  CHECK(claim.values[0] == doctest::Approx(8.0));
-  CHECK(claim.values[1] == doctest::Approx(-1.0));
-  CHECK(claim.values[2] == doctest::Approx(9.0));
+  CHECK(claim.values[0] == approx(8.0));
+  CHECK(claim.values[1] == approx(-1.0));
+  CHECK(claim.values[2] == approx(9.0));
   const double r = 16.0 / std::sqrt(14.0 * 26.0);
   // Student's t with one degree of freedom is the Cauchy distribution.
-  CHECK(claim.p == doctest::Approx(0.5 - std::atan(r / std::sqrt(1.0 - r * r)) / M_PI));
+  CHECK(claim.p == approx(0.5 - std::atan(r / std::sqrt(1.0 - r * r)) / M_PI));
   CHECK(std::isnan(claim.detectable));
   CHECK(spread_claim({3.0, 4.0}, {1.0, 2.0}).reason == "too few seeds to estimate the spread");
 }
@@ -262,11 +262,11 @@ TEST_CASE("Holm's method corrects claims for both signs") {
   claims.back().p = 1e-9;
   judge::apply_holm_correction(claims);
   // Sorted two-sided p times rank: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous value), 0.2 · 2, 0.8.
-  CHECK(claims[2].holm == doctest::Approx(0.03));
-  CHECK(claims[0].holm == doctest::Approx(0.08));
-  CHECK(claims[5].holm == doctest::Approx(0.08));
-  CHECK(claims[1].holm == doctest::Approx(0.4));
-  CHECK(claims[4].holm == doctest::Approx(0.8));
+  CHECK(claims[2].holm == approx(0.03));
+  CHECK(claims[0].holm == approx(0.08));
+  CHECK(claims[5].holm == approx(0.08));
+  CHECK(claims[1].holm == approx(0.4));
+  CHECK(claims[4].holm == approx(0.8));
   CHECK(std::isnan(claims[3].holm));
   CHECK(std::isnan(claims[6].holm));
 }

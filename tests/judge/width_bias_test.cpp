@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 /// One layer of 100 features and 4 tokens.
 StackSpec small() {
   StackSpec spec;
@@ -51,12 +49,12 @@ judge::StackVerdict judged(double variance, double offset, int patterns = 0) {
 
 TEST_CASE("the mean number of keys is the harmonic mean over queries") {
   StackSpec spec = small();
-  CHECK(judge::mean_keys(spec) == Approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
+  CHECK(judge::mean_keys(spec) == approx(4.0 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0)));
   spec.model.attention = {AttentionRule{.scores = {.window = 2}}};
-  CHECK(judge::mean_keys(spec) == Approx(4.0 / (1.0 + 3.0 / 2.0)));
+  CHECK(judge::mean_keys(spec) == approx(4.0 / (1.0 + 3.0 / 2.0)));
   spec.model.layers = 2;
   spec.model.attention.emplace_back();  // the layer without a window determines the mean
-  CHECK(judge::mean_keys(spec) == Approx(4.0 / (25.0 / 12.0)));
+  CHECK(judge::mean_keys(spec) == approx(4.0 / (25.0 / 12.0)));
   spec.model.attention.clear();
   spec.model.causal = false;
   CHECK(judge::mean_keys(spec) == 4.0);
@@ -66,14 +64,14 @@ TEST_CASE("the finite-width term of gradients matches hand-computed values") {
   StackSpec spec = small();
   spec.model.causal = false;
   const double overlaps = std::log(1.04);
-  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
-  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
-  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(0, true) == approx(100.0 / 99.0 * 0.10 + overlaps));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(1, true) == approx(100.0 / 99.0 * 0.09 + overlaps));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
   spec.model.norm = NormKind::layer;
-  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
   spec.model.placement = *find_placement("none");
   CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) ==
-        Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
+        approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
   spec.model.width = 2;
   CHECK(std::isinf(judge::WidthBias(spec, w, {}).of_log_gradient(2, false)));
 }
@@ -89,17 +87,17 @@ TEST_CASE("the finite-width term of signals matches hand-computed values") {
   };
   using enum Statistic;
   CHECK(term(second_moment, Signal::x_out, 0) == 0.0);
-  CHECK(term(token_cosine, Signal::x_out, 0) == Approx(0.7 * 0.01));  // at least 1/D
-  CHECK(term(second_moment, Signal::x_out, 1) == Approx(0.3 * (0.02 + overlaps / 4.0)));
-  CHECK(term(token_cosine, Signal::x_out, 1) == Approx(0.7 * (0.02 + overlaps / 4.0)));
-  CHECK(term(second_moment, Signal::f_out, 0) == Approx(0.7 * (0.02 + overlaps)));  // attention
-  CHECK(term(second_moment, Signal::f_out, 1) == Approx(0.3 * (0.03 + overlaps / 4.0)));
+  CHECK(term(token_cosine, Signal::x_out, 0) == approx(0.7 * 0.01));  // at least 1/D
+  CHECK(term(second_moment, Signal::x_out, 1) == approx(0.3 * (0.02 + overlaps / 4.0)));
+  CHECK(term(token_cosine, Signal::x_out, 1) == approx(0.7 * (0.02 + overlaps / 4.0)));
+  CHECK(term(second_moment, Signal::f_out, 0) == approx(0.7 * (0.02 + overlaps)));  // attention
+  CHECK(term(second_moment, Signal::f_out, 1) == approx(0.3 * (0.03 + overlaps / 4.0)));
   spec.model.placement = *find_placement("none");
-  CHECK(term(second_moment, Signal::x_out, 1) == Approx(std::expm1(0.3 * (0.02 + 4.0 * overlaps))));
-  CHECK(term(second_moment, Signal::x_out, 2) == Approx(std::expm1(0.3 * (0.03 + 8.0 * overlaps))));  // a gated MLP
-  CHECK(term(token_cosine, Signal::x_out, 2) == Approx(0.7 * (0.03 + 8.0 * overlaps)));
+  CHECK(term(second_moment, Signal::x_out, 1) == approx(std::expm1(0.3 * (0.02 + 4.0 * overlaps))));
+  CHECK(term(second_moment, Signal::x_out, 2) == approx(std::expm1(0.3 * (0.03 + 8.0 * overlaps))));  // a gated MLP
+  CHECK(term(token_cosine, Signal::x_out, 2) == approx(0.7 * (0.03 + 8.0 * overlaps)));
   spec.model.mlp = MlpKind::relu;
-  CHECK(term(second_moment, Signal::x_out, 2) == Approx(std::expm1(0.3 * (0.03 + 4.0 * overlaps))));
+  CHECK(term(second_moment, Signal::x_out, 2) == approx(std::expm1(0.3 * (0.03 + 4.0 * overlaps))));
 }
 
 TEST_CASE("the finite-width term grows with sequence length and is larger for attention matrices") {
@@ -146,7 +144,7 @@ TEST_CASE("gradients and shares have the finite-width term of their depth, which
     const double term =
         0.5 *
         judge::WidthBias(spec, at_depth, {}).of_log_gradient(depth, share || (matrix && test.weight == Weight::o));
-    CHECK(test.tolerated_bias == Approx(share ? 0.25 * 0.75 * term + judge::share_accuracy : term).epsilon(1e-6));
+    CHECK(test.tolerated_bias == approx(share ? 0.25 * 0.75 * term + judge::share_accuracy : term).epsilon(1e-6));
   }
 }
 
@@ -195,7 +193,7 @@ TEST_CASE("tolerated bias of forward statistics: rounding adds to the finite-wid
       CAPTURE(test.name());
       const bool cosine = test.statistic == Statistic::token_cosine;
       const double scale = cosine ? 1.0 : 0.5;
-      CHECK(test.tolerated_bias - exact.tests[i].tolerated_bias == Approx(rounding * scale).epsilon(1e-9));
+      CHECK(test.tolerated_bias - exact.tests[i].tolerated_bias == approx(rounding * scale).epsilon(1e-9));
       const bool is_stream = test.signal == Signal::x_out;
       const auto depth = static_cast<std::size_t>(test.index + (is_stream ? 0 : 1));
       // At least c·w at that depth; overlaps of tokens add to it.
@@ -214,7 +212,7 @@ TEST_CASE("tolerated bias of forward statistics: rounding adds to the finite-wid
   REQUIRE(exact.tests.size() == 18);
   for (const judge::Test& test : exact.tests) {
     const double scale = test.statistic == Statistic::token_cosine ? 1.0 : 0.5;
-    CHECK(test.tolerated_bias == Approx(rounding * scale).epsilon(1e-9));
+    CHECK(test.tolerated_bias == approx(rounding * scale).epsilon(1e-9));
   }
 }
 

@@ -37,13 +37,13 @@ std::vector<judge::Estimate> noisy(std::mt19937& engine, int seeds) {
 
 TEST_CASE("a parabola in 1/D is recovered exactly; a cubic has lack of fit") {
   const judge::WidthFit fit = judge::fit_width(widths, exact(2.0, 3.0, -20.0), 32, 1e-12);
-  CHECK(fit.limit.value == doctest::Approx(2.0).epsilon(1e-10));
-  CHECK(fit.slope.value == doctest::Approx(3.0).epsilon(1e-9));
-  CHECK(fit.curvature.value == doctest::Approx(-20.0).epsilon(1e-8));
-  CHECK(fit.lack_of_fit == doctest::Approx(1.0));
+  CHECK(fit.limit.value == approx(2.0).epsilon(1e-10));
+  CHECK(fit.slope.value == approx(3.0).epsilon(1e-9));
+  CHECK(fit.curvature.value == approx(-20.0).epsilon(1e-8));
+  CHECK(fit.lack_of_fit == approx(1.0));
   CHECK(judge::fit_width(widths, exact(2.0, 3.0, -20.0, 1e5), 32, 1e-12).lack_of_fit < 1e-6);  // cubic
-  CHECK(fit.at(0.0).error == doctest::Approx(fit.limit.error));
-  CHECK(fit.at(1.0 / 64).value == doctest::Approx(2.0 + 3.0 / 64 - 20.0 / 4096).epsilon(1e-10));
+  CHECK(fit.at(0.0).error == approx(fit.limit.error));
+  CHECK(fit.at(1.0 / 64).value == approx(2.0 + 3.0 / 64 - 20.0 / 4096).epsilon(1e-10));
   CHECK(fit.at(1.0 / 64).error < fit.limit.error);  // interpolation is more precise than extrapolation
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("limit and lack of fit are rejected at the nominal rate") {
 TEST_CASE("points without noise are fitted up to rounding") {
   std::vector<judge::Estimate> points(widths.size(), judge::Estimate{1.0, 0.0});
   const judge::WidthFit fit = judge::fit_width(widths, points, 16, 1e-7);
-  CHECK(fit.limit.value == doctest::Approx(1.0).epsilon(1e-9));
+  CHECK(fit.limit.value == approx(1.0).epsilon(1e-9));
   CHECK(fit.limit.error > 0.0);
   CHECK(fit.limit.error < 1e-6);
 }
@@ -84,9 +84,9 @@ TEST_CASE("an exact power law is recovered") {
     error.push_back(0.01 / v);
   }
   const judge::PowerLaw fit = judge::fit_power_law(x, y, error);
-  CHECK(fit.exponent == doctest::Approx(-1.0).epsilon(1e-6));
-  CHECK(fit.amplitude == doctest::Approx(-3.0).epsilon(1e-6));
-  CHECK(fit.significance == doctest::Approx(600.0).epsilon(1e-9));  // four points of 300 standard errors each
+  CHECK(fit.exponent == approx(-1.0).epsilon(1e-6));
+  CHECK(fit.amplitude == approx(-3.0).epsilon(1e-6));
+  CHECK(fit.significance == approx(600.0).epsilon(1e-9));  // four points of 300 standard errors each
   CHECK(fit.chi_squared < 1e-7);
 }
 
@@ -94,9 +94,9 @@ TEST_CASE("power law: chi squared rises by 1 at the ends of the error interval o
   // For two points, χ² = (y_1 − y_0 r)²/(e²(1 + r²)), r = 10^p: it is 1 at r = (0.1 ± e√(1.01 − e²))/(1 − e²).
   const double e = 0.01;
   const judge::PowerLaw fit = judge::fit_power_law({1, 10}, {1.0, 0.1}, {e, e});
-  CHECK(fit.exponent == doctest::Approx(-1.0).epsilon(1e-6));
+  CHECK(fit.exponent == approx(-1.0).epsilon(1e-6));
   const double reach = e * std::sqrt(1.01 - e * e);
-  CHECK(fit.exponent_error == doctest::Approx(std::log10((0.1 + reach) / (0.1 - reach)) / 2.0).epsilon(1e-6));
+  CHECK(fit.exponent_error == approx(std::log10((0.1 + reach) / (0.1 - reach)) / 2.0).epsilon(1e-6));
 }
 
 TEST_CASE("power law: values without a trend have no significance and no error of the exponent") {

@@ -12,7 +12,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
 using Values = std::vector<double>;
 
 StackSpec two_wide(std::string_view placement) {
@@ -89,7 +88,7 @@ TEST_CASE("growth identity holds up to rounding for every placement and dtype") 
       for (const Growth& g : sublayers) {
         CHECK(std::isfinite(g.residual));
         CHECK_FALSE(g.is_violated());
-        CHECK(g.sum == Approx(g.stream + g.branch + g.cross).epsilon(target.dtype == DType::f64 ? 1e-13 : 1e-5));
+        CHECK(g.sum == approx(g.stream + g.branch + g.cross).epsilon(target.dtype == DType::f64 ? 1e-13 : 1e-5));
         CHECK(g.branch > 0.0);
       }
     }
@@ -121,9 +120,9 @@ TEST_CASE("branch size from gains is proportional to beta squared, and NaN witho
   CHECK(std::isnan(sizes()[0]));
   spec.model.placement = custom_placement({.norm_b = true, .beta = 0.5});
   spec.model.gamma = 0.8;
-  CHECK(sizes()[1] == Approx(0.16));
+  CHECK(sizes()[1] == approx(0.16));
   spec.model.norm = NormKind::l2;
-  CHECK(sizes()[1] == Approx(0.08));  // unit length of two features
+  CHECK(sizes()[1] == approx(0.08));  // unit length of two features
 }
 
 }  // namespace

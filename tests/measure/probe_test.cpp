@@ -13,7 +13,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
 using Values = std::vector<double>;
 
 /// A probe of a stack of width 2 that receives hand-made signals.
@@ -72,8 +71,8 @@ TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed valu
     probe.site(1, Signal::x_in, {1, 0, 0, 2});
     probe.site(1, Signal::B_out, {3, 4, -3, 3});
     const Reading r = probe.take();
-    CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 1) == Approx(scale * (5.0 + std::sqrt(18.0) / 2.0) / 2.0));
-    CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == Approx((0.6 + std::sqrt(0.5)) / 2.0));
+    CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 1) == approx(scale * (5.0 + std::sqrt(18.0) / 2.0) / 2.0));
+    CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 1) == approx((0.6 + std::sqrt(0.5)) / 2.0));
     CHECK(std::isnan(value(r, Statistic::branch_ratio, Signal::B_out, 0)));
   }
   // With several streams, alpha is the mixing weight of the stream that the sublayer reads.
@@ -89,7 +88,7 @@ TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed valu
   const Reading of_streams = streams.take();
   for (const std::size_t l : {0U, 1U}) {
     const double mixing_weight = mixed.model.step(static_cast<int>(l)).mixing[l][l];
-    CHECK(value(of_streams, Statistic::branch_ratio, Signal::B_out, l) == Approx(5.0 / mixing_weight));
+    CHECK(value(of_streams, Statistic::branch_ratio, Signal::B_out, l) == approx(5.0 / mixing_weight));
   }
   // The ratio is scaled by |beta/alpha|; the cosine ignores signs.
   ByHand probe(SublayerRule{.alpha = -0.5, .beta = 3.0});
@@ -97,8 +96,8 @@ TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed valu
   probe.site(0, Signal::x_in, {1, 0});
   probe.site(0, Signal::B_out, {3, 4});
   const Reading r = probe.take();
-  CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 0) == Approx(6.0 * 5.0));
-  CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 0) == Approx(0.6));
+  CHECK(value(r, Statistic::branch_ratio, Signal::B_out, 0) == approx(6.0 * 5.0));
+  CHECK(value(r, Statistic::branch_cosine, Signal::B_out, 0) == approx(0.6));
 }
 
 TEST_CASE("probe: angular distance between depths is a mean over tokens in units of pi") {
@@ -108,9 +107,9 @@ TEST_CASE("probe: angular distance between depths is a mean over tokens in units
   probe.site(1, Signal::x_out, {-1, 0, 1, -1});  // angles from the input: π; 3π/4
   const Values d = probe.take().profile.angular_distance;
   REQUIRE(d.size() == 9);
-  CHECK(d[0 * 3 + 1] == Approx((0.5 + 0.0) / 2));
-  CHECK(d[0 * 3 + 2] == Approx((1.0 + 0.75) / 2));
-  CHECK(d[1 * 3 + 2] == Approx((0.5 + 0.75) / 2));
+  CHECK(d[0 * 3 + 1] == approx((0.5 + 0.0) / 2));
+  CHECK(d[0 * 3 + 2] == approx((1.0 + 0.75) / 2));
+  CHECK(d[1 * 3 + 2] == approx((0.5 + 0.75) / 2));
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(d[i * 3 + i] == 0.0);
     for (std::size_t j = 0; j < 3; ++j) CHECK(d[i * 3 + j] == d[j * 3 + i]);
@@ -120,7 +119,7 @@ TEST_CASE("probe: angular distance between depths is a mean over tokens in units
 TEST_CASE("probe: token cosine pairs only tokens of the same sequence") {
   ByHand probe("peri", 2);
   probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
-  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == Approx(0.5));
+  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == approx(0.5));
 }
 
 TEST_CASE("probe: angular distance of many tokens uses a subset spread over all tokens") {
@@ -133,7 +132,7 @@ TEST_CASE("probe: angular distance of many tokens uses a subset spread over all 
   ByHand probe;
   probe.input(before);
   probe.site(0, Signal::x_out, after);
-  CHECK(probe.take().profile.angular_distance[1] == Approx(0.25));
+  CHECK(probe.take().profile.angular_distance[1] == approx(0.25));
 }
 
 TEST_CASE("probe: stacks deeper than angular_depths have no angular distance") {
@@ -144,7 +143,7 @@ TEST_CASE("probe: stacks deeper than angular_depths have no angular distance") {
     const std::size_t depths = static_cast<std::size_t>(2 * layers) + 1;
     const Values d = probe.take().profile.angular_distance;
     CHECK(d.size() == (depths <= angular_depths ? depths * depths : 0));
-    if (!d.empty()) CHECK(d[1] == Approx(0.25));
+    if (!d.empty()) CHECK(d[1] == approx(0.25));
   }
 }
 
@@ -214,9 +213,9 @@ TEST_CASE("probe: statistics of a real stack equal statistics of the recorded si
       const auto mean = [](const Values& v) {
         return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
       };
-      CHECK(value(r, Statistic::second_moment, site, i) == Approx(mean(m[Statistic::second_moment])).epsilon(1e-14));
-      CHECK(value(r, Statistic::variance, site, i) == Approx(mean(m[Statistic::variance])).epsilon(1e-14));
-      CHECK(value(r, Statistic::kurtosis, site, i) == Approx(mean(m[Statistic::kurtosis])).epsilon(1e-14));
+      CHECK(value(r, Statistic::second_moment, site, i) == approx(mean(m[Statistic::second_moment])).epsilon(1e-14));
+      CHECK(value(r, Statistic::variance, site, i) == approx(mean(m[Statistic::variance])).epsilon(1e-14));
+      CHECK(value(r, Statistic::kurtosis, site, i) == approx(mean(m[Statistic::kurtosis])).epsilon(1e-14));
       const auto here = truth().statistics_of(signal, {.cosine_of_sequences = 1, .top_magnitudes = top_count});
       CHECK(value(r, Statistic::token_cosine, site, i) == here.token_cosine);
       CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == here.top_magnitudes);

@@ -8,8 +8,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 RunningMoments of(std::initializer_list<double> numbers) {
   RunningMoments r;
   for (const double x : numbers) r.add(x);
@@ -19,10 +17,10 @@ RunningMoments of(std::initializer_list<double> numbers) {
 TEST_CASE("running moments are exact for a mean far above the spread, and NaN for too few or non-finite numbers") {
   const RunningMoments r = of({2, 4, 4, 4, 5, 5, 7, 9});
   CHECK(r.count() == 8);
-  CHECK(r.mean() == Approx(5.0));
-  CHECK(r.variance() == Approx(32.0 / 7.0));
-  CHECK(r.standard_error() == Approx(std::sqrt(32.0 / 7.0 / 8.0)));
-  CHECK(of({1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16}).variance() == Approx(30.0).epsilon(1e-12));
+  CHECK(r.mean() == approx(5.0));
+  CHECK(r.variance() == approx(32.0 / 7.0));
+  CHECK(r.standard_error() == approx(std::sqrt(32.0 / 7.0 / 8.0)));
+  CHECK(of({1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16}).variance() == approx(30.0).epsilon(1e-12));
   CHECK(std::isnan(RunningMoments().mean()));
   CHECK(of({3}).mean() == 3.0);
   CHECK(std::isnan(of({3}).variance()));

@@ -11,7 +11,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
 using Values = std::vector<double>;
 constexpr std::pair curve_key{Statistic::variance, Signal::x_out};
 
@@ -34,11 +33,11 @@ TEST_CASE("seed average: mean and standard error match hand-computed values; one
   CHECK(average.seeds() == 3);
   const Profile p = average.profile();
   const Curve& curve = p.curves.at(curve_key);
-  CHECK(curve.value[0] == Approx(3.0));
-  CHECK(curve.standard_error[0] == Approx(std::sqrt(7.0 / 3.0)));  // variance (4 + 1 + 9)/2
+  CHECK(curve.value[0] == approx(3.0));
+  CHECK(curve.standard_error[0] == approx(std::sqrt(7.0 / 3.0)));  // variance (4 + 1 + 9)/2
   CHECK(curve.value[1] == 10.0);
   CHECK(curve.standard_error[1] == 0.0);
-  CHECK(p.angular_distance[0] == Approx(0.5));
+  CHECK(p.angular_distance[0] == approx(0.5));
 }
 
 TEST_CASE("seed average: top magnitudes are the largest over all seeds, in order") {

@@ -136,7 +136,7 @@ TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, ar
       drawn[name + " column"] = ops.to_host(reading->output());
       drawn[name + " row"] = ops.to_host(reading->backward(ops.from_host(1, 4000, target.dtype, second)));
       // The entry at which the row and the column cross.
-      CHECK(drawn[name + " row"][0] == doctest::Approx(drawn[name + " column"][1]));
+      CHECK(drawn[name + " row"][0] == approx(drawn[name + " column"][1]));
       drawn[name + " row"][0] = drawn[name + " column"][0];
     }
   }

@@ -14,7 +14,7 @@ TEST_CASE("the stack at initialization has gains of 1 and an input with the size
   CHECK(spec.model.gamma == 1.0);
   CHECK(spec.input.kind == InputKind::tokens);
   CHECK(spec.input.tokens == 5);
-  CHECK(spec.input.second_moment == doctest::Approx(0.09));
+  CHECK(spec.input.second_moment == approx(0.09));
 }
 
 TEST_CASE("predictions use the configured tolerances, seed and labels") {

@@ -205,7 +205,7 @@ TEST_CASE("KEEL at initialization rotates the stream by an angle of order 1/(2L)
     const Turn keel = turn_of("keel", layers);
     const double expected = (2.0 * layers - 2.0) / (4.0 * layers * layers) * keel.branch;
     CAPTURE(keel.angle2);
-    CHECK(keel.angle2 / expected == doctest::Approx(1.0).epsilon(0.2));
+    CHECK(keel.angle2 / expected == approx(1.0).epsilon(0.2));
     CHECK(turn_of("pre", layers).angle2 > 0.2);
   }
 }
@@ -273,7 +273,7 @@ TEST_CASE("random mixing removes differences between streams in a few sublayers;
   for (std::size_t step = 2; step < mixed.size(); ++step) {
     INFO("step := ", step, ", mixed[step - 1] := ", mixed[step - 1]);
     CHECK(mixed[step] < 0.7 * mixed[step - 1]);
-    CHECK(unmixed[step] == doctest::Approx(unmixed[1]).epsilon(1e-12));
+    CHECK(unmixed[step] == approx(unmixed[1]).epsilon(1e-12));
   }
   CHECK(mixed[5] < 0.05 * mixed[1]);
   // If all layers write, only differences of the last few remain.

@@ -195,7 +195,7 @@ TEST_CASE("the number of every claim is positive if its statement holds") {
     const judge::SignClaim& found = claim(claims, row.id);
     INFO(row.id, ": ", found.statement, " ", found.reason);
     REQUIRE(found.values.size() == 3);
-    CHECK(found.values[0] == doctest::Approx(row.value));
+    CHECK(found.values[0] == approx(row.value));
     CHECK(found.verdict == judge::ClaimVerdict::holds);
   }
 }
@@ -204,7 +204,7 @@ TEST_CASE("the gradient of the last layer is averaged over the second half of th
   training::TrainingResult run = run_with_loss(3.0);
   for (std::size_t i = 0; i < 20; ++i) run.history.last_layer_norm[i] = 1000.0;
   for (std::size_t i = 20; i < 40; ++i) run.history.last_layer_norm[i] = i % 2 == 0 ? 1.0 : std::exp(2.0);
-  CHECK(reproduce::last_layer_gradient(run) == doctest::Approx(1.0));
+  CHECK(reproduce::last_layer_gradient(run) == approx(1.0));
 }
 
 TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter runs are scaled to all steps") {
@@ -215,7 +215,7 @@ TEST_CASE("spikes of loss and gradient within a few steps are one event; shorter
   CHECK(reproduce::spikes(run) == 3.0);
   run.history.loss.resize(90);
   run.history.grad_norm.resize(90);
-  CHECK(reproduce::spikes(run) == doctest::Approx(2.0 * 120.0 / 90.0));
+  CHECK(reproduce::spikes(run) == approx(2.0 * 120.0 / 90.0));
   // The NaN that ends a diverged run is not a spike.
   run = spikes(0, 0)(0);
   run.history.loss.resize(40);
@@ -242,9 +242,9 @@ TEST_CASE("growth without the cosine includes alpha^2 of the stream, and norm C 
                                         {"growth_sum", {3.0, 5.0}}};
   const Values eq4 = reproduce::without_cosine(record);
   REQUIRE(eq4.size() == 3);
-  CHECK(eq4[1] == doctest::Approx((0.25 * 4.0 + 1.0) * 2.0));
-  CHECK(eq4[2] == doctest::Approx((0.25 * 4.0 + 1.0) * 0.2));
-  CHECK(reproduce::cosine_share(record) == doctest::Approx(std::log(1.0 / 0.4)));
+  CHECK(eq4[1] == approx((0.25 * 4.0 + 1.0) * 2.0));
+  CHECK(eq4[2] == approx((0.25 * 4.0 + 1.0) * 0.2));
+  CHECK(reproduce::cosine_share(record) == approx(std::log(1.0 / 0.4)));
 }
 
 }  // namespace

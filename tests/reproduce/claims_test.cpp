@@ -48,7 +48,7 @@ TEST_CASE("the final loss of a run that ended early is ln V") {
   };
   const std::vector<double> losses{2.5, 2.6, 2.7};
   const auto claims = judge_claims({group_of("pre", 1.0, ended), with_losses("peri", losses)});
-  CHECK(claim(claims, "R1d").mean.value == doctest::Approx(std::log(256.0) - 2.6));
+  CHECK(claim(claims, "R1d").mean.value == approx(std::log(256.0) - 2.6));
   // Claim R7a uses the group "peri" twice.
   const auto twice =
       judge_claims({with_losses("pre", losses), group_of("peri", 1.0, ended), with_losses("peri, LayerNorm", losses)});
@@ -74,7 +74,7 @@ TEST_CASE("claims judge the surge of the variance and the growth law over depth"
   };
   const auto surge = judged(exponential, 0.01);
   CHECK(claim(surge, "F4a").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(surge, "F4a").mean.value == doctest::Approx(std::log(std::pow(2.0, 12.0) / 13.0)).epsilon(0.02));
+  CHECK(claim(surge, "F4a").mean.value == approx(std::log(std::pow(2.0, 12.0) / 13.0)).epsilon(0.02));
   CHECK(claim(surge, "F4b").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(surge, "F4b").mean.value > 1.0);
   CHECK(claim(judged(line, 0.01), "F4b").verdict == judge::ClaimVerdict::fails);
@@ -101,7 +101,7 @@ TEST_CASE("a claim about more tokens than a proxy run reads can be shown, but no
   const auto low = largest(40.0);
   const judge::SignClaim& refuted = claim(low, "F9c");
   CHECK(refuted.verdict == judge::ClaimVerdict::not_testable);
-  CHECK(refuted.values.front() == doctest::Approx(std::log(40.0 / 65504.0)));
+  CHECK(refuted.values.front() == approx(std::log(40.0 / 65504.0)));
   CHECK(refuted.reason.find("the source observes the effect within 5e+08") != std::string::npos);
   CHECK(std::isnan(refuted.p));
   CHECK(std::isnan(refuted.holm));
@@ -116,7 +116,7 @@ TEST_CASE("a claim about more tokens than a proxy run reads can be shown, but no
 TEST_CASE("the spread over seeds is compared with twice the spread of the other placement") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
   // Squared deviations add up to 2.20667 and 0.011667.
-  CHECK(claim(wide, "R9").mean.value == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
+  CHECK(claim(wide, "R9").mean.value == approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
   CHECK(claim(wide, "R9").verdict == judge::ClaimVerdict::holds);
   const auto alike = judge_claims({with_losses("pre", {2.0, 3.0, 4.0}), with_losses("peri", {2.0, 3.1, 4.0})});
   CHECK(claim(alike, "R9").mean.value < 0.0);
@@ -154,18 +154,18 @@ TEST_CASE("learning-rate sweeps give the best loss, the shape and the best rate"
   add("peri", {2.7, 3.0, 2.5}, rates);              // best above 1
   const auto claims = judge_claims(runs);
   CHECK(claim(claims, "R3a").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(claims, "R3a").values[0] == doctest::Approx(0.4));
-  CHECK(claim(claims, "R3b").values[0] == doctest::Approx(0.3));
+  CHECK(claim(claims, "R3a").values[0] == approx(0.4));
+  CHECK(claim(claims, "R3b").values[0] == approx(0.3));
   CHECK(claim(claims, "R3e").verdict == judge::ClaimVerdict::fails);
-  CHECK(claim(claims, "R3f").values[0] == doctest::Approx(0.1));
-  CHECK(claim(claims, "R3g").values[0] == doctest::Approx(0.2));
+  CHECK(claim(claims, "R3f").values[0] == approx(0.1));
+  CHECK(claim(claims, "R3g").values[0] == approx(0.2));
   // Slopes are −0.5 and 0.2 per ln 4 at −ln(4)/2 and ln(4)/2, so the interpolated zero is 5/7 of the way between them.
-  CHECK(claim(claims, "R3h").values[0] == doctest::Approx(std::log(4.0) * (5.0 / 7.0 - 0.5) + std::log(4.0)));
+  CHECK(claim(claims, "R3h").values[0] == approx(std::log(4.0) * (5.0 / 7.0 - 0.5) + std::log(4.0)));
   CHECK(claim(claims, "R8").verdict == judge::ClaimVerdict::not_run);
   // The best of 3 rates of Peri-LN is tested at a level corrected for 3 choices.
   const judge::SignClaim& best = claim(claims, "R3a");
   const judge::Test test{.measured = best.mean, .seeds = 3};
-  CHECK(best.detectable == doctest::Approx(test.detectable_at(2.0 * 0.05 / 3.0)).epsilon(1e-9));
+  CHECK(best.detectable == approx(test.detectable_at(2.0 * 0.05 / 3.0)).epsilon(1e-9));
 }
 
 TEST_CASE("a sweep of two rates has no shape") {

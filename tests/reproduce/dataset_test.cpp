@@ -41,18 +41,18 @@ TEST_CASE("columns have standard errors of geometric means, top magnitudes and t
   }));
   const dataset::Dataset data = reproduce::dataset_of(config, result);
   const auto first = [&](const char* name) { return numbers_of(data, name).front(); };
-  CHECK(first("variance_measured") == doctest::Approx(50.0 * std::exp(1.0)));
-  CHECK(first("variance_stderr") == doctest::Approx(1.0 / std::sqrt(3.0)));  // of the logarithms 0, 1, 2
+  CHECK(first("variance_measured") == approx(50.0 * std::exp(1.0)));
+  CHECK(first("variance_stderr") == approx(1.0 / std::sqrt(3.0)));  // of the logarithms 0, 1, 2
   CHECK(first("top_first") == 9.0);
   CHECK(first("top_last") == 6.0);
   // The three parts add up to the growth.
-  CHECK(first("growth_from_scales") == doctest::Approx(std::log(4.0 / 3.0)));
-  CHECK(first("growth_from_sizes_inside") == doctest::Approx(std::log(5.0 / 4.0)));
-  CHECK(first("growth_from_alignment") == doctest::Approx(std::log(7.0 / 5.0)));
-  // In the other order, scales alone give 4/3, and 7/6 given the trained directions.
-  CHECK(first("growth_from_directions") == doctest::Approx(std::log(6.0 / 3.0)));
-  CHECK(first("growth_from_scales_given_directions") == doctest::Approx(std::log(7.0 / 6.0)));
-  CHECK(first("growth_interaction") == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
+  CHECK(first("growth_from_scales") == approx(std::log(4.0 / 3.0)));
+  CHECK(first("growth_from_sizes_inside") == approx(std::log(5.0 / 4.0)));
+  CHECK(first("growth_from_alignment") == approx(std::log(7.0 / 5.0)));
+  // In the other order, directions alone give 6/3, then scales 7/6; scales alone give 4/3.
+  CHECK(first("growth_from_directions") == approx(std::log(6.0 / 3.0)));
+  CHECK(first("growth_from_scales_given_directions") == approx(std::log(7.0 / 6.0)));
+  CHECK(first("growth_interaction") == approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
   CHECK(first("growth_alignment_error") == 0.25);
 }
 

@@ -52,13 +52,13 @@ TEST_CASE("a group changes the setting that its name states") {
     FAIL(name);
     return Group{};
   };
-  CHECK(find("pre").train.lr == doctest::Approx(3e-3));
-  CHECK(find("pre, rate x 3").train.lr == doctest::Approx(9e-3));
-  CHECK(find("peri, variance 10/d").spec.init.std == doctest::Approx(std::sqrt(10.0 / 96.0)));
+  CHECK(find("pre").train.lr == approx(3e-3));
+  CHECK(find("pre, rate x 3").train.lr == approx(9e-3));
+  CHECK(find("peri, variance 10/d").spec.init.std == approx(std::sqrt(10.0 / 96.0)));
   CHECK(find("b-only, QK-norm (OLMo 2)").spec.model.qk_norm == QkNorm::full);
   CHECK(find("post, SGD, rate 0.3").train.optimizer == OptimizerKind::sgd);
-  CHECK(find("peri, warm-up x 3, rate x 1").train.warmup == doctest::Approx(3.0 * config.train.warmup));
-  CHECK(find("peri, warm-up x 3, rate x 1").train.lr == doctest::Approx(config.train.lr));
+  CHECK(find("peri, warm-up x 3, rate x 1").train.warmup == approx(3.0 * config.train.warmup));
+  CHECK(find("peri, warm-up x 3, rate x 1").train.lr == approx(config.train.lr));
   const Group half = find("pre, half the length, rate x 1");
   CHECK(half.spec.input.tokens * half.train.batch == config.base.input.tokens * config.train.batch);
 }

@@ -54,7 +54,7 @@ TEST_CASE("the Gauss rule of a discrete measure with few distinct points is the 
   const theory::DiscreteRule rule = theory::discrete_gauss_rule(places, weights, 6);
   CHECK(rule.nodes.size() == 4);
   const auto f = [](double x) { return std::sin(3.0 * x); };
-  CHECK(rule.weights.dot(rule.nodes.unaryExpr(f)) == doctest::Approx(weights.dot(places.unaryExpr(f))).epsilon(1e-10));
+  CHECK(rule.weights.dot(rule.nodes.unaryExpr(f)) == approx(weights.dot(places.unaryExpr(f))).epsilon(1e-10));
   CHECK(theory::discrete_gauss_rule(places, Vector::Zero(6), 6).nodes.size() == 0);
 }
 

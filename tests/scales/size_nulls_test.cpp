@@ -56,10 +56,10 @@ TEST_CASE("profiles of given weights have the mean square of every row and colum
     const std::vector<double> of_columns = means_of_squares(entries, row_sizes.size(), false);
     REQUIRE(profile.columns.size() == of_columns.size());
     for (std::size_t i = 0; i < of_rows.size(); ++i) {
-      CHECK(whole * row_sizes[i] * row_sizes[i] == doctest::Approx(of_rows[i]).epsilon(1e-13));
+      CHECK(whole * row_sizes[i] * row_sizes[i] == approx(of_rows[i]).epsilon(1e-13));
     }
     for (std::size_t j = 0; j < of_columns.size(); ++j) {
-      CHECK(whole * profile.columns[j] * profile.columns[j] == doctest::Approx(of_columns[j]).epsilon(1e-13));
+      CHECK(whole * profile.columns[j] * profile.columns[j] == approx(of_columns[j]).epsilon(1e-13));
     }
   }
   // A matrix of zeros has no profile, and a row of zeros has the size 0.
@@ -124,11 +124,11 @@ TEST_CASE("repeated sequences keep log second moments; deviations of draws equal
   const std::vector<double> two = stacks::log_second_moments(*ops, spec.model, weights, ids, 2);
   const std::vector<double> one = stacks::log_second_moments(*ops, spec.model, weights, std::vector<int>{1, 2, 3}, 1);
   REQUIRE(two.size() == static_cast<std::size_t>(spec.model.sublayers()) + 1);
-  for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(one[i]).epsilon(1e-12));
+  for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == approx(one[i]).epsilon(1e-12));
   const stacks::NullDraws draws{.log_moment = {{1.0}, {2.0}, {4.5}}};
-  CHECK(draws.mean(0) == doctest::Approx(2.5));
-  CHECK(draws.deviation_from(2.0, 0) == doctest::Approx(std::sqrt((1.0 + 0.0 + 6.25) / 3.0)));
-  CHECK(draws.deviation_from_mean(0) == doctest::Approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
+  CHECK(draws.mean(0) == approx(2.5));
+  CHECK(draws.deviation_from(2.0, 0) == approx(std::sqrt((1.0 + 0.0 + 6.25) / 3.0)));
+  CHECK(draws.deviation_from_mean(0) == approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
   CHECK(std::isnan(stacks::NullDraws{}.mean(0)));
   CHECK(std::isnan(stacks::NullDraws{.log_moment = {{1.0}}}.deviation_from_mean(0)));
 }

@@ -33,7 +33,7 @@ TEST_CASE("scales are root mean squares of all entries, and gains are complete")
     REQUIRE(scales.stddev.contains(id));
     ++named;
     if (is_table(id.weight)) continue;
-    CHECK(scales.stddev.at(id) == doctest::Approx(rms(host(id))).epsilon(1e-14));
+    CHECK(scales.stddev.at(id) == approx(rms(host(id))).epsilon(1e-14));
     CHECK_FALSE(scales.stddev.contains(bias_of(id)));
   }
   for (const ParameterId& id : gains_of(spec.model)) {
@@ -44,7 +44,7 @@ TEST_CASE("scales are root mean squares of all entries, and gains are complete")
     CHECK(scales.stddev.contains(bias_of(id)) == !of_heads);
     if (of_heads) continue;
     ++named;
-    CHECK(scales.stddev.at(bias_of(id)) == doctest::Approx(rms(host(bias_of(id)))).epsilon(1e-14));
+    CHECK(scales.stddev.at(bias_of(id)) == approx(rms(host(bias_of(id)))).epsilon(1e-14));
   }
   CHECK(scales.stddev.size() == named);
   CHECK(scales.gains.size() == gains_of(spec.model).size());
@@ -58,8 +58,7 @@ TEST_CASE("scales of tables use the rows of the tokens, with repetition") {
   for (const auto& [table, rows] : {std::pair(Weight::embedding, std::vector{4, 4, 7}),
                                     {Weight::positions, {2, 3, 4}},
                                     {Weight::token_types, {0}}}) {
-    CHECK(stddev.at(matrix_id(0, table)) ==
-          doctest::Approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14));
+    CHECK(stddev.at(matrix_id(0, table)) == approx(rms(ops->to_host(weights.rows(*ops, table, rows)))).epsilon(1e-14));
   }
   CHECK_FALSE(stacks::scales_of(*ops, spec.model, weights, {}).stddev.contains(matrix_id(0, Weight::embedding)));
 }
@@ -87,7 +86,7 @@ TEST_CASE("row and column sizes scale with the matrix, even where squares overfl
   for (const auto& [id, profile] : profiles(std::ldexp(1.0, -130))) {  // subnormal: about 19 of 24 bits remain
     REQUIRE(profile.columns.size() == of_one.at(id).columns.size());
     for (std::size_t k = 0; k < profile.columns.size(); ++k) {
-      CHECK(profile.columns[k] == doctest::Approx(of_one.at(id).columns[k]).epsilon(1e-3));
+      CHECK(profile.columns[k] == approx(of_one.at(id).columns[k]).epsilon(1e-3));
     }
   }
 }

@@ -68,9 +68,9 @@ TEST_CASE("only DeepNorm changes the initialization: (8L)^-1/4 for DeepNet, (2L)
     CHECK((placement.branch_init_gain != nullptr) == deepnorm);
   }
   CHECK(find_placement("deepnorm-glm")->branch_init_gain(8) == 0.25);
-  CHECK(find_placement("deepnorm-glm")->branch_init_gain(70) == doctest::Approx(1.0 / std::sqrt(140.0)).epsilon(1e-15));
+  CHECK(find_placement("deepnorm-glm")->branch_init_gain(70) == approx(1.0 / std::sqrt(140.0)).epsilon(1e-15));
   CHECK(find_placement("deepnorm")->branch_init_gain(2) == 0.5);
-  CHECK(find_placement("deepnorm")->branch_init_gain(24) == doctest::Approx(std::pow(192.0, -0.25)).epsilon(1e-15));
+  CHECK(find_placement("deepnorm")->branch_init_gain(24) == approx(std::pow(192.0, -0.25)).epsilon(1e-15));
 }
 
 TEST_CASE("Mix-LN: the first floor(L/4) layers are Post-LN") {

@@ -12,8 +12,6 @@
 namespace periscope {
 namespace {
 
-using doctest::Approx;
-
 constexpr Weight all[] = {Weight::q,  Weight::k,    Weight::v,         Weight::o,          Weight::gate,
                           Weight::up, Weight::down, Weight::embedding, Weight::unembedding};
 
@@ -43,16 +41,16 @@ TEST_CASE("every initialization scheme gives every matrix its variance") {
       spec.init.scheme = scheme;
       return std::pow(stddev_of(spec, 0, weight), 2);
     };
-    CHECK(variance(InitScheme::normal) == Approx(0.09).epsilon(1e-14));
-    CHECK(variance(InitScheme::lecun) == Approx(1.0 / in).epsilon(1e-14));
-    CHECK(variance(InitScheme::he) == Approx(2.0 / in).epsilon(1e-14));
-    CHECK(variance(InitScheme::xavier) == Approx(2.0 / (in + out)).epsilon(1e-14));
-    CHECK(variance(InitScheme::scaled) == Approx(5.0 / in).epsilon(1e-14));
+    CHECK(variance(InitScheme::normal) == approx(0.09).epsilon(1e-14));
+    CHECK(variance(InitScheme::lecun) == approx(1.0 / in).epsilon(1e-14));
+    CHECK(variance(InitScheme::he) == approx(2.0 / in).epsilon(1e-14));
+    CHECK(variance(InitScheme::xavier) == approx(2.0 / (in + out)).epsilon(1e-14));
+    CHECK(variance(InitScheme::scaled) == approx(5.0 / in).epsilon(1e-14));
     // Mitchell's rule truncates at 3 standard deviations, which leaves 97.3337 % of the variance.
     const bool writes = weight == Weight::o || weight == Weight::down;
-    CHECK(variance(InitScheme::mitchell) == Approx(0.97333692466254 / in / (writes ? 2.0 : 1.0)).epsilon(1e-12));
+    CHECK(variance(InitScheme::mitchell) == approx(0.97333692466254 / in / (writes ? 2.0 : 1.0)).epsilon(1e-12));
     const double layer_1 = std::pow(stddev_of(spec, 1, weight), 2);
-    CHECK(layer_1 == Approx(0.97333692466254 / in / (writes ? 4.0 : 1.0)).epsilon(1e-12));
+    CHECK(layer_1 == approx(0.97333692466254 / in / (writes ? 4.0 : 1.0)).epsilon(1e-12));
   }
 }
 
@@ -96,7 +94,7 @@ TEST_CASE("init.residual scales only W_o and W_down, by an expression in L and l
         const bool writes = weight == Weight::o || weight == Weight::down;
         CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
         CHECK(stddev_of(spec, layer, weight) ==
-              Approx((writes ? factor(addition) : 1.0) * stddev_of(plain, layer, weight)).epsilon(1e-15));
+              approx((writes ? factor(addition) : 1.0) * stddev_of(plain, layer, weight)).epsilon(1e-15));
       }
     }
   };
@@ -123,14 +121,14 @@ TEST_CASE("init.truncation multiplies standard deviations by the truncated norma
     const StackSpec plain = spec;
     spec.init.truncation = at;
     CAPTURE(at);
-    CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
+    CHECK(truncation_factor(spec.init) == approx(std::sqrt(square / weight)).epsilon(1e-10));
     for (const Weight matrix : all) {
       const bool is_input = matrix == Weight::embedding;  // scaled by input.second_moment
       const double factor = is_input ? 1.0 : std::sqrt(square / weight);
-      CHECK(stddev_of(spec, 0, matrix) == Approx(factor * stddev_of(plain, 0, matrix)).epsilon(1e-10));
+      CHECK(stddev_of(spec, 0, matrix) == approx(factor * stddev_of(plain, 0, matrix)).epsilon(1e-10));
     }
     spec.init.scheme = InitScheme::mitchell;  // an explicit truncation takes precedence
-    CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
+    CHECK(truncation_factor(spec.init) == approx(std::sqrt(square / weight)).epsilon(1e-10));
   }
   CHECK(truncation_factor({}) == 1.0);
 }

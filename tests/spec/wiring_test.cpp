@@ -22,8 +22,8 @@ using Weights = std::vector<double>;
 TEST_CASE("with x0, attention reads a weighted sum of the stream and the stack's input") {
   const ModelSpec m = stack("x0");
   for (const auto& [step, kept, added] : {std::tuple{0, 1.15, 0.20}, {2, 1.10, 0.125}, {4, 1.05, 0.05}}) {
-    CHECK(m.step(step).branches[0].reads[0] == doctest::Approx(kept).epsilon(1e-14));
-    CHECK(m.step(step).branches[0].reads[1] == doctest::Approx(added).epsilon(1e-14));
+    CHECK(m.step(step).branches[0].reads[0] == approx(kept).epsilon(1e-14));
+    CHECK(m.step(step).branches[0].reads[1] == approx(added).epsilon(1e-14));
     CHECK(m.step(step).mixing[0] == m.step(step).branches[0].reads);
   }
   CHECK(m.step(1).mixing == std::vector<Weights>{{1.0, 0.0}, {0.0, 1.0}});
@@ -47,8 +47,8 @@ TEST_CASE("every layer of a deep stack is wired alike; KEEL scales by layer, Bea
       CHECK(span.step(l).norm_c == std::vector<bool>{true, false});
       CHECK(keel.step(l).norm_c[0] == (layer > 0));
       CHECK(keel.step(l).mixing[0][0] == (layer > 0 ? 10.0 : 1.0));
-      CHECK(beam.step(l).mixing[0][0] == doctest::Approx(std::sqrt((l + 1.0) / (l + 2.0))).epsilon(1e-14));
-      CHECK(beam.step(l).branches[0].writes[0] == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-14));
+      CHECK(beam.step(l).mixing[0][0] == approx(std::sqrt((l + 1.0) / (l + 2.0))).epsilon(1e-14));
+      CHECK(beam.step(l).branches[0].writes[0] == approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-14));
     }
   }
 }
@@ -65,8 +65,8 @@ TEST_CASE("with hyper, streams are read in turn; random mixing is doubly stochas
     for (std::size_t i = 0; i < 3; ++i) {
       double column = 0.0;
       for (std::size_t j = 0; j < 3; ++j) column += step.mixing[j][i];
-      CHECK(std::accumulate(step.mixing[i].begin(), step.mixing[i].end(), 0.0) == doctest::Approx(1.0).epsilon(1e-14));
-      CHECK(column == doctest::Approx(1.0).epsilon(1e-12));
+      CHECK(std::accumulate(step.mixing[i].begin(), step.mixing[i].end(), 0.0) == approx(1.0).epsilon(1e-14));
+      CHECK(column == approx(1.0).epsilon(1e-12));
     }
     CHECK(step.mixing != m.step((s + 1) % 6).mixing);
   }

@@ -31,17 +31,17 @@ double budget(const config::RunOptions& run, double available) {
 TEST_CASE("without --memory the tape budget is 2.8 GB for the whole pass, or half of the available memory") {
   const double kept = budget(backward(), 64e9);
   CHECK(kept > 1e9);
-  CHECK(kept + stacks::reading_memory(large_stack(), backward(), 1, 2).bytes == doctest::Approx(2.8e9));
+  CHECK(kept + stacks::reading_memory(large_stack(), backward(), 1, 2).bytes == approx(2.8e9));
   CHECK(budget(backward(), infinity) == kept);
-  CHECK(budget(backward(), 5e9) == doctest::Approx(kept - 0.3e9));
+  CHECK(budget(backward(), 5e9) == approx(kept - 0.3e9));
 }
 
 TEST_CASE("with --memory the tape budget is at most 0.8 of the available memory") {
   config::RunOptions run = backward();
   run.memory = 5e9;
   const double kept = budget(run, 64e9);
-  CHECK(kept == doctest::Approx(budget(backward(), 64e9) + 2.2e9));
-  CHECK(budget(run, 5e9) == doctest::Approx(kept - 1e9));
+  CHECK(kept == approx(budget(backward(), 64e9) + 2.2e9));
+  CHECK(budget(run, 5e9) == approx(kept - 1e9));
   run.memory = 1e30;
   CHECK(budget(run, infinity) == 0x1p62);
 }
@@ -73,7 +73,7 @@ TEST_CASE("concurrent seeds share the tape budget") {
   const auto kept = [&](int seeds) {
     return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
   };
-  CHECK(kept(1) - kept(2) == doctest::Approx(1.4e9).epsilon(0.02));  // half of 2.8 GB; one thread fewer per pass
+  CHECK(kept(1) - kept(2) == approx(1.4e9).epsilon(0.02));  // half of 2.8 GB; one thread fewer per pass
   CHECK(kept(8) == kept(2));
 }
 

@@ -15,7 +15,7 @@ using Values = std::vector<double>;
 TEST_CASE("residual finds the entry with the largest error relative to its tolerance, at any position") {
   const Residual r = residual(Values{1.0, 2.5, 3.1}, Values{1.0, 2.0, 3.0}, Values{1.0, 1.0, 0.1});
   CHECK(r.at == 2);
-  CHECK(r.worst == doctest::Approx(1.0));
+  CHECK(r.worst == approx(1.0));
   CHECK((r.actual == 3.1 && r.expected == 3.0 && r.allowed == 0.1));
   const Values ones(257, 1.0);
   for (std::size_t i = 0; i < ones.size(); ++i) {

@@ -33,6 +33,10 @@ inline doctest::String toString(Activation value) {
 }
 // NOLINTEND(readability-identifier-naming)
 
+/// Approximate equality with a purely relative tolerance. doctest's default also accepts an absolute difference of
+/// epsilon, so that any two small numbers are equal.
+inline doctest::Approx approx(double expected) { return doctest::Approx(expected).scale(0.0); }
+
 }  // namespace periscope
 
 namespace doctest {

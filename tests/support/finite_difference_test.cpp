@@ -25,9 +25,9 @@ Differentiable sines() {
 
 TEST_CASE("derivative is exact for polynomials of degree six and has an error of sixth order otherwise") {
   const auto polynomial = [](double t) { return 3.0 - 2.0 * t + std::pow(t, 2) + 7.0 * std::pow(t, 6); };
-  CHECK(derivative(polynomial, 0.5) == doctest::Approx(-2.0).epsilon(1e-14));
+  CHECK(derivative(polynomial, 0.5) == approx(-2.0).epsilon(1e-14));
   const auto error = [](double h) { return std::abs(derivative([](double t) { return std::exp(t); }, h) - 1.0); };
-  CHECK(error(0.2) / error(0.1) == doctest::Approx(64.0).epsilon(0.05));
+  CHECK(error(0.2) / error(0.1) == approx(64.0).epsilon(0.05));
 }
 
 TEST_CASE("a correct gradient passes; a wrong entry is detected along directions and by entries") {

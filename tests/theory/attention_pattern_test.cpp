@@ -17,7 +17,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
 using testing::Estimate;
 
 const PatternLaw plain_law{.query = {.variance = 1.5, .heads = 1},
@@ -146,7 +145,7 @@ TEST_CASE("scores of variance 0 give uniform patterns with exact averages (T3)")
         for (Eigen::Index s = 0; s < 5; ++s) {
           const Eigen::Index rows = causal ? t + 1 : 5;
           const Eigen::Index cols = causal ? s + 1 : 5;
-          CHECK(m(t, s) == Approx(k.topLeftCorner(rows, cols).mean()).epsilon(1e-14));
+          CHECK(m(t, s) == approx(k.topLeftCorner(rows, cols).mean()).epsilon(1e-14));
         }
       }
     }
@@ -336,7 +335,7 @@ TEST_CASE("scores of equal tokens, or of one token, have a gradient of exactly 0
       CHECK(head.key == head.query);
       CHECK(head.output.isApprox(k, 1e-15));
       CHECK((head.output.array() == head.output(0, 0)).all());
-      CHECK(head.value.sum() == Approx(g.sum()));
+      CHECK(head.value.sum() == approx(g.sum()));
     }
   }
 }
@@ -356,8 +355,8 @@ TEST_CASE("gradients cover all tokens of patterns with several blocks (T9)") {
   const HeadGradients closed = average.gradients(k, g, 512, stream);
   CHECK(closed.output.isApprox(sampled.output, 1e-5));  // both use the same patterns
   CHECK(closed.value.isApprox(sampled.value, 1e-5));
-  CHECK(closed.query.trace() == Approx(sampled.query.trace()).epsilon(0.05));
-  CHECK(closed.key.trace() == Approx(sampled.key.trace()).epsilon(0.05));
+  CHECK(closed.query.trace() == approx(sampled.query.trace()).epsilon(0.05));
+  CHECK(closed.key.trace() == approx(sampled.key.trace()).epsilon(0.05));
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
 using Index = Eigen::Index;
 
 RowMatrix random_matrix(Index rows, Index cols, unsigned seed) {
@@ -25,8 +24,8 @@ TEST_CASE("with eps the bound of a norm's output decreases with the length of it
   const Vector gain = Vector::Ones(width);
   const BoundedSet small = ball(Vector::Constant(width, 0.1), 0.2);
   const BoundedSet y = normalised(small, {NormKind::rms, 0.01, gain, {}});
-  CHECK(y.magnitude()[0] == Approx(0.1 / std::sqrt(0.01 / width + 0.01)).epsilon(1e-12));
-  CHECK(y.norm() == Approx(std::sqrt(7.0) * 0.2 / std::sqrt(0.04 + 0.07)).epsilon(1e-12));
+  CHECK(y.magnitude()[0] == approx(0.1 / std::sqrt(0.01 / width + 0.01)).epsilon(1e-12));
+  CHECK(y.norm() == approx(std::sqrt(7.0) * 0.2 / std::sqrt(0.04 + 0.07)).epsilon(1e-12));
   BoundedSet silent = small;
   silent.low[3] = silent.high[3] = 0.0;
   CHECK(normalised(silent, {NormKind::rms, 0.0, gain, {}}).magnitude()[3] == 0.0);
@@ -51,9 +50,9 @@ TEST_CASE("activations of an interval equal the extrema on a fine grid") {
       }
       const BoundedSet y = activated(kind, {Vector::Constant(1, low), Vector::Constant(1, high), {}});
       CHECK(y.low[0] <= least + 1e-15);
-      CHECK(y.low[0] == Approx(least).epsilon(1e-9));
+      CHECK(y.low[0] == approx(least).epsilon(1e-9));
       CHECK(y.high[0] >= most - 1e-15);  // 1e-15 allows rounding of grid values
-      CHECK(y.high[0] == Approx(most).epsilon(1e-12));
+      CHECK(y.high[0] == approx(most).epsilon(1e-12));
     }
   }
 }
@@ -67,8 +66,8 @@ TEST_CASE("spectral_bound is a tight upper bound of the spectral norm") {
   }
   CHECK(spectral_bound(RowMatrix::Zero(3, 4)) == 0.0);
   const RowMatrix one = Vector::Constant(30, 2.0) * Eigen::RowVectorXd::Constant(20, 0.5);
-  CHECK(spectral_bound(one) == Approx(std::sqrt(600.0)).epsilon(1e-3));
-  CHECK(spectral_bound(RowMatrix::Identity(50, 50)) == Approx(1.0).epsilon(2e-3));
+  CHECK(spectral_bound(one) == approx(std::sqrt(600.0)).epsilon(1e-3));
+  CHECK(spectral_bound(RowMatrix::Identity(50, 50)) == approx(1.0).epsilon(2e-3));
   RowMatrix broken = random_matrix(3, 3, 1);
   broken(1, 1) = std::nan("");
   CHECK(spectral_bound(broken) == infinity);
@@ -88,7 +87,7 @@ TEST_CASE("bounds stay valid for weights near the limits of double") {
   CHECK(BoundedSet(point(Vector::Constant(3, 1e-200))).norm() >= 1.7e-200);
   CHECK(BoundedSet(point(Vector::Constant(3, 1e200))).norm() <= 1.8e200);
   CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // the iteration also terminates
-  CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == Approx(2e300).epsilon(1e-2));
+  CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == approx(2e300).epsilon(1e-2));
   // A product that overflows has an infinite bound, and so does NaN.
   const RowMatrix w = RowMatrix::Constant(1, 2, 1e200);
   CHECK(image_and_sums(w, ball(Vector::Constant(2, 1e200), infinity)).set.magnitude()[0] == infinity);
@@ -99,8 +98,8 @@ TEST_CASE("bounds stay valid for weights near the limits of double") {
   // x ≈ 1e-170: its squares underflow, but x/√(x² + ε) is 1e-20.
   const BoundedSet y =
       normalised(ball(Vector::Constant(4, 1e-170), 2e-170), {NormKind::rms, 1e-300, Vector::Constant(4, 1e30), {}});
-  CHECK(y.magnitude()[0] == Approx(1e10).epsilon(1e-9));
-  CHECK(y.norm() == Approx(2e10).epsilon(1e-9));
+  CHECK(y.magnitude()[0] == approx(1e10).epsilon(1e-9));
+  CHECK(y.norm() == approx(2e10).epsilon(1e-9));
 }
 
 }  // namespace

@@ -11,9 +11,7 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
-Approx to_13_digits(double x) { return Approx(x).epsilon(1e-13); }
+doctest::Approx to_13_digits(double x) { return approx(x).epsilon(1e-13); }
 
 TEST_CASE("for a zero input the gradient bound is infinite without eps, unless the gradient is 0") {
   const NormPass dead{NormKind::rms, 4, 1.0, 0.0, 0.0};

@@ -26,7 +26,7 @@ using Values = std::vector<double>;
 const RunArithmetic coarse{Arithmetic::mixed, {"both", 1e300, 7, -4}, {"both of sums", 1e300, 8, -5}};
 constexpr int longest = 40;
 
-doctest::Approx nearly(double x) { return doctest::Approx(x).epsilon(1e-9).scale(1e-12); }
+doctest::Approx nearly(double x) { return approx(x).epsilon(1e-9).scale(1e-12); }
 
 Vector all(Index n, double x) { return Vector::Constant(n, x); }
 BoundedSet box(Index n, double low, double high) { return {all(n, low), all(n, high), {}}; }

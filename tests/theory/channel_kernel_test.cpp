@@ -14,8 +14,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 constexpr int channel_count = 64;
 
 TEST_CASE("equal gains and sums of uniform terms give uniform kernels") {
@@ -26,7 +24,7 @@ TEST_CASE("equal gains and sums of uniform terms give uniform kernels") {
   const ChannelKernel y = normalised(combined(1.0, x, 1.0, x), {NormKind::rms, 0.0}, {.all = 2.0});
   CHECK(y.is_uniform());
   CHECK(with_bias(y, 0.0, channel_count).is_uniform());
-  CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
+  CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
 }
 
 TEST_CASE("unevenness of each side of a matrix reduces the effective width or hidden width (T29)") {
@@ -52,8 +50,8 @@ TEST_CASE("unevenness of each side of a matrix reduces the effective width or hi
         sizes;
     spec.scales = std::make_shared<const WeightScales>(scales);
     const ChannelUnevenness loss = channel_unevenness(spec, is_of_mlp(side.weight) ? 1 : 0);
-    CHECK(loss.width == Approx(side.of_width).epsilon(1e-12));
-    CHECK(loss.hidden == Approx(side.of_hidden).epsilon(1e-12));
+    CHECK(loss.width == approx(side.of_width).epsilon(1e-12));
+    CHECK(loss.hidden == approx(side.of_hidden).epsilon(1e-12));
   }
 }
 

@@ -15,8 +15,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 /// Estimates the expected largest magnitude of independent tokens by simulation.
 testing::Estimate simulated_maximum(const Vector& second_moment, int width, int draws) {
   boost::random::mt19937 engine(7);
@@ -56,13 +54,13 @@ TEST_CASE("the expected maximum agrees with simulation for tokens of equal and u
 TEST_CASE("the expected maximum equals closed forms for one and two entries (T18)") {
   // One entry has E|x| = √(2/π)σ; two have 2σ/√π.
   CHECK(expected_maximum(Vector::Constant(1, 4.0), 1) ==
-        Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-12));
-  CHECK(expected_maximum(Vector::Constant(1, 4.0), 2) == Approx(4.0 / std::sqrt(std::numbers::pi)).epsilon(1e-12));
+        approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-12));
+  CHECK(expected_maximum(Vector::Constant(1, 4.0), 2) == approx(4.0 / std::sqrt(std::numbers::pi)).epsilon(1e-12));
   CHECK(expected_maximum(Vector::Constant(2, 4.0), 1) == expected_maximum(Vector::Constant(1, 4.0), 2));
   CHECK(expected_maximum(Vector::Zero(3), 8) == 0.0);
   CHECK(std::isinf(expected_maximum(Vector::Constant(2, INFINITY), 8)));
   const Vector q = Vector::LinSpaced(5, 0.5, 2.0);
-  CHECK(expected_maximum(1e20 * q, 8) == Approx(1e10 * expected_maximum(q, 8)).epsilon(1e-12));
+  CHECK(expected_maximum(1e20 * q, 8) == approx(1e10 * expected_maximum(q, 8)).epsilon(1e-12));
 }
 
 TEST_CASE("the expected maximum does not depend on the order of many unequal entries (T18)") {
@@ -73,19 +71,19 @@ TEST_CASE("the expected maximum does not depend on the order of many unequal ent
     for (double& one : q) one = std::exp(3.0 * unit(engine));
     Vector sorted = q;
     std::ranges::sort(sorted, std::greater<>());
-    CHECK(expected_maximum(q, 4) == Approx(expected_maximum(sorted, 4)).epsilon(1e-12));
+    CHECK(expected_maximum(q, 4) == approx(expected_maximum(sorted, 4)).epsilon(1e-12));
   }
   Vector one_large = Vector::Constant(20'000, 1e-12);
   one_large(12'345) = 4.0;  // one entry dominates, so E|x| = √(2/π)σ
-  CHECK(expected_maximum(one_large, 1) == Approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-5));
+  CHECK(expected_maximum(one_large, 1) == approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-5));
 }
 
 TEST_CASE("the leading order equals its formula and approximates the expected maximum (T18)") {
-  CHECK(typical_maximum(1e6, 2.0) == Approx(2.0 * 4.7660).epsilon(1e-4));
+  CHECK(typical_maximum(1e6, 2.0) == approx(2.0 * 4.7660).epsilon(1e-4));
   // The maximum of |x| over n entries equals the maximum of x over 2n; its mean is 0.577 scale lengths above the mode.
   for (const double n : {1e4, 1e6}) {
     const double exact = expected_maximum(Vector::Constant(1, 1.0), static_cast<int>(n));
-    CHECK(typical_maximum(2 * n, 1.0) + 0.5772 / std::sqrt(2 * std::log(2 * n)) == Approx(exact).epsilon(0.01));
+    CHECK(typical_maximum(2 * n, 1.0) + 0.5772 / std::sqrt(2 * std::log(2 * n)) == approx(exact).epsilon(0.01));
   }
 }
 

@@ -23,9 +23,9 @@ StackSpec small_stack(const char* placement) {
 
 TEST_CASE("depth_constant uses the constants of one more layer; acts_on is true if a fault changes a prediction") {
   const ModelSpec lns = small_stack("lns").model;
-  CHECK(step_under(Fault::depth_constant, lns, 2).branches[0].input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
+  CHECK(step_under(Fault::depth_constant, lns, 2).branches[0].input_gain == approx(1.0 / std::sqrt(3.0)));
   const ModelSpec deepnorm = small_stack("deepnorm").model;
-  CHECK(step_under(Fault::depth_constant, deepnorm, 0).mixing[0][0] == doctest::Approx(std::pow(8.0, 0.25)));
+  CHECK(step_under(Fault::depth_constant, deepnorm, 0).mixing[0][0] == approx(std::pow(8.0, 0.25)));
   for (const Placement& p : placement_table()) {
     CAPTURE(p.name);
     StackSpec spec = small_stack(std::string(p.name).c_str());

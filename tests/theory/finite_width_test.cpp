@@ -17,8 +17,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 StackSpec small(std::string_view placement) {
   StackSpec spec = testing::placed(testing::tiny_stack(), placement);
   spec.input.correlation = 0.3;
@@ -100,7 +98,7 @@ TEST_CASE("profile prefers curves of the finite-width chain; limit has all curve
   const Curve& spread = *p.spread.find(Statistic::second_moment, Signal::f_out);
   const Curve& mean = *p.profile.find(Statistic::second_moment, Signal::f_out);
   for (std::size_t i = 0; i < spread.value.size(); ++i) {
-    CHECK(mean.standard_error[i] == Approx(spread.value[i] / 8.0).epsilon(1e-12));
+    CHECK(mean.standard_error[i] == approx(spread.value[i] / 8.0).epsilon(1e-12));
   }
 }
 
@@ -115,12 +113,12 @@ TEST_CASE("replicates are independent and divided among sequences; the spread is
     return std::pair(cell(p, Statistic::token_cosine, Signal::x_out, 0),
                      p.spread.find(Statistic::token_cosine, Signal::x_out)->value[0]);
   };
-  CHECK(cosine({same}, 64).first.mean == Approx(1.0).epsilon(1e-12));
+  CHECK(cosine({same}, 64).first.mean == approx(1.0).epsilon(1e-12));
   CHECK(cosine({same}, 64).second < 1e-7);
   const auto [mean, spread] = cosine({same, different}, 2000);
   testing::check_consistent("cosine", mean, 0.5);
   const auto [alone, alone_spread] = cosine({different}, 2000);
-  CHECK(spread == Approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // the spread of the other sequence is 0
+  CHECK(spread == approx(alone_spread / std::sqrt(2.0)).epsilon(0.1));  // the spread of the other sequence is 0
   const Prediction uneven = at_width(spec, 5, 3, {same, different});
   CHECK(uneven.finite_width_replicates == 6);
   CHECK(uneven.finite_width_degrees == 4);  // 6 replicates minus one mean per sequence
@@ -141,7 +139,7 @@ TEST_CASE("a planted fault changes the limit and the finite-width chain") {
   const std::vector<double> branch = branches(Fault::none);
   const std::vector<double> wrong = branches(Fault::beta0);
   CHECK(wrong[1] == branch[1]);
-  CHECK(wrong[2] == Approx(1.05 * branch[2]).epsilon(1e-12));
+  CHECK(wrong[2] == approx(1.05 * branch[2]).epsilon(1e-12));
 }
 
 TEST_CASE("the number of replicates decreases with their cost, to at least 8") {

@@ -18,8 +18,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 TEST_CASE("variance is the second moment minus the mean's second moment, which LayerNorm removes") {
   StackSpec spec = xiong_stack("pre");
   spec.input.second_moment = 2.0;

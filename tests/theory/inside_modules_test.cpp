@@ -20,8 +20,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 Matrix pair_kernel(double a, double b, double ab) {
   Matrix c(2, 2);
   c << a, ab, ab, b;
@@ -61,14 +59,14 @@ TEST_CASE("V-norm's kernel agrees with sampling for few and many features") {
     }
     const Matrix k = normed_values(c, e, 0.0);
     CHECK(agrees(cosine, k(0, 1)));
-    CHECK(k(0, 0) == Approx(1.0));
+    CHECK(k(0, 0) == approx(1.0));
     if (e == 1) CHECK_FALSE(agrees(cosine, 0.6));  // 0.6 is the limit of many features
   }
-  CHECK(normed_values(c, 4096, 0.0)(0, 1) == Approx(normed_values(c, 4097, 0.0)(0, 1)).epsilon(1e-6));
-  CHECK(normed_values(c, 1 << 20, 0.0)(0, 1) == Approx(0.6).epsilon(1e-6));
-  CHECK(normed_values(c, 1 << 20, 1.0)(0, 1) == Approx(0.6 / std::sqrt(3.0 * 1.5)).epsilon(1e-6));
+  CHECK(normed_values(c, 4096, 0.0)(0, 1) == approx(normed_values(c, 4097, 0.0)(0, 1)).epsilon(1e-6));
+  CHECK(normed_values(c, 1 << 20, 0.0)(0, 1) == approx(0.6).epsilon(1e-6));
+  CHECK(normed_values(c, 1 << 20, 1.0)(0, 1) == approx(0.6 / std::sqrt(3.0 * 1.5)).epsilon(1e-6));
   CHECK(normed_values(-c, 8, 0.0)(0, 1) == 0.0);  // no token has positive variance
-  CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == Approx(-normed_values(c, 8, 0.0)(0, 1)));
+  CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == approx(-normed_values(c, 8, 0.0)(0, 1)));
 }
 
 TEST_CASE("V-norm's gradient factor is the derivative of the kernel and agrees with sampling for few features") {
@@ -76,8 +74,8 @@ TEST_CASE("V-norm's gradient factor is the derivative of the kernel and agrees w
     CAPTURE(e);
     const auto at = [&](double ab) { return normed_values(pair_kernel(2.0, 0.5, ab), e, 0.0)(0, 1); };
     const Matrix slope = normed_values_slope(pair_kernel(2.0, 0.5, 0.6), e, 0.0);
-    CHECK(slope(0, 1) == Approx((at(0.6 + 1e-5) - at(0.6 - 1e-5)) / 2e-5).epsilon(1e-6));
-    CHECK(slope(0, 0) == Approx((e - 1.0) / (e - 2.0) / 2.0).epsilon(1e-4));
+    CHECK(slope(0, 1) == approx((at(0.6 + 1e-5) - at(0.6 - 1e-5)) / 2e-5).epsilon(1e-6));
+    CHECK(slope(0, 0) == approx((e - 1.0) / (e - 2.0) / 2.0).epsilon(1e-4));
   }
   // E⟨Jᵀg, J'ᵀg'⟩ for the norm's Jacobian J = (1 − v̂v̂ᵀ/e)/rms and gradients g with kernel 1.
   const int e = 6;
@@ -131,11 +129,11 @@ TEST_CASE("gate kernels agree with sampled sigmoids of Gaussian numbers and have
   const double rho = -0.5 / std::sqrt(1.3 * 0.8);
   spec.init.std = 1e4;
   CHECK(gate_kernels(spec, 0, input).values(0, 1) ==
-        Approx(0.5 - std::acos(rho) / (2.0 * std::numbers::pi)).epsilon(0.02));
+        approx(0.5 - std::acos(rho) / (2.0 * std::numbers::pi)).epsilon(0.02));
   spec.init.std = 1e-6;
   const GateKernels half = gate_kernels(spec, 0, input);
-  CHECK(half.values(0, 1) == Approx(0.25).epsilon(1e-6));
-  CHECK(half.slopes(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
+  CHECK(half.values(0, 1) == approx(0.25).epsilon(1e-6));
+  CHECK(half.slopes(0, 1) == approx(1.0 / 16.0).epsilon(1e-6));
 }
 
 TEST_CASE("inner norms set the second moment of the inputs of W_o and W_down to 1") {
@@ -146,7 +144,7 @@ TEST_CASE("inner norms set the second moment of the inputs of W_o and W_down to 
   const std::vector<double>& q = p.profile.find(Statistic::second_moment, Signal::f_out)->value;
   for (std::size_t l = 0; l < q.size(); ++l) {
     const double width = l % 2 == 0 ? spec.model.query_width() : spec.model.mlp_width;
-    CHECK(q[l] == Approx(0.25 * width).epsilon(1e-6));
+    CHECK(q[l] == approx(0.25 * width).epsilon(1e-6));
   }
 }
 

@@ -7,8 +7,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 Matrix two_by_two(double a, double b, double ab) {
   Matrix k(2, 2);
   k << a, ab, ab, b;
@@ -17,7 +15,7 @@ Matrix two_by_two(double a, double b, double ab) {
 
 void check_matrix(const Matrix& actual, const Matrix& expected) {
   REQUIRE(actual.rows() == expected.rows());
-  for (Eigen::Index i = 0; i < expected.size(); ++i) CHECK(actual(i) == Approx(expected(i)).epsilon(1e-14));
+  for (Eigen::Index i = 0; i < expected.size(); ++i) CHECK(actual(i) == approx(expected(i)).epsilon(1e-14));
 }
 
 TEST_CASE("LayerNorm first removes the kernel of the mean (T2)") {
@@ -64,8 +62,8 @@ TEST_CASE("input_kernel is a correlated Gaussian, or table rows by id with all o
 TEST_CASE("the token cosine of a kernel is the mean over pairs of distinct tokens") {
   Matrix k(3, 3);
   k << 1.0, 1.0, 0.0, 1.0, 4.0, 3.0, 0.0, 3.0, 9.0;
-  CHECK(token_cosine(k) == Approx((0.5 + 0.0 + 0.5) / 3));
-  CHECK(token_cosine(Matrix::Constant(4, 4, 2.5)) == Approx(1.0));
+  CHECK(token_cosine(k) == approx((0.5 + 0.0 + 0.5) / 3));
+  CHECK(token_cosine(Matrix::Constant(4, 4, 2.5)) == approx(1.0));
   CHECK(std::isnan(token_cosine(Matrix::Constant(1, 1, 1.0))));
 }
 

@@ -8,8 +8,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 std::vector<double> stream(const StackSpec& spec) { return predicted(spec, Statistic::second_moment, Signal::x_out); }
 
 TEST_CASE("Peri-LN and B-only grow by gamma^2 per sublayer for any modules (T12a)") {
@@ -72,7 +70,7 @@ TEST_CASE("harmonic growth needs modules of degree one: the branch of a gated ML
   const std::vector<double> branch = predicted(spec, Statistic::second_moment, Signal::f_out);
   for (std::size_t layer = 1; layer <= 6; ++layer) {
     const double scaled = branch[2 * layer - 1] * static_cast<double>(layer * layer);
-    CHECK(scaled == Approx(branch[1]).epsilon(1e-3));
+    CHECK(scaled == approx(branch[1]).epsilon(1e-3));
   }
 }
 

@@ -73,15 +73,15 @@ TEST_CASE("standard errors over replicates equal hand-computed values, also for 
   };
   // 2, 4, 9 have mean 5 and squared deviations 9 + 1 + 16 = 26; the squared error of the mean is 26/(3·2).
   const Curve one = curve_of({{2.0, 4.0, 9.0}}, 1);
-  CHECK(one.value[0] == doctest::Approx(5.0).epsilon(1e-12));
-  CHECK(one.standard_error[0] == doctest::Approx(std::sqrt(26.0 / 6.0)).epsilon(1e-12));
+  CHECK(one.value[0] == approx(5.0).epsilon(1e-12));
+  CHECK(one.standard_error[0] == approx(std::sqrt(26.0 / 6.0)).epsilon(1e-12));
   // Two sequences have means 2 and 6 with squared errors 2/(2·1) and 8/(2·1). Their mean has a quarter of the sum.
   const Curve two = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 2);
-  CHECK(two.value[0] == doctest::Approx(4.0).epsilon(1e-12));
-  CHECK(two.standard_error[0] == doctest::Approx(std::sqrt(1.25)).epsilon(1e-12));
+  CHECK(two.value[0] == approx(4.0).epsilon(1e-12));
+  CHECK(two.standard_error[0] == approx(std::sqrt(1.25)).epsilon(1e-12));
   // Sampling two of four sequences adds the variance of their means, 8/1, times 1/2 − 1/4.
   const Curve some = curve_of({{1.0, 3.0}, {4.0, 8.0}}, 4);
-  CHECK(some.standard_error[0] == doctest::Approx(std::sqrt(1.25 + 2.0)).epsilon(1e-12));
+  CHECK(some.standard_error[0] == approx(std::sqrt(1.25 + 2.0)).epsilon(1e-12));
 }
 
 }  // namespace

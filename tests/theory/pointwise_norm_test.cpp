@@ -12,8 +12,6 @@
 namespace periscope::theory {
 namespace {
 
-using doctest::Approx;
-
 NormUse with_alpha(NormKind kind, double alpha) { return {.kind = kind, .width = 64, .alpha = alpha}; }
 
 double phi(NormKind kind, double u) { return kind == NormKind::dyt ? std::tanh(u) : std::erf(u); }
@@ -66,7 +64,7 @@ TEST_CASE("kernel, gradient factor and slope of pointwise norms agree with quadr
     for (const Pair& p : pairs) {
       INFO("p.a := ", p.a, ", p.b := ", p.b, ", p.rho := ", p.rho);
       const double tolerance = tolerance_of(kind, p);
-      const auto close = [&](double expected) { return Approx(expected).epsilon(tolerance); };
+      const auto close = [&](double expected) { return approx(expected).epsilon(tolerance); };
       const double different = expectation(f, f, p.a, p.b, p.rho);
       const double same = expectation(f, f, p.a, p.a, 1.0);
       const double slopes = expectation(df, df, p.a, p.b, p.rho);
@@ -80,7 +78,7 @@ TEST_CASE("kernel, gradient factor and slope of pointwise norms agree with quadr
         CHECK(y.product(0, 1) == close(9.0 * different));
         CHECK(y.product(0, 0) == close(9.0 * same));
         CHECK(y.product(1, 0) == y.product(0, 1));
-        CHECK(y.mean(0, 0) == Approx(y.product(0, 0) / 64.0));
+        CHECK(y.mean(0, 0) == approx(y.product(0, 0) / 64.0));
         Matrix g(2, 2);
         g << 5.0, -2.0, -2.0, 7.0;
         const NormTrace trace = law_of(kind).trace(x, norm);
@@ -106,7 +104,7 @@ TEST_CASE("the L2 norm is RMSNorm with gain gamma/sqrt(D) and eps/D") {
   const NormUse rms{.kind = NormKind::rms, .eps = 0.1, .width = 64};
   const NormLaw& law = law_of(NormKind::l2);
   CHECK(law.kernel(x, l2, 8.0).product.isApprox(law.kernel(x, rms, 1.0).product, 1e-14));
-  CHECK(law.kernel(x, l2, 8.0).product(0, 0) == Approx(2.0 / 2.1));
+  CHECK(law.kernel(x, l2, 8.0).product(0, 0) == approx(2.0 / 2.1));
   CHECK(law.gradient(x.product, law.trace(x, l2), l2, 8.0)
             .isApprox(law.gradient(x.product, law.trace(x, rms), rms, 1.0), 1e-14));
   Matrix a = Matrix::Random(3, 4);
@@ -119,12 +117,12 @@ TEST_CASE("the L2 norm is RMSNorm with gain gamma/sqrt(D) and eps/D") {
 TEST_CASE("the elasticity of the second moment is 1 for small inputs and 0 in saturation") {
   for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
     const auto elasticity = [&](double moment) { return law_of(kind).elasticity(moment, with_alpha(kind, 1.0)); };
-    CHECK(elasticity(1e-6) == Approx(1.0).epsilon(1e-4));
+    CHECK(elasticity(1e-6) == approx(1.0).epsilon(1e-4));
     CHECK(elasticity(1e6) < 1e-2);
     CHECK(elasticity(1.0) < elasticity(0.25));
   }
   CHECK(dividing_law.elasticity(1.0, {.kind = NormKind::rms}) == 0.0);
-  CHECK(scale_law.elasticity(1.0, with_alpha(NormKind::none, 1.0)) == Approx(1.0));
+  CHECK(scale_law.elasticity(1.0, with_alpha(NormKind::none, 1.0)) == approx(1.0));
 }
 
 StackSpec small_stack(std::string_view placement, NormKind kind) {

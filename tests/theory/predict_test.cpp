@@ -71,7 +71,7 @@ TEST_CASE("on_progress receives the finished fraction, and its exceptions propag
     CHECK(std::ranges::is_sorted(shares));
     CHECK(shares.front() > 0.0);
     CHECK(shares.front() < 0.05);
-    CHECK(shares.back() == doctest::Approx(1.0));
+    CHECK(shares.back() == approx(1.0));
     CHECK(value == run({}));
     struct Enough {};
     const auto stop = [](double share) {
@@ -163,7 +163,7 @@ TEST_CASE("an operation budget reduces replicates and patterns; the predictions 
   const Prediction usual = predict(spec, {}, {.tolerance = 0.5});
   CHECK(usual.left_out.empty());
   const double each = pattern_operations(spec, false);
-  CHECK(pattern_operations(spec, true) == doctest::Approx(4.0 * each));
+  CHECK(pattern_operations(spec, true) == approx(4.0 * each));
   int before = usual.samples;
   CHECK(before == 16 * 16);
   for (const double budget : {170.0, 80.0, 60.0, 40.0, 24.0}) {
@@ -263,8 +263,8 @@ TEST_CASE("without softmax a prediction is exact; token sequences, even with rep
   const std::vector<int> repeated{7, 7, 7, 7, 7};
   const auto top = [&](const std::vector<std::vector<int>>& ids) { return second_moments(spec, ids).back(); };
   CHECK(top({distinct}) < top({repeated}));
-  CHECK(top({repeated}) == doctest::Approx(1.0 + 6 * 1.5).epsilon(1e-12));
-  CHECK(top({distinct, repeated}) == doctest::Approx((top({distinct}) + top({repeated})) / 2).epsilon(1e-12));
+  CHECK(top({repeated}) == approx(1.0 + 6 * 1.5).epsilon(1e-12));
+  CHECK(top({distinct, repeated}) == approx((top({distinct}) + top({repeated})) / 2).epsilon(1e-12));
 }
 
 TEST_CASE("at most 64 token sequences are used; the error covers the sequences left out") {
@@ -283,7 +283,7 @@ TEST_CASE("at most 64 token sequences are used; the error covers the sequences l
   // Uniform attention is exact for every sequence: 16 sequences have one value and 48 the other.
   const double difference = 1.0 + 6 * 1.5 - second_moments(spec, {{0, 1, 2, 3, 4}}).back();
   const double variance = 16.0 * 48.0 / (64.0 * 63.0) * difference * difference;
-  CHECK(half.standard_error.back() == doctest::Approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
+  CHECK(half.standard_error.back() == approx(std::sqrt(variance * (1.0 / 64 - 1.0 / 128))).epsilon(1e-9));
 }
 
 TEST_CASE("overflow and underflow are unsupported, with the depth; deep stacks with norms are supported" *

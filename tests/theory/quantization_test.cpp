@@ -16,8 +16,6 @@
 namespace periscope::testing {
 namespace {
 
-using doctest::Approx;
-
 constexpr const NumberFormat& e4m3 = number_formats.back();
 
 TEST_CASE("rounding noise of Gaussian numbers, even subnormal ones, agrees with sampling in both modes (T26)") {
@@ -49,12 +47,12 @@ TEST_CASE("numbers below half a step round to zero; stochastic rounding noise ex
     CHECK(theory::floating_noise(e4m3, sigma) == 1.0);
     // E|x|(Δ − |x|) = σ(√(2/π)Δ − σ) for the step Δ = 2⁻⁹.
     const double expected = std::sqrt(2.0 / std::numbers::pi) * 0x1p-9 / sigma - 1.0;
-    CHECK(theory::floating_noise(e4m3, sigma, true) / expected == Approx(1.0).epsilon(1e-12));
+    CHECK(theory::floating_noise(e4m3, sigma, true) / expected == approx(1.0).epsilon(1e-12));
   }
   // The series and the limit below a tenth of a step agree: to nearest, one number in 1.7 million exceeds half a step.
   for (const bool mode : {false, true}) {
     const double below = theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 - 1e-9), mode);
-    CHECK(theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 + 1e-9), mode) / below == Approx(1.0).epsilon(1e-5));
+    CHECK(theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 + 1e-9), mode) / below == approx(1.0).epsilon(1e-5));
   }
 }
 
@@ -67,7 +65,7 @@ TEST_CASE("averaged over the scale's phase, noise is 4^-p/(4 ln 4), and twice th
       double mean = 0.0;
       for (int i = 0; i < 64; ++i) mean += theory::floating_noise(format, std::exp2(8.0 + i / 64.0), mode) / 64.0;
       const double expected = (mode ? 2.0 : 1.0) * 0.25 / std::log(4.0);
-      CHECK(mean * std::ldexp(1.0, 2 * format.precision) / expected == Approx(1.0).epsilon(1e-9));
+      CHECK(mean * std::ldexp(1.0, 2 * format.precision) / expected == approx(1.0).epsilon(1e-9));
     }
   }
 }

@@ -40,8 +40,8 @@ TEST_CASE("grid positions are sorted, singles then pairs of neighbours, and cell
         next = end;
       }
       CHECK(next == tokens);
-      CHECK(grid.mean(Vector::Ones(grid.size())) == doctest::Approx(1.0));
-      CHECK(grid.mean_of_pairs(Matrix::Ones(grid.size(), grid.size())) == doctest::Approx(1.0));
+      CHECK(grid.mean(Vector::Ones(grid.size())) == approx(1.0));
+      CHECK(grid.mean_of_pairs(Matrix::Ones(grid.size(), grid.size())) == approx(1.0));
     }
   }
   CHECK(TokenGrid(64, true).size() == 64);
@@ -53,8 +53,8 @@ TEST_CASE("on a grid of all tokens, means are exact and interpolation is the ide
   // Kernel of causal averages: 1/max(t, s), doubled on the diagonal, plus a common part.
   const Matrix k = Matrix::NullaryExpr(
       9, 9, [](Index t, Index s) { return 0.3 + (t == s ? 2.0 : 1.0) / static_cast<double>(std::max(t, s) + 1); });
-  CHECK(grid.mean(k.diagonal()) == doctest::Approx(k.diagonal().mean()).epsilon(1e-14));
-  CHECK(grid.mean_of_pairs(k) == doctest::Approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
+  CHECK(grid.mean(k.diagonal()) == approx(k.diagonal().mean()).epsilon(1e-14));
+  CHECK(grid.mean_of_pairs(k) == approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
   CHECK(grid.between(k) == k);
   CHECK(grid.all(k.diagonal()) == k.diagonal());
   CHECK(grid.diagonal(k, grid.kinks(k)) == k.diagonal());

@@ -118,20 +118,20 @@ TEST_CASE("pairs of windows give the gradients of the whole batch; single window
       for (std::size_t l = 0; l < 2; ++l) {
         INFO(name_of(weight), " ", l);
         const double value = expected.find(Statistic::grad_sq, weight)->value[l];
-        CHECK(found.find(Statistic::grad_sq, weight)->value[l] / value == doctest::Approx(1.0).epsilon(1e-5));
+        CHECK(found.find(Statistic::grad_sq, weight)->value[l] / value == approx(1.0).epsilon(1e-5));
         CHECK(apart.find(Statistic::grad_sq, weight)->value[l] > 1.5 * value);
       }
     }
     for (const Statistic same : {Statistic::second_moment, Statistic::token_cosine}) {
       const std::vector<double>& q = found.find(same, Signal::x_out)->value;
       for (std::size_t i = 0; i < q.size(); ++i) {
-        CHECK(q[i] == doctest::Approx(apart.find(same, Signal::x_out)->value[i]).epsilon(1e-6));
+        CHECK(q[i] == approx(apart.find(same, Signal::x_out)->value[i]).epsilon(1e-6));
       }
     }
     const auto stream = [](const Profile& p) { return p.find(Statistic::grad_sq, Signal::x_out)->value; };
     for (std::size_t i = 0; i < stream(found).size(); ++i) {
-      CHECK(stream(found)[i] / stream(expected)[i] == doctest::Approx(1.0).epsilon(1e-5));
-      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == doctest::Approx(1.0).epsilon(1e-5));  // 4² windows
+      CHECK(stream(found)[i] / stream(expected)[i] == approx(1.0).epsilon(1e-5));
+      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == approx(1.0).epsilon(1e-5));  // 4² windows
     }
     CHECK(found.find(Statistic::maximum, Signal::x_out) == nullptr);
   }

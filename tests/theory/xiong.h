@@ -29,7 +29,7 @@ inline StackSpec xiong_stack(std::string_view placement) {
 }
 
 /// Returns x with a tolerance for a few hundred roundings.
-inline doctest::Approx exactly(double x) { return doctest::Approx(x).epsilon(1e-12); }
+inline doctest::Approx exactly(double x) { return approx(x).epsilon(1e-12); }
 
 inline std::vector<double> predicted(const StackSpec& spec, Statistic statistic, Signal site,
                                      const ForwardReplicate& chain = {}) {

@@ -99,7 +99,7 @@ TEST_CASE("attention entropy is the mean over heads and over tokens that see sev
     CAPTURE(row.what);
     const double found = measured_entropy(row.c);
     CHECK(std::isnan(found) == std::isnan(row.expected));
-    if (!std::isnan(found)) CHECK(found == doctest::Approx(row.expected).epsilon(1e-13));
+    if (!std::isnan(found)) CHECK(found == approx(row.expected).epsilon(1e-13));
   }
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("attention entropy equals the entropy of the pattern in attention's ou
       const double p = along / square;
       CHECK(std::abs(p - 0.5) > 0.01);
       CHECK(probe.entropies()[static_cast<std::size_t>(layer)] ==
-            doctest::Approx(-p * std::log(p) - (1.0 - p) * std::log1p(-p)).epsilon(1e-10));
+            approx(-p * std::log(p) - (1.0 - p) * std::log1p(-p)).epsilon(1e-10));
     }
   }
 }

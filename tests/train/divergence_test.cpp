@@ -30,7 +30,7 @@ Losses run(int good, int bad, double after, const Losses& further = {}) {
 TEST_CASE("the final loss is the mean of the last tenth of the steps, at least one") {
   Losses loss(39, 0.0);
   for (std::size_t i = 0; i < loss.size(); ++i) loss[i] = static_cast<double>(i * i);
-  CHECK(training::mean_of_last_tenth(history_of(loss), 39) == doctest::Approx((36.0 * 36 + 37.0 * 37 + 38.0 * 38) / 3));
+  CHECK(training::mean_of_last_tenth(history_of(loss), 39) == approx((36.0 * 36 + 37.0 * 37 + 38.0 * 38) / 3));
   CHECK(training::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 3) == 3.0);
   CHECK(std::isnan(training::mean_of_last_tenth(history_of({5.0, 4.0, 3.0}), 4)));
 }

@@ -96,7 +96,7 @@ TEST_CASE("AdamW scales a gradient before squaring it, so that clipping prevents
     const auto all = [&](double value) { return ops.constant(1, 20, target.dtype, value); };
     const AdamState s = ops.adamw({.parameter = all(1.0), .mean = all(0.0), .square = all(0.0)}, all(1e30), clipped);
     INFO(target.name());
-    CHECK(ops.to_host(s.square)[0] == doctest::Approx(0.05).epsilon(1e-5));
+    CHECK(ops.to_host(s.square)[0] == approx(0.05).epsilon(1e-5));
     CHECK(std::isfinite(ops.to_host(s.parameter)[0]));
   }
 }

@@ -50,8 +50,8 @@ TEST_CASE("record: loss and statistics are means over held-out windows, read as 
     loss += one.loss / windows;
     variance += one.reading.profile.find(Statistic::variance, Signal::x_out)->value.back() / windows;
   }
-  CHECK(trained.at("validation_loss").front() == doctest::Approx(loss).epsilon(1e-12));
-  CHECK(trained.at("variance.x_out").back() == doctest::Approx(variance).epsilon(1e-12));
+  CHECK(trained.at("validation_loss").front() == approx(loss).epsilon(1e-12));
+  CHECK(trained.at("variance.x_out").back() == approx(variance).epsilon(1e-12));
   CHECK(trained.at("variance.x_out").back() != trained.at("second_moment.x_out").back());
 }
 
@@ -60,11 +60,11 @@ TEST_CASE("record: growth terms satisfy the growth identity (T15)") {
   const Values& q = trained.at("second_moment.x_out");
   for (std::size_t l = 0; l + 1 < q.size(); ++l) {
     CAPTURE(l);
-    CHECK(trained.at("growth_stream")[l] == doctest::Approx(q[l]).epsilon(1e-12));
-    CHECK(trained.at("growth_branch")[l] == doctest::Approx(trained.at("second_moment.B_out")[l]).epsilon(1e-12));
-    CHECK(trained.at("growth_sum")[l] == doctest::Approx(q[l + 1]).epsilon(1e-12));
+    CHECK(trained.at("growth_stream")[l] == approx(q[l]).epsilon(1e-12));
+    CHECK(trained.at("growth_branch")[l] == approx(trained.at("second_moment.B_out")[l]).epsilon(1e-12));
+    CHECK(trained.at("growth_sum")[l] == approx(q[l + 1]).epsilon(1e-12));
     CHECK(trained.at("growth_stream")[l] + trained.at("growth_branch")[l] + trained.at("growth_cross")[l] ==
-          doctest::Approx(q[l + 1]).epsilon(1e-12));
+          approx(q[l + 1]).epsilon(1e-12));
   }
 }
 
@@ -111,14 +111,14 @@ TEST_CASE("record: gain statistics and weight sizes equal those of the parameter
     if (id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight)) {
       const Values& sizes = trained.at("root_mean_square.weight." + name);
       REQUIRE(sizes.size() == layers);
-      CHECK(sizes[static_cast<std::size_t>(id.layer())] == doctest::Approx(std::sqrt(square)).epsilon(1e-12));
+      CHECK(sizes[static_cast<std::size_t>(id.layer())] == approx(std::sqrt(square)).epsilon(1e-12));
       ++found;
     }
     if (id.part == ParameterId::Part::gain && (id.weight == Weight::norm_a || id.weight == Weight::norm_b)) {
       const auto l = static_cast<std::size_t>(id.sublayer);
       REQUIRE(trained.at("gain_mean." + name).size() == 2 * layers);
-      CHECK(trained.at("gain_mean." + name)[l] == doctest::Approx(mean).epsilon(1e-12));
-      CHECK(trained.at("gain_rms." + name)[l] == doctest::Approx(std::sqrt(square)).epsilon(1e-12));
+      CHECK(trained.at("gain_mean." + name)[l] == approx(mean).epsilon(1e-12));
+      CHECK(trained.at("gain_rms." + name)[l] == approx(std::sqrt(square)).epsilon(1e-12));
       CHECK(trained.at("gain_rms." + name)[l] != trained.at("gain_mean." + name)[l]);
       ++found;
     }

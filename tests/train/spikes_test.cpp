@@ -89,12 +89,12 @@ TEST_CASE("largest_jump is the largest ratio of a value to the median of the 4 t
   CHECK(largest_jump(std::vector<double>{1.0, 1.0, 1.0, 50.0}).step == 0);
   const Jump early = largest_jump(std::vector<double>{8.0, 4.0, 2.0, 1.0, 30.0, 2.0});
   CHECK(early.step == 5);
-  CHECK(early.factor == doctest::Approx(10.0));
+  CHECK(early.factor == approx(10.0));
   std::vector<double> series(40, 100.0);
   std::fill(series.begin() + 10, series.end(), 2.0);
   series[19] = 14.0;  // nine of the last 16 values are 2
   CHECK(largest_jump(series).step == 20);
-  CHECK(largest_jump(series).factor == doctest::Approx(7.0));
+  CHECK(largest_jump(series).factor == approx(7.0));
   series[5] = std::nan("");
   series[6] = 0.0;
   CHECK(largest_jump(series).step == 20);

@@ -63,8 +63,8 @@ TEST_CASE("synthetic language: the loss floor is the mean entropy over a window"
   }
   CHECK(after_one > rate + 0.1);
   CHECK(std::log(symbol_count) > after_one + 0.1);
-  CHECK(language().loss_floor(1) == doctest::Approx(after_one).epsilon(1e-12));
-  CHECK(language().loss_floor(4) == doctest::Approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
+  CHECK(language().loss_floor(1) == approx(after_one).epsilon(1e-12));
+  CHECK(language().loss_floor(4) == approx((after_one + 3.0 * rate) / 4.0).epsilon(1e-12));
 }
 
 /// Returns the entropy rate from the loss floors of one and two tokens.

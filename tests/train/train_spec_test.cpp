@@ -24,7 +24,7 @@ void check_rates(const TrainSpec& train, const std::vector<double>& expected) {
   REQUIRE(all.size() == expected.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     CAPTURE(i);
-    CHECK(all[i] == doctest::Approx(expected[i]).epsilon(1e-14));
+    CHECK(all[i] == approx(expected[i]).epsilon(1e-14));
   }
 }
 

@@ -138,7 +138,7 @@ TEST_CASE("trainer: loss and gradients of concurrent parts equal one pass over t
     StepOutcome outcome{};
     const NamedNumbers gradient = change_of_step(target, spec, train, state, &outcome);
     const double relative = stack_error(spec.model.sublayers(), 2048.0, target.dtype);
-    CHECK(outcome.loss == doctest::Approx(whole.value).epsilon(relative));
+    CHECK(outcome.loss == approx(whole.value).epsilon(relative));
     // The change has the rounding error of the weights, which are about 1.
     for (const auto& [name, numbers] : store.gradients) {
       double largest = 0.0;
@@ -168,8 +168,8 @@ TEST_CASE("trainer: norms are reported before clipping, and clipping preserves t
     const TrainingState state = random_state(target, spec, train);
     StepOutcome plain{};
     const NamedNumbers gradient = change_of_step(target, spec, train, state, &plain);
-    CHECK(plain.grad_norm == doctest::Approx(norm_of(gradient, "")).epsilon(1e-12));
-    CHECK(plain.last_layer_norm == doctest::Approx(norm_of(gradient, "layers.1.")).epsilon(1e-12));
+    CHECK(plain.grad_norm == approx(norm_of(gradient, "")).epsilon(1e-12));
+    CHECK(plain.last_layer_norm == approx(norm_of(gradient, "layers.1.")).epsilon(1e-12));
     CHECK(plain.last_layer_norm < 0.99 * plain.grad_norm);
     CHECK(plain.rate == 1.0);
     train.clip = 0.25 * plain.grad_norm;
@@ -185,8 +185,8 @@ TEST_CASE("trainer: norms are reported before clipping, and clipping preserves t
     check_same_numbers("a gradient below the clip threshold", change_of_step(target, spec, train, state), gradient);
     train.frozen = {"down"};
     const StepOutcome frozen = step_from(target, spec, train, state);
-    CHECK(frozen.grad_norm == doctest::Approx(norm_of(gradient, "", ".down.weight")).epsilon(1e-12));
-    CHECK(frozen.last_layer_norm == doctest::Approx(norm_of(gradient, "layers.1.", ".down.weight")).epsilon(1e-12));
+    CHECK(frozen.grad_norm == approx(norm_of(gradient, "", ".down.weight")).epsilon(1e-12));
+    CHECK(frozen.last_layer_norm == approx(norm_of(gradient, "layers.1.", ".down.weight")).epsilon(1e-12));
     CHECK(frozen.grad_norm < 0.9999 * plain.grad_norm);
   }
 }

@@ -83,7 +83,7 @@ TEST_CASE("updates have the mean square of (W − W₀) h by explicit sums") {
         INFO(name, " of layer ", layer);
         const double expected = by_hand(trained, signals, layer, weight, input);
         CHECK(expected > 0.0);
-        CHECK(trained.values.at(name)[static_cast<std::size_t>(layer)] == doctest::Approx(expected).epsilon(1e-12));
+        CHECK(trained.values.at(name)[static_cast<std::size_t>(layer)] == approx(expected).epsilon(1e-12));
       }
     }
     CHECK(trained.values.size() == matrices);

@@ -138,7 +138,7 @@ TEST_CASE("a case that overflows in f64 is not judged, even if no statement meas
 
 TEST_CASE("1 - p_y is accurate where p_y is nearly 1; a gradient error of 1e-12 is detected") {
   const verify::Evaluation saturated = verify::evaluate(small_case({.norm_a = false}, {40.0, 0.0}, {1.0, 0.0}));
-  CHECK(saturated.tokens[0].path.wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
+  CHECK(saturated.tokens[0].path.wrong_probability == approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(saturated.tokens[0].hidden == 40.0);
 
   const BoundCase c = small_case({}, {0.0, 1.0}, {0.0, 1.0});
@@ -198,7 +198,7 @@ TEST_CASE("tallies have counts, extremes and quantiles; bins include their upper
   for (std::uint64_t id = 0; id < 8; ++id) t.add(id + 1, outcomes[id], outcomes[id].violates(1.0));
   CHECK((t.cases == 8 && t.trivial == 2 && t.ratios() == 5 && t.violations == 3));
   CHECK((t.first_violation == 3 && t.largest == 2.0 && t.largest_case == 3));
-  CHECK(t.quantile(0.4) == doctest::Approx(0.5).epsilon(0.003));
+  CHECK(t.quantile(0.4) == approx(0.5).epsilon(0.003));
   for (const double ratio : {1e-11, 0.04, 0.5, 1.0, 3.0}) {
     verify::Tally one;
     one.add(0, {.measured = ratio, .bound = 1.0}, false);
@@ -224,7 +224,7 @@ TEST_CASE("massive activations grow linearly without a final norm and are bounde
 }
 
 TEST_CASE("aligned weights attain the growth bound at any depth (T16)") {
-  CHECK(verify::grow_aligned(20, 6, 0.7).reached == doctest::Approx(1.0).epsilon(1e-13));
+  CHECK(verify::grow_aligned(20, 6, 0.7).reached == approx(1.0).epsilon(1e-13));
 }
 
 }  // namespace

@@ -69,9 +69,9 @@ struct Prediction {
 /// `backward`, backward pass.
 double pattern_operations(const StackSpec& spec, bool backward);
 
-/// Returns true if entry i of a predicted curve has the requested standard error. It is gradient_tolerance for
-/// gradients and score_share, relative to the value (absolute for logarithms), and tolerance for other statistics,
-/// relative (absolute for cosines). Exact entries are precise. Imprecise entries are reported but give no verdict.
+/// Returns true if entry i of a predicted curve has the requested standard error: `gradient_tolerance` for
+/// gradients and score_share, `tolerance` for other statistics. It is relative to the value, but absolute for
+/// logarithms and cosines. Exact entries are precise. Imprecise entries are reported but give no verdict.
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
 /// Returns why `predict` does not support the stack, for any options, or "".

@@ -25,7 +25,7 @@ Matrix compacted(const Matrix& x);
 /// A Aᵀ ~ Wishart(I_k, width − frame). Exact in distribution, also in singular cases.
 Matrix independent_features(const Matrix& root, Index frame, int width, NormalStream& stream);
 
-/// Estimators of Statistic for one seed, as measured by probes. NaN token cosine for one token.
+/// Estimates of each Statistic for one seed, as probes measure them. The token cosine of a single token is NaN.
 struct SignalReading {
   double second_moment, variance, mean, token_cosine;
 };

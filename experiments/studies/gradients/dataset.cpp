@@ -18,7 +18,8 @@ const T* find(const std::map<std::string, T>& values, const std::string& name) {
   return it == values.end() ? nullptr : &it->second;
 }
 
-/// Adds NAMEvalues and NAMEerrors from `side` of a case's tests, without trailing NaNs: the other side may be longer.
+/// Adds the columns curve.name + `values` and curve.name + `errors` from one `side` of a case's tests: measured or
+/// predicted. Drops trailing NaNs, which pad the shorter side.
 void add_curve(Columns& columns, const ColumnSpec& curve, const std::string& values, const std::string& errors,
                const std::string& meaning, judge::Estimate judge::Test::*side) {
   const auto text = [&](const std::string& suffix, const std::string& words) {

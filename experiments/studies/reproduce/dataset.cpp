@@ -263,7 +263,7 @@ dataset::Table<judge::SignClaim> claim_table() {
   tested("claim_p", "one-sided p-value for a true mean of 0, for this claim alone", &C::p);
   tested("claim_holm", "two-sided p-value with Holm's correction for the run's tested claims", &C::holm);
   tested("claim_detectable",
-         "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
+         "detectable error (T22): sum of the Student t quantiles for the level and for 95 % power, times claim_stderr",
          &C::detectable);
   table
       .column({"claim_regime", "claim", "", "settings of the tested runs, with the range of those that differ"},
