@@ -9,7 +9,7 @@ namespace periscope {
 namespace enumerators_details {
 
 /// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator.
-/// The return type is not string_view, because gcc would append its definition to the text.
+/// The return type is not string_view, because gcc would append the definition of that typedef.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
@@ -26,7 +26,7 @@ constexpr std::string_view identifier_of() {
 
 enum class Probe { known };
 
-/// Returns the number of enumerators of E, starting the search at value `next`.
+/// Returns the number of enumerators of E; the search starts at value `next`.
 template <class E, std::size_t next = 0>
 constexpr std::size_t count() {
   if constexpr (identifier_of<static_cast<E>(next)>().empty()) {
@@ -60,7 +60,7 @@ inline constexpr bool enumerators_supported =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();
 
-/// Returns true if `names` has one nonempty name per enumerator of E, and no name is the identifier of a different one.
+/// Returns true if `names` has one nonempty name per enumerator of E, and no name belongs to a different enumerator.
 template <class E, std::size_t size>
 constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   if constexpr (enumerators_supported) {
@@ -75,7 +75,7 @@ constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   return true;
 }
 
-/// Returns true if `rows` has one row per enumerator, in order; the field `enumerator` of a row is its enumerator.
+/// Returns true if `rows` has one row per enumerator, in order. `enumerator` is the field that stores it.
 template <class Rows, class Row, class E>
 constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
   if constexpr (enumerators_supported) {

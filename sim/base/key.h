@@ -29,9 +29,9 @@ constexpr Range above(double low) { return {.low = low, .open = true}; }
 constexpr Range from_to(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high, .open = true}; }
 
-/// The influence of a key on the result.
+/// Whether a key influences the result.
 enum class Effect {
-  result,  ///< another value may change the result
+  result,  ///< a different value may change the result
   none,    ///< affects only execution and output, e.g. threads and folders
 };
 
@@ -43,7 +43,7 @@ struct WordField {
   void (*set)(Section&, const std::string& word) = nullptr;  ///< throws ConfigError for a wrong word
 };
 
-/// Pointer to the member that stores a key's value; std::monostate if the key sets several other members.
+/// Pointer to the member that stores a key's value; std::monostate if no single member stores it.
 template <class S>
 using Field =
     std::variant<std::monostate, int S::*, std::uint64_t S::*, double S::*, bool S::*, std::optional<bool> S::*,
@@ -61,7 +61,7 @@ struct Key {
   std::string_view meaning = "";
   std::string_view default_text = "";  ///< the default in words, if it depends on other settings
   bool swept = false;                  ///< also accepts a list of values, which makes a sweep
-  bool tables = false;                 ///< the value is a list of tables (only without `field`)
+  bool tables = false;                 ///< the value is a list of tables; `field` is std::monostate
   Effect effect = Effect::result;
 };
 
@@ -79,8 +79,8 @@ template <class S, class E>
 E type_of(E S::*);
 }  // namespace key_details
 
-/// Returns the WordField of an enumeration `field` whose enumerators have the words `names`, e.g.
-/// word_field<&ModelSpec::mlp, mlp_kind_names>.
+/// Returns the WordField of an enumeration `field`, e.g. word_field<&ModelSpec::mlp, mlp_kind_names>. Enumerator i is
+/// written as names[i].
 template <auto field, const auto& names>
 constexpr auto word_field() {
   using S = decltype(key_details::section_of(field));

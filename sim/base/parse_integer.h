@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// Parses a decimal integer from `least` to `most`. Returns nullopt for other text, including leading zeros (octal).
+/// Parses a decimal integer from `least` to `most`. Returns nullopt for other text, e.g. 010, which could be octal.
 std::optional<std::int64_t> parse_integer(std::string_view word, std::int64_t least = 0,
                                           std::int64_t most = std::numeric_limits<int>::max());
 

@@ -15,7 +15,7 @@ struct Character {
   std::size_t bytes;
 };
 
-/// The smallest code point that needs 0, 1, … 4 bytes. UTF-8 forbids longer encodings than necessary.
+/// smallest_code[n] is the smallest code point that needs n bytes. UTF-8 forbids overlong encodings.
 constexpr std::array<std::uint32_t, 5> smallest_code{0, 0, 0x80, 0x800, 0x10000};
 
 Character first_character(std::string_view text) {

@@ -3,8 +3,8 @@
 #include "sim/base/processor.h"
 
 /// Ends the program with a message, instead of SIGILL, if it was compiled for instructions that this processor lacks.
-/// Runs before the initializers of the program's static objects, which may use these instructions: they have the
-/// default priority. Initializers of shared libraries run earlier, but are compiled for the baseline.
+/// Runs before the initializers of the program's static objects, which have the default priority and may use these
+/// instructions. Initializers of shared libraries run earlier, but are compiled for the baseline.
 /// PERISCOPE_NEEDED_LEVEL is the required level of processor_level(), PERISCOPE_EXIT_CODE the exit code.
 #define PERISCOPE_TEXT_OF(x) #x
 #define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)

@@ -12,15 +12,15 @@
 namespace periscope {
 
 /// A folder with config.json and safetensors files: the family, the stack that config.json describes, and the tensors
-/// of its parameters. Everything that could change the function is rejected: an unknown key of config.json, and a
-/// tensor that is missing, unknown or has a wrong shape.
+/// of its parameters. Everything that could change the model's function is rejected: an unknown key of config.json, and
+/// a tensor that is missing, unknown or has a wrong shape.
 class Checkpoint {
  public:
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
   /// ("text_config.x" in a nested object). Throws InputError as TensorFiles does, or if a check fails. Throws
   /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
-  /// Reads a model in memory, whose own ignored keys are added to `ignore_keys`.
+  /// Reads a model in memory; `ignore_keys` extends the model's own list of ignored keys.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
@@ -29,7 +29,7 @@ class Checkpoint {
   /// True if unembedding and embedding share one table.
   [[nodiscard]] bool tied() const { return stack_.tied; }
   [[nodiscard]] const TensorFiles& files() const { return files_; }
-  /// Tensors of all parameters, by their names in the files.
+  /// The locations of all parameters, with the tensors' names in the files.
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
   /// Parameters stored in each used tensor, by the tensor's name.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
@@ -40,12 +40,12 @@ class Checkpoint {
   /// Optional copies of other tensors: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
-  /// Keys missing in config.json, with the default values used for them.
+  /// Keys missing from config.json, with the default values used for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// Returns the stack of another config.json with these tensors. Throws InputError like the constructor.
+  /// Returns the stack for a different config.json and these tensors. Throws InputError like the constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

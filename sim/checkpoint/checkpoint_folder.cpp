@@ -40,8 +40,8 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// Returns the folder with a model's files if `folder` is an entry of Hugging Face's download cache: snapshots/HASH,
-/// with the hash in refs/main or else the first snapshot. Returns an empty path for other folders.
+/// Returns snapshots/HASH, the folder with a model's files, if `folder` is an entry of Hugging Face's download cache,
+/// else an empty path. Reads HASH from refs/main, or uses the first snapshot.
 fs::path snapshot_in(const fs::path& folder) {
   const fs::path snapshots = folder / "snapshots";
   std::string hash;

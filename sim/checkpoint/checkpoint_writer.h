@@ -15,10 +15,9 @@ struct CheckpointLayout {
   ParameterMap map;
 };
 
-/// Returns a family's layout for a stack. Where `wanted` has default values, the family's embedding scale, learned
-/// positions (1024), token types and head transform are added. Embedding and unembedding are separate tensors. Throws
-/// ConfigError, which names the key, if the family does not support the stack: config.json is written, read back and
-/// compared.
+/// Returns a family's layout for a stack. The family's embedding scale, learned positions (1024), token types and head
+/// transform replace default values of `wanted`. Embedding and unembedding are separate tensors. Throws ConfigError,
+/// which names the key, if the family does not support the stack: config.json is written, read back and compared.
 [[nodiscard]] CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted);
 
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; missing biases

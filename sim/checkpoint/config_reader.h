@@ -28,7 +28,7 @@ struct StoredCounts {
 struct InertKey {
   std::string_view key;           ///< "unsloth_*" means every key with this prefix
   std::string_view values = {};   ///< JSON list of accepted values; empty means any value
-  std::string_view same_as = {};  ///< key whose value, or default value, this key must repeat
+  std::string_view same_as = {};  ///< key whose value, or default value, this key must equal
 };
 
 /// Reads one object of a checkpoint's config.json. Every key must be read, or be checked with must_be, or be declared
@@ -46,7 +46,7 @@ class ConfigReader {
   /// Makes finish() accept these keys if they are unknown ("text_config.x" in a nested object). Reading an ignored key
   /// throws ConfigError, and so does finish() if the key's value is known to change the function.
   void ignore(std::span<const std::string> keys);
-  /// Throws ConfigError, which suggests the nearest key, for an ignored key that no finished object contains.
+  /// Throws ConfigError, with the nearest key, if an ignored key is in no object on which finish() was called.
   void require_ignored() const;
   /// True if the key is present and not null.
   [[nodiscard]] bool has(std::string_view key) const;
@@ -73,7 +73,7 @@ class ConfigReader {
     if (const std::string expected = take(*stored(key), target); !expected.empty()) fail(key, expected);
     return true;
   }
-  /// Returns the value of a key that has several forms; nullptr if absent or null.
+  /// Returns the value of a key and marks it as read; nullptr if absent or null. Throws ConfigError for an ignored key.
   const nlohmann::json* find(std::string_view key);
   /// Returns a reader of a nested object, which needs a separate call of finish().
   [[nodiscard]] ConfigReader table(std::string_view key);
@@ -92,7 +92,7 @@ class ConfigReader {
   /// Sets keys that finish() accepts although they are not read. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
-  /// Rejects keys that were not read, unless they are null, inert for their value, or ignored.
+  /// Rejects keys that were not read, unless they are null, inert with their value, or ignored.
   void finish() const;
 
   /// Returns the error "unsupported: PATH: key K = FOUND: expected EXPECTED".
@@ -126,7 +126,7 @@ class ConfigReader {
   struct Shared {
     std::map<std::string, std::string> defaults;
     std::set<std::string, std::less<>> ignored;
-    std::vector<std::string> keys;  ///< keys of finished objects, with prefixes
+    std::vector<std::string> keys;  ///< keys with prefixes, added by finish()
   };
 
   nlohmann::json object_;

@@ -95,7 +95,7 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
     const std::string anchor(family.anchor);
     throw several(names_.at(found[0] + anchor), names_.at(found[1] + anchor));
   }
-  // If the embedding is missing, or stored as the head, the first layer determines the prefix.
+  // If the embedding is missing, or stored under the name of the head, the first layer determines the prefix.
   for (const std::string_view prefix : prefixes) {
     const std::string begin = std::string(prefix) + std::string(family.first_layer);
     const auto layer = names_.lower_bound(begin);

@@ -40,10 +40,10 @@ struct Family {
   std::vector<std::string_view> other_parts = {};  ///< prefixes of tensors that do not belong to the stack
   /// Default standard deviation of the initial weights and tables (initializer_range).
   double init_std = 0.02;
-  /// init.residual of the recipe: factor on the initial W_o and W_down.
+  /// init.residual of the recipe: factor that multiplies the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns an untied config.json that read() converts back to `model`, if supported. Null for the family "periscope".
+  /// Returns an untied config.json, from which read() restores `model` if the family supports it. Null for "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
@@ -59,7 +59,7 @@ const Family* family_named(std::string_view name);
 /// base_model.model (PEFT).
 [[nodiscard]] std::string unwrapped(std::string_view name);
 
-/// Names of a checkpoint's tensors, with prefixes that depend on head, enclosing model and wrappers.
+/// Names of a checkpoint's tensors, with prefixes that depend on the head, the enclosing model and wrappers.
 class TensorNames {
  public:
   /// Determines the prefix. `aliases` are other names of tensors: {alias, name}. Throws InputError, which names

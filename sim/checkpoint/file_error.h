@@ -25,7 +25,7 @@ void reject_other_formats(std::span<const std::byte> file, const std::string& pa
 /// Advice for messages about adapters (LoRA).
 inline constexpr std::string_view merge_advice = "merge it with merge_and_unload() of PEFT and save the merged model";
 
-/// Returns "; nearest is NAME", where NAME is the one of `names` nearest to `name`; "" if `names` is empty.
+/// Returns "; nearest is NAME", where NAME is the element of `names` nearest to `name`; "" if `names` is empty.
 [[nodiscard]] std::string nearest_name(const std::string& name, std::vector<std::string> names);
 
 /// Returns the error "WHERE: no tensor NAME; …", which suggests the nearest of `names`.

@@ -42,7 +42,7 @@ class Llama2cTokenizer final : public Tokenizer {
 
   std::string path_;
   std::vector<Piece> pieces_;
-  std::map<std::string, int> ids_;  ///< piece -> id; of equal pieces the smallest id
+  std::map<std::string, int> ids_;  ///< piece -> id, the smallest for duplicate pieces
 };
 
 }  // namespace periscope

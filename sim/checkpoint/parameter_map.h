@@ -28,7 +28,7 @@ struct StoredNorm {
   std::optional<StoredPart> alpha = {};
 };
 
-/// Tensors of a stack's parameters. One tensor may contain parts of a matrix, or a matrix that is used twice.
+/// Locations of a stack's parameters. A tensor may contain several parameters, or a matrix that is used twice.
 class ParameterMap {
  public:
   /// Layer and sublayer are ignored for parameters outside layers.
@@ -61,9 +61,9 @@ class ParameterMap {
   std::set<ParameterId> norms_;  ///< gains of all norms, stored or not
 };
 
-/// Returns the index in the tensor of a parameter's entry, both row-major. `stride` is the tensor's last dimension.
+/// Converts a row-major index into a parameter to one into its tensor, whose last dimension is `stride`.
 [[nodiscard]] std::int64_t stored_index(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride);
-/// Returns the parameter's entry at an index of the tensor; nullopt if it belongs to another parameter.
+/// The inverse of stored_index; nullopt if the element of the tensor belongs to a different parameter.
 [[nodiscard]] std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t index,
                                                    std::int64_t stride);
 

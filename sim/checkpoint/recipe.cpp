@@ -17,7 +17,7 @@ nlohmann::json sizes_of(const nlohmann::ordered_json& written) {
   return sizes;
 }
 
-/// Returns the second moment of the stack's input divided by the token table's, if all tables have equal ones.
+/// Returns the second moment of the stack's input if every table has second moment 1.
 double input_share(const ModelSpec& m) {
   const EmbeddingSpec& e = m.embedding;
   return e.scale * e.scale + (e.positions > 0 ? 1.0 : 0.0) + (e.token_types > 0 ? 1.0 : 0.0);

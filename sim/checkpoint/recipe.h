@@ -8,12 +8,12 @@
 
 namespace periscope {
 
-/// Stack of a family without its sizes: the result of its reader for a config.json that contains only sizes.
+/// Properties of a family's stacks that do not depend on the sizes, read from a config.json that contains only sizes.
 struct Recipe {
   /// placement, final_norm, embedding_norm, norm, norm_eps, qk_norm, mlp, rope and causal are set by the family.
   ModelSpec model;
   double init_std = 0.0;
-  DepthExpression init_residual = 1.0;  ///< factor on the initial W_o and W_down
+  DepthExpression init_residual = 1.0;  ///< factor that multiplies the initial W_o and W_down
   /// Second moment of the initial stack's input: init_std² times the squared embedding scale, plus init_std² each for
   /// learned positions and token types.
   double second_moment = 0.0;
@@ -24,12 +24,11 @@ struct Recipe {
 /// Throws ConfigError if the family does not support the width.
 [[nodiscard]] Recipe recipe_of(const Family& family, int width);
 
-/// Returns the second moment of the stack's input for token tables with standard deviation `std` and positions with
-/// `position_std`; the default is `std` if the model has positions.
+/// Returns the second moment of the stack's input for tables with standard deviation `std`, but positions with
+/// `position_std` (default: `std` if the model has positions, else 0).
 [[nodiscard]] double input_second_moment(const ModelSpec& model, double std, std::optional<double> position_std);
 
-/// Returns the second moment of the token table for which the stack's input has `second_moment`, if position and
-/// token-type tables have the same second moment.
+/// Returns the common second moment of all tables for which the stack's input has `second_moment`.
 [[nodiscard]] double table_second_moment(const ModelSpec& model, double second_moment);
 
 }  // namespace periscope

@@ -30,7 +30,7 @@ std::string described(const Json& value) {
   return value.dump();
 }
 
-/// Returns the header after checking its length against the file's.
+/// Returns the header after checking its length.
 Bytes header_of(Bytes file, const std::string& path) {
   if (file.size() < length_bytes) {
     throw malformed(path,

@@ -15,7 +15,7 @@ namespace periscope {
 /// release its pages. Safe for concurrent reads.
 class SafetensorsFile {
  public:
-  /// Throws InputError if the file cannot be opened or is malformed; names other known formats (a pickle, …).
+  /// Throws InputError if the file cannot be opened or is malformed, or has another known format (a pickle, …).
   explicit SafetensorsFile(const std::string& path);
   /// For tensors in memory, which must outlive this object; `name` replaces the path.
   SafetensorsFile(const std::string& name, SafetensorsContents contents);

@@ -22,7 +22,7 @@ struct Plain {
 
 struct Boolean : Plain<std::uint8_t> {};
 
-/// Names of file and tensor, for errors about elements that cannot be converted.
+/// Names of the file and the tensor, for errors about elements that cannot be converted.
 struct ElementSource {
   const std::string& path;
   const std::string& name;

@@ -117,7 +117,7 @@ Encoded looked_up(std::span<const double> values) {
   });
 }
 
-/// Returns the little-endian elements, or nullopt if the type cannot represent a number. Drops NaN payloads.
+/// Returns the little-endian elements, or nullopt if the type cannot represent one of the values. Drops NaN payloads.
 Encoded exact_bytes(SafetensorsType type, std::span<const double> values) {
   switch (type) {
     case SafetensorsType::f64: return encoded<double>(values, [](double x) { return std::optional(x); });

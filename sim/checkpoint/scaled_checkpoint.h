@@ -26,13 +26,13 @@ struct ScaledTensors {
 using FactorOfParameter = std::function<double(const ParameterId&)>;
 
 /// Writes a checkpoint into `folder` with every parameter multiplied by its factor and `config` as config.json. Tensors
-/// with factor 1 or without parameters are copied unchanged; results are exact, except for ScaledTensors::rounded
-/// gains. Needs memory for one tensor in double precision. Throws ConfigError for a factor of an implicit gain, and as
-/// OutputFolder and TensorFiles do.
+/// with factor 1 or without parameters are copied unchanged. Results are exact, except for the gains counted in
+/// ScaledTensors::rounded. Needs memory for one tensor in double precision. Throws ConfigError for a factor of an
+/// implicit gain, and as OutputFolder and TensorFiles do.
 ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoint, const nlohmann::json& config,
                            const FactorOfParameter& factor, bool overwrite);
 
-/// Returns config.json with another ε of the norms; nullopt if the family has no key for it.
+/// Returns config.json with a different norm ε; nullopt if the family has no key for it.
 std::optional<nlohmann::json> config_with_eps(const Checkpoint& checkpoint, double eps);
 
 }  // namespace periscope

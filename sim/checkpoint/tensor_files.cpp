@@ -23,8 +23,8 @@ constexpr const char* index_name = "model.safetensors.index.json";
 
 std::string inside(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
-/// Rejects links out of the folder: an index from elsewhere must not give access to all files of this machine. In
-/// Hugging Face's download cache, links from …/snapshots/REVISION to …/blobs/HASH are allowed.
+/// Rejects links out of the folder: a downloaded model must not give access to other files of this machine. In Hugging
+/// Face's download cache, links from …/snapshots/REVISION to …/blobs/HASH are allowed.
 void reject_escape(const std::string& folder, const std::string& path) {
   std::error_code error;
   const fs::path home = fs::canonical(folder, error);

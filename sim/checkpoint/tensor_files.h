@@ -20,12 +20,12 @@ struct TensorIndex {
   std::vector<std::string> warnings;
 };
 
-/// Parses the index. Throws InputError. "malformed: PATH: …": invalid JSON (see parse_strict_json), a weight_map that
-/// is missing, empty or has values other than strings, or a file name that could lead out of the folder ('/', '\',
-/// control characters, "." and ".."). "unsupported: …": a file name that does not end in .safetensors.
+/// Parses the index. Throws InputError: "malformed: PATH: …" for invalid JSON (see parse_strict_json), for a weight_map
+/// that is missing, empty or has values other than strings, and for a file name that could lead out of the folder ('/',
+/// '\', control characters, "." and ".."); "unsupported: …" for a file name that does not end in .safetensors.
 [[nodiscard]] TensorIndex parse_tensor_index(std::span<const std::byte> text, const std::string& path);
 
-/// Tensors of a folder, from model.safetensors, else from the files in model.safetensors.index.json.
+/// Tensors of a folder, from model.safetensors, else from the files listed in model.safetensors.index.json.
 class TensorFiles {
  public:
   /// Opens and validates all files. Throws InputError as SafetensorsFile and parse_tensor_index do. Also throws
@@ -61,7 +61,7 @@ class TensorFiles {
 
   /// Reads the whole tensor.
   [[nodiscard]] std::vector<double> values(const std::string& name) const;
-  /// Warnings about tensors missing in the index (they can be read) and a wrong total_size.
+  /// Warnings about tensors missing from the index (they can be read) and a wrong total_size.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -12,7 +12,7 @@ namespace periscope {
 /// Converts text to token ids and back.
 class Tokenizer : public Interface {
  public:
-  /// Returns the ids of any bytes at the start of a sequence. Throws InputError for a byte without a token.
+  /// Encodes any byte string as the start of a sequence. Throws InputError for a byte without a token.
   [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
   [[nodiscard]] virtual std::string decode(std::span<const int> ids) const = 0;
   /// Returns the text of a single token.

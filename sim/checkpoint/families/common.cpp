@@ -35,7 +35,7 @@ constexpr std::string_view harmless_keys[] = {
     "num_beams", "num_beam_groups", "num_return_sequences", "early_stopping", "repetition_penalty", "length_penalty",
     "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
     "begin_suppress_tokens", "remove_invalid_values", "exponential_decay_length_penalty", "prefix",
-    // limits without effect on parameter shapes (if they do not scale RoPE)
+    // limits without effect on parameter shapes (unless they scale RoPE)
     "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "max_seq_length", "seq_length",
     "model_max_length",
     // heads for other tasks

@@ -28,8 +28,8 @@ inline constexpr int max_tokens = 1 << 24;
 /// Number of positions in a written checkpoint if the stack has no learned positions.
 inline constexpr int default_positions = 1024;
 
-/// Accepts keys of any config.json that do not change the function (identifiers, dropout, generation, limits), and keys
-/// that are inert with their value. `causal` means that the public implementation reads is_causal.
+/// Accepts keys of any config.json that do not change the model's function (identifiers, dropout, generation, limits),
+/// and inert keys with an accepted value. `causal` means that the public implementation reads is_causal.
 void skip_harmless_keys(ConfigReader& config, bool causal = true);
 
 /// True if config.json names a class without a head, such as "LlamaModel".
@@ -44,11 +44,11 @@ void read_sizes(ConfigReader& config, ModelSpec& model);
 int read_layers(ConfigReader& config, std::string_view key, std::optional<int> fallback = {});
 
 /// Reads num_key_value_heads, a divisor of the number of heads. An absent key means `fallback`, or the number of heads
-/// if `fallback` is 0. Null means the number of heads if `null`, and is rejected otherwise.
+/// if `fallback` is 0. Null means the number of heads if `null` is true, else it is rejected.
 void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
 
-/// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if it is 0. Every
-/// layer has a matrix with at least head_dim rows, so layers · head_dim is at most the number of values in the files.
+/// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if `fallback` is 0.
+/// Every layer has a matrix with at least head_dim rows, so layers · head_dim is at most the number of stored values.
 void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
 /// Returns width / heads, for families without a key for head_dim.
 int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,
@@ -58,7 +58,7 @@ MlpKind read_plain_mlp(ConfigReader& config, std::string_view key, std::string_v
 MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_view fallback);
 std::string activation_name(MlpKind kind, bool old_gelu = false);
 
-/// Returns for every layer whether its attention has a window, from layer_types or the rule of older files.
+/// Returns whether each layer's attention has a window, from layer_types or, in older files, from the rule `older`.
 std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
                                       int parameter);
 
@@ -68,11 +68,11 @@ void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 // -- RoPE frequencies ------------------------------------------------------------------------------
 /// Reads the RoPE frequencies of a head of width `head_dim`, from rope_parameters (files since transformers 5) or from
 /// rope_theta and rope_scaling (older files). Types: default, linear (all frequencies divided by factor), and llama3
-/// (long waves divided by factor, short ones unchanged, interpolated in between). Rejects other types, and two settings
-/// that differ. `context` is max_position_embeddings, the default of llama3's original length.
+/// (long waves divided by factor, short ones unchanged, interpolated in between). Rejects other types and
+/// contradictory settings. `context` is max_position_embeddings, the default for the original context length of llama3.
 std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
 
-/// As read_rope, for the object that contains rope_type and its parameters.
+/// Like read_rope, for the object that contains rope_type and its parameters.
 std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
 
 /// Returns base^(−2i/head_dim)/divisor for i < head_dim/2.
@@ -83,7 +83,7 @@ std::vector<double> scaled_frequencies(int head_dim, double base, double divisor
 StoredPart whole(std::string tensor, double plus = 0.0);
 /// Maps a matrix to NAME.weight and, with `bias`, its bias to NAME.bias.
 void map_linear(ParameterMap& map, int layer, Weight matrix, const std::string& name, bool bias = true);
-/// LayerNorm's NAME.weight and NAME.bias.
+/// Returns the gain NAME.weight and the bias NAME.bias of a LayerNorm.
 StoredNorm layer_norm(const std::string& name);
 
 /// Maps the unembedding to `embedding` if tie_word_embeddings is true, else to `head`, if there is a head.

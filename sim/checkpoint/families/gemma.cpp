@@ -27,13 +27,13 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
   config.must_be("use_bidirectional_attention", false);
 }
 
-/// Returns query_pre_attn_scalar^(−1/2), or 0 (the default scale) if the two are equal.
+/// Returns query_pre_attn_scalar^(−1/2), or 0 (the default scale) if query_pre_attn_scalar equals head_dim.
 double read_score_scale(ConfigReader& config, int head_dim) {
   const double scalar = config.positive_or("query_pre_attn_scalar", 256);
   return scalar == head_dim ? 0.0 : 1.0 / std::sqrt(scalar);
 }
 
-/// Gives every layer the rule `full` or `windowed`; the latter uses sliding_window.
+/// Sets the attention rule of every layer: `windowed`, with this window, where `sliding` is true, else `full`.
 void set_gemma_attention(ConfigReader& config, ModelSpec& m, const std::vector<bool>& sliding, int window,
                          const AttentionRule& full, AttentionRule windowed) {
   windowed.scores.window = window;
@@ -128,7 +128,7 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   const RopePair ropes = read_ropes(config, m.head_dim, context);
   const double scale = read_score_scale(config, m.head_dim);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
-  int pattern = 0;  // unused with layer_types
+  int pattern = 0;  // unused if layer_types is present
   if (!config.has("layer_types")) {
     pattern = config.integer_or("sliding_window_pattern", 6, max_layers);
     config.must_be("_sliding_window_pattern", pattern);

@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-/// Returns the attention rule of every layer, with the factor on q·k.
+/// Returns the attention rule of every layer, including the factor that multiplies q·k.
 std::vector<AttentionRule> read_scales(ConfigReader& config, const ModelSpec& m) {
   const bool by_head = config.flag_or("scale_attn_weights", true);
   const bool by_layer = config.flag_or("scale_attn_by_inverse_layer_idx", false);

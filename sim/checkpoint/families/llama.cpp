@@ -43,7 +43,7 @@ nlohmann::ordered_json write_mistral(const ModelSpec& m) {
   return json;
 }
 
-/// Reads the attention window of Qwen 2 and 3: with use_sliding_window, layers from max_window_layers on have one.
+/// Reads the attention window of Qwen 2 and 3. If use_sliding_window is true, layers ≥ max_window_layers have one.
 void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
   const bool windows = config.flag_or("use_sliding_window", false);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);

@@ -8,7 +8,7 @@ namespace {
 constexpr int position_offset = 2;  // the first two rows of the position table are never used
 constexpr double norm_eps = 1e-5;   // not configurable
 
-/// Pre-LN, or Post-LN without do_layer_norm_before; LayerNorm, learned positions, possibly a narrower embedding.
+/// Pre-LN, or Post-LN if do_layer_norm_before is false; LayerNorm, learned positions, possibly a narrower embedding.
 FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
   FamilyStack stack;

@@ -15,7 +15,7 @@ std::string read_type(ConfigReader& rope) {
 }
 
 /// Applies llama3 scaling. A frequency f has the wavelength λ = 2π/f tokens. λ > original/low gives f/factor, λ <
-/// original/high gives f, and wavelengths in between interpolate the two linearly in original/λ.
+/// original/high gives f, and in between the two are interpolated linearly in original/λ.
 void scale_llama3(std::vector<double>& frequencies, ConfigReader& rope, int context) {
   const double factor = rope.positive("factor");
   const double low = rope.positive("low_freq_factor");
@@ -23,7 +23,7 @@ void scale_llama3(std::vector<double>& frequencies, ConfigReader& rope, int cont
   if (high <= low) throw rope.malformed_value("high_freq_factor", "more than low_freq_factor");
   const double original = rope.integer_or("original_max_position_embeddings", context, max_tokens);
   for (double& f : frequencies) {
-    const double waves = original * f / (2.0 * std::numbers::pi);  // wavelengths in the original context
+    const double waves = original * f / (2.0 * std::numbers::pi);  // number of wavelengths in the original context
     if (waves < low) {
       f /= factor;
     } else if (waves <= high) {
