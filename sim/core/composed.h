@@ -4,8 +4,8 @@
 
 namespace periscope {
 
-/// Implements some ops by other ops, for backends without a dedicated kernel. A backend overrides them with faster
-/// kernels. A decorator derives from Backend instead and must forward every op.
+/// Implements some ops in terms of other ops, for backends without a dedicated kernel. A backend overrides them with
+/// faster kernels. A decorator derives from Backend instead and must forward every op.
 class ComposedBackend : public Backend {
  public:
   using Backend::run;

@@ -13,8 +13,8 @@ namespace periscope {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20U;
-/// Blocks from malloc. The first is freed for the first failing allocation, which may come from a destructor. The
-/// second is freed for destructors, just before std::bad_alloc is thrown or while it unwinds the stack.
+/// Blocks from malloc. The first lets the first failing allocation succeed, which may occur in a destructor. The
+/// second leaves memory for destructors: it is freed just before std::bad_alloc is thrown, or while the stack unwinds.
 std::array<std::atomic<void*>, 2> reserve;
 std::new_handler previous = nullptr;
 

@@ -322,7 +322,7 @@ struct Measure {
 template <class... Ops>
 struct OpList {};
 
-/// All ops, in the order of tables and tests.
+/// All ops, in the order used in tables and tests.
 using AllOps =
     OpList<op::Constant, op::FromHost, op::FromRows, op::ToHost, op::Normal, op::Cast, op::Linear,
            op::LinearBackwardInput, op::LinearBackwardWeight, op::LinearWeightSquare, op::LinearDrawn,

@@ -74,7 +74,7 @@ struct StatisticsLayout {
   Index rows, cols = 0, magnitude_count = 0, entry_count = 0;
   Index size = 0;
 
-  /// Unpacks the values of the tensor, already copied to the host.
+  /// Unpacks the tensor's values, which have been copied to the host.
   [[nodiscard]] SignalStatistics read(const std::vector<double>& numbers) const;
 };
 

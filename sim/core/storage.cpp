@@ -72,7 +72,7 @@ struct SmallBuffers {
   ~SmallBuffers();
 };
 
-// True once small_buffers is destroyed. The memory of tensors destroyed later is freed at once.
+// True once small_buffers is destroyed. Buffers returned later are freed, not cached.
 thread_local bool thread_exiting = false;
 thread_local SmallBuffers small_buffers;
 

@@ -15,7 +15,7 @@ namespace {
 Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
 /// Returns the first key of a block whose first query sees keys from `first` on. It is rounded down to a multiple of
-/// kernel::depth, the terms that gemm adds in registers, so that a query's sums do not depend on its block.
+/// kernel::depth, the number of terms that gemm adds in registers, so that a query's sums do not depend on its block.
 Index aligned_first_key(Index first) { return first / 256 * 256; }
 
 /// Views of one head of one sequence: queries [T, e], keys and values [K, e].
@@ -57,7 +57,7 @@ void softmax_row(T* scores, Index first, Index end, Index keys) {
 }
 
 /// Computes the attention pattern softmax(z) [count, keys] of a block of queries. With a soft cap, writes its
-/// derivative 1 − tanh² to `slope` unless null. Calls visit(t, z) with the scores z that query t sees.
+/// derivative 1 − tanh² to `slope`, which may be null. Calls visit(t, z) with the scores z that query t sees.
 template <class T, class Visit>
 void pattern_of(const HeadViews<T>& h, const QueryBlock& b, const AttentionShape& shape, T* pattern, T* slope,
                 const Visit& visit) {

@@ -6,7 +6,7 @@
 #include "sim/cpu/ops.h"
 #include "sim/random/normal.h"
 
-/// Products with random matrices, which are generated block by block just before use, while they fit the cache.
+/// Products with random matrices, which are generated just before use, in blocks that fit the cache.
 namespace periscope {
 namespace cpu {
 namespace {

@@ -12,7 +12,7 @@ namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Columns that a thread processes at a time, so that this part of all rows fits its cache.
+/// Number of columns that a thread processes at a time, chosen so that this part of all rows fits its cache.
 constexpr Index piece = 512;
 
 constexpr int not_finite = std::numeric_limits<int>::max();
@@ -41,7 +41,7 @@ Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents)
   return scaled;
 }
 
-/// Writes the lower triangle, with row t multiplied by 2^exponents[t] again, or NaN for rows that are not finite.
+/// Writes the lower triangle with the scaling undone: row t times 2^exponents[t], or NaN if the row was not finite.
 template <class T>
 void write_lower(const Matrix& lower, const std::vector<int>& exponents, T* out) {
   const Index rows = lower.rows();

@@ -11,7 +11,7 @@
 namespace periscope::cpu {
 namespace {
 
-/// Returns the number of pieces of a size, rounded up.
+/// Returns size / piece, rounded up.
 Index pieces(Index size, Index piece) { return (size + piece - 1) / piece; }
 
 template <class T>
@@ -131,7 +131,7 @@ void multiply_piece(const LeftFactor<T>& left, const Piece& p, Index k, const Ma
   }
 }
 
-/// Returns the columns per block of a product [·, n]; about 16 blocks balance the load of a team of threads.
+/// Returns the number of columns per block of a product [·, n]; about 16 blocks balance the load of a team of threads.
 template <class T>
 Index block_columns(Index n, bool team) {
   const Index part = team ? pieces(n, 16) : n;
@@ -141,8 +141,8 @@ Index block_columns(Index n, bool team) {
 /// Computes a product in parallel pieces. With `may_split`, several pieces may generate the same right-hand block.
 template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
-  constexpr Index min_slivers = 16;              // slivers per piece, so that packing a block again pays off
-  constexpr Index min_parallel_work = 1L << 18;  // multiplications of a product that uses several threads
+  constexpr Index min_slivers = 16;              // minimum per piece, so that packing a block again pays off
+  constexpr Index min_parallel_work = 1L << 18;  // minimum multiplications for several threads
   const LeftFactor<T> left(a, m, n, k);
   const bool team = m * n * k > min_parallel_work && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
   const Index columns = block_columns<T>(n, team);

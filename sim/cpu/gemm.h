@@ -42,7 +42,7 @@ void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block);
 /// Whether a product overwrites C or is added to it.
 enum class Output { overwrite, accumulate };
 
-/// The required entries of a square product; other entries may be written or not.
+/// The required entries of a square product; the others are unspecified.
 enum class Part { all, lower };
 
 /// C = A B on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart. m, n, k ≥ 1.

@@ -10,7 +10,7 @@ namespace periscope {
 using cpu::ConstRow;
 using cpu::with_type_of;
 
-// Computed in double, since the gradient of a confident token is p − 1 with p near 1, which cancels in float.
+// Computed in double, since the gradient p − 1 at the label cancels in float if p is near 1.
 void CpuBackend::run(const op::CrossEntropy& o) const {
   const Index classes = o.logits.cols();
   const auto labelled = static_cast<double>(o.logits.rows() - std::ranges::count(o.labels, no_label));

@@ -9,7 +9,7 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// The subtracted mean (or 0) of a part, and 1/s, where s is the divisor in Backend::norm_backward (0 if s = 0).
+/// The mean to subtract from a part (0 if none), and 1/s (0 if s = 0), with the divisor s of Backend::norm_backward.
 struct PartMoments {
   double mean;
   double inverse;

@@ -93,7 +93,7 @@ double dot(const T* x, const T* y, Index n) {
 /// Number of rows whose unit vectors are summed together, while they are in the cache; depends only on the shape.
 Index rows_of_chunk(Index tokens) { return std::max<Index>(8, (tokens + 31) / 32); }
 
-/// Returns the mean cosine of the rows of one sequence, given the sums of their unit vectors [chunks, cols].
+/// Returns the token cosine of one sequence, given the sums [chunks, cols] of its rows' unit vectors.
 double cosine_of(const std::vector<double>& sums, Index chunks, Index cols, Index tokens) {
   Eigen::ArrayXd total = Eigen::ArrayXd::Zero(cols);
   for (Index c = 0; c < chunks; ++c) total += Eigen::Map<const Eigen::ArrayXd>(sums.data() + c * cols, cols);
@@ -168,7 +168,7 @@ double median_magnitude(const T* x, Index size) {
 }
 
 /// Computes all statistics of rows first … first + count − 1 in one pass, so that each row is read from memory once.
-/// Unless null, `units` receives the sum [cols] of the rows divided by their lengths.
+/// Unless null, `units` receives the sum [cols] of the rows' unit vectors.
 template <class T>
 void measure_rows(const T* x, const T* y, Index first, Index count, const StatisticsLayout& layout, double* out,
                   double* units) {

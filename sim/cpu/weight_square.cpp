@@ -42,10 +42,10 @@ Products products_of(const T* a, const T* b, Index rows) {
 /// The symmetric Gram matrices take rows² (in + out) multiplications and additions, the gradient 2 rows·in·out.
 bool grams_cost_less(Index rows, Index in, Index out) { return rows * (in + out) < 2 * in * out; }
 
-/// Returns true if the Gram matrices give an accurate result. Their product is accurate to a few units of round-off
-/// relative to the product of their norms. If it is much smaller, terms cancel (nearly equal tokens, or gradients that
-/// nearly sum to 0 over tokens) and only the gradient itself is accurate. The same holds if entries of a Gram matrix or
-/// their squares overflow or become subnormal.
+/// Returns true if the Gram matrices give an accurate result. Their inner product is accurate to a few units of
+/// round-off relative to the product of their norms. If it is much smaller, terms cancel (nearly equal tokens, or
+/// gradients that nearly sum to 0 over tokens) and only the gradient itself is accurate. The same holds if entries of a
+/// Gram matrix or their squares overflow or become subnormal.
 template <class T>
 bool is_accurate(const Products& p) {
   constexpr double least = 1.0 / 64.0;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// The maximum number of symbolic links that Linux follows.
 constexpr int max_links = 40;
 
-/// Returns N if the path denotes this process's descriptor N in /proc, the target of /dev/fd and /dev/stdout.
+/// Returns N if the path is descriptor N of this process in /proc, the target of links such as /dev/stdout.
 std::optional<int> descriptor_named(const fs::path& path) {
   std::error_code failed;
   const std::string folder = fs::canonical(folder_of(path.string()), failed).string();

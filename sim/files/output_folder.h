@@ -8,7 +8,8 @@
 
 namespace periscope {
 
-/// Locks a folder against other writing processes. The destructor removes a folder that it created and is still empty.
+/// Locks a folder against other writing processes. The destructor removes the folder if this object created it and it
+/// is still empty.
 class FolderLock {
  public:
   /// Creates the folder if needed. Throws ConfigError if another process has the lock, otherwise like create_folders.
