@@ -14,7 +14,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Returns the factor of QK-norm: 1/rms, or 1 for a zero token, which stays 0.
+/// Returns the factors by which QK-norm multiplies tokens: 1/rms, or 1 for a zero token, which stays 0.
 Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
@@ -32,7 +32,7 @@ int sample_head(NormalStream& numbers, int heads, const std::vector<double>& wei
   return head;
 }
 
-/// Returns the mean square of `rows` over all heads but one; 1 if `rows` is empty.
+/// Returns the mean square of `rows` over all heads except `head`; 1 if there are no others or `rows` is empty.
 double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
   if (rows.empty()) return 1.0;
   const auto square = [](std::span<const double> part) {
@@ -139,7 +139,7 @@ Sample Rotation::rotate(const Sample& x, float direction) const {
   return y;
 }
 
-// For QK-norm over the whole projection, the squares of the other heads are replaced by their mean.
+// For QK-norm over the whole projection, the mean square of the other heads is replaced by its expectation.
 Projection AttentionHead::project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                   NormalStream& numbers, int head) const {
   const Index tokens = rows.rows();
@@ -202,7 +202,7 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
     const auto cap = static_cast<float>(law_.scores.soft_cap);
     z = cap * (z / cap).array().tanh();
   }
-  // Columns are contiguous, so maxima and sums over rows accumulate column by column. Column s covers the tokens that
+  // Columns are contiguous, so row maxima and row sums accumulate column by column. Column s covers the tokens that
   // attend to token s; its first row is rounded down to a multiple of the vector length.
   constexpr Index vector = 8;
   constexpr float masked = -std::numeric_limits<float>::infinity();

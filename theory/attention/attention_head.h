@@ -15,9 +15,9 @@ struct ProjectionLaw {
   double variance;    ///< σ² D: variance of an entry per unit of the kernel's diagonal
   int heads;          ///< number of heads, needed by QK-norm over the whole projection
   double bias = 0.0;  ///< standard deviation of the bias entries, which are the same for every token
-  /// Gains of QK-norm (gain_of): head_dim features, or the features of all heads. Empty: 1.
+  /// QK-norm gains, one per feature of a head or, for QK-norm over the whole projection, of all heads. Empty: 1.
   std::vector<double> gain = {};
-  /// Row factors of the matrix (T29) for the features of all heads, applied before the bias. Empty: 1.
+  /// Row factors of the projection matrix (T29), one per feature of all heads, applied before the bias. Empty: 1.
   std::vector<double> rows = {};
 };
 
@@ -35,27 +35,27 @@ struct PatternLaw {
   std::vector<double> head_weights = {};
   int sequence = 0;  ///< length of each of several sequences that do not attend to each other; 0: one sequence
 
-  /// Factor on q·k.
+  /// Returns the factor that multiplies q·k.
   [[nodiscard]] double scale() const;
   /// Returns the position of token t in its sequence.
   [[nodiscard]] Index position(Index t) const { return sequence > 0 ? t % sequence : t; }
-  /// Token t attends to the tokens from first_seen(t) up to, but not including, end_seen(t), of `tokens` in total.
+  /// Token t attends to tokens first_seen(t) … end_seen(t) − 1, out of `tokens` in total.
   [[nodiscard]] Index first_seen(Index t) const;
   [[nodiscard]] Index end_seen(Index t, Index tokens) const;
 };
 
-/// Key of the random numbers of one pattern average.
+/// Key of the random-number stream of one pattern average.
 struct PatternStream {
   std::uint64_t seed;
   std::uint64_t replicate;
   std::uint64_t sublayer;
-  const OnWork* on_work = nullptr;  ///< receives the number of patterns averaged, unless null
+  const OnWork* on_work = nullptr;  ///< receives the number of averaged patterns; may be null
 };
 
-/// Samples dominate the cost and are float: their rounding error is far below their spread.
+/// A sampled matrix. Samples dominate the cost; float suffices, because its rounding error is far below their spread.
 using Sample = Eigen::MatrixXf;
 
-/// Returns the random numbers of a pattern average, independent of the finite-width chain (T25).
+/// Returns the random numbers of a pattern average, independent of those of the finite-width chain (T25).
 NormalStream numbers_of(PatternStream stream);
 
 /// Returns the largest diagonal entry of a kernel; 1 (no scaling) if that is not positive and finite.
@@ -70,8 +70,8 @@ struct ScaledKernel {
   bool triangular;     ///< F is lower triangular; false only if tokens repeat
 };
 
-/// The decomposition k = mean + ρ1ᵀ + 1ρᵀ + scale·unit. Only `unit` passes the Jacobian J_t of softmax, because
-/// J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ. The common part is therefore subtracted before rounding to float.
+/// The decomposition k = mean + ρ1ᵀ + 1ρᵀ + scale·unit. The Jacobian J_t of softmax removes all terms but scale·unit:
+/// J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ. The other terms are therefore subtracted before rounding to float.
 struct CentredKernel {
   /// `scale_of_k` is the result of scale_of(k).
   CentredKernel(const Matrix& k, double scale_of_k);
@@ -84,13 +84,13 @@ struct CentredKernel {
   [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
 };
 
-/// Cosines and sines of RoPE at given positions [T, e/2].
+/// Cosines and sines of the RoPE angles at given positions [T, e/2].
 struct Rotation {
   Sample cos, sin;
 
   Rotation() = default;
   Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies);
-  /// Rotates every row of x by the angles of its position; direction −1 is the inverse.
+  /// Rotates every row of x by the angles of its position; direction = −1 inverts the rotation.
   [[nodiscard]] Sample rotate(const Sample& x, float direction) const;
 };
 
@@ -98,11 +98,11 @@ struct Rotation {
 struct Projection {
   Sample rotated;       ///< after RoPE, as used by the logits [T, head_dim]
   Sample normalised;    ///< after QK-norm, before RoPE [T, head_dim]
-  Eigen::VectorXf rms;  ///< divisor of QK-norm [T]; 1 without it
+  Eigen::VectorXf rms;  ///< divisor of QK-norm [T]; 1 without QK-norm
 };
 
 /// Queries and keys of one head. (q, k) and (−q, k) are equally likely, so each sample gives two antithetic patterns,
-/// of `logits` and of −logits. Their odd terms cancel; these dominate if tokens are nearly equal.
+/// from `logits` and −logits. Terms odd in the logits cancel; they dominate if tokens are nearly equal.
 struct HeadSample {
   Projection query, key;
   Sample logits;  ///< scale·q kᵀ, before a soft cap [T, T]
@@ -116,7 +116,7 @@ class AttentionHead {
   AttentionHead(const PatternLaw& law, const std::vector<Index>& positions);
 
   /// Draws queries and keys: Gaussian processes over tokens with covariances of_query and of_key times the variances of
-  /// the projections, plus biases. If heads differ in gains or rows, a head is drawn first.
+  /// the projections, plus biases. If heads differ in gains or row factors, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
   /// Turns Gaussian rows of variance `unit` [T] into queries or keys: applies the variance of `law` and `scale`, bias,
@@ -129,7 +129,7 @@ class AttentionHead {
   /// Returns ∂z/∂(q kᵀ) elementwise: scale·(1 − tanh²(logits/c)) [T, T].
   [[nodiscard]] Sample logit_derivative(const HeadSample& head) const;
   /// Returns the gradient at the projection before QK-norm and RoPE, given the gradient at `rotated`. With QK-norm over
-  /// the whole projection, the dependence of the divisor on other heads is neglected: O(1/heads).
+  /// the whole projection, the dependence of the divisor on other heads is neglected, an error of O(1/heads).
   [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
 
-/// Averages A K Aᵀ over patterns. A·unit·Aᵀ is summed in float; the row means of K need only the mean pattern.
+/// Averages A K Aᵀ over patterns. A·unit·Aᵀ is summed in float; terms with row means of K need only the mean pattern.
 class OutputKernelSum {
  public:
   explicit OutputKernelSum(const CentredKernel& values)
@@ -82,8 +82,8 @@ std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head
   return patterns;
 }
 
-// For logits this large a pattern selects one token except for rare ties, and the closed form cancels catastrophically.
-// Sampled gradients do not cancel, because they square a difference.
+// For logits this large a pattern selects one token except for rare ties, and cancellation spoils the closed form.
+// Sampled gradients stay accurate, because they square a difference.
 bool AttentionAverage::softmax_saturates(const Matrix& k) const {
   constexpr double largest_logit = 1e3;
   const double e = law_.head_dim;

@@ -19,8 +19,8 @@ Matrix uniform_pattern(Index tokens, const PatternLaw& law);
 struct HeadGradients {
   Matrix output;  ///< forward kernel of the head's output, E[A K̃ Aᵀ]
   Matrix value;   ///< gradient kernel of the values, E[Aᵀ G A]
-  /// E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ summed over the head's features, in units of σ_v²D σ_o²: value entries have
-  /// covariance K̃ and output gradients covariance G.
+  /// E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ summed over the head's features, in units of σ_v²D σ_o², for value entries of
+  /// covariance K̃ and output gradients of covariance G.
   Matrix query, key;
 };
 

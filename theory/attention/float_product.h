@@ -7,7 +7,7 @@
 /// triangular. Independent of Eigen, because the loops are compiled once per instruction set.
 namespace periscope::theory {
 
-/// Region in which a factor is 0; products skip its terms.
+/// Region in which all entries of a factor are 0; products skip them.
 enum class Zeros { none, above_diagonal, below_diagonal };
 
 /// A strided factor: entry (i, j) is data[i·row_step + j·column_step]. One of the two steps must be 1.

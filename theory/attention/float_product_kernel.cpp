@@ -1,6 +1,6 @@
 // Implements theory/attention/float_product.h for the instruction set that it is compiled for. c is split into tiles
-// whose sums stay in registers. The rows of a tile are two vectors of a, copied panel by panel to be contiguous; every
-// term multiplies them by scalars of b.
+// whose sums stay in registers. A tile is two SIMD vectors high. Panels of a are copied to be contiguous, so every term
+// multiplies two of their vectors by scalars of b.
 
 #include <algorithm>
 #include <cstring>
@@ -29,13 +29,13 @@ struct Range {
   Index begin, end;
 };
 
-/// Range of terms that may be nonzero in rows first … first + count − 1 of a.
+/// Returns the range of k for which a(i, k) may be nonzero in rows i = first … first + count − 1.
 Range terms_of_rows(Zeros zeros, Index first, Index count, Index depth) {
   return {zeros == Zeros::below_diagonal ? std::min(first, depth) : 0,
           zeros == Zeros::above_diagonal ? std::min(first + count, depth) : depth};
 }
 
-/// Range of terms that may be nonzero in columns first … first + count − 1 of b.
+/// Returns the range of k for which b(k, j) may be nonzero in columns j = first … first + count − 1.
 Range terms_of_columns(Zeros zeros, Index first, Index count, Index depth) {
   return {zeros == Zeros::above_diagonal ? std::min(first, depth) : 0,
           zeros == Zeros::below_diagonal ? std::min(first + count, depth) : depth};
@@ -64,7 +64,7 @@ void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, floa
   }
 }
 
-/// Sums a tile: its upper vector over the terms `upper`, its lower vector over `lower`. Entry (k, j) of b is
+/// Sums a tile: its upper vector over k in `upper`, its lower vector over k in `lower`. Entry (k, j) of b is
 /// b[k·row + j·column]; `adjacent` means column = 1.
 template <bool adjacent>
 void sum_tile(const float* panel, const float* b, Index row, Index column, Range upper, Range lower,
@@ -131,7 +131,7 @@ void store_tile(const FloatProduct& p, Index i, Index j, Index rows, Index colum
 void multiply_tiled(const FloatProduct& p) {
   const Index depth = p.a.columns;
   const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(depth, 1))]);
-  // The last columns, if fewer than tile_columns, padded with zeros.
+  // If fewer than tile_columns columns remain at the end, `last` holds a zero-padded copy of them.
   const Index full_columns = p.b.columns / tile_columns * tile_columns;
   std::unique_ptr<float[]> last;
   if (full_columns < p.b.columns) {

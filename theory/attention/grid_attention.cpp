@@ -21,14 +21,14 @@ Matrix factor_of(const Matrix& x) {
   return solver.eigenvectors() * solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
 }
 
-/// Returns the token variance that `shared` does not explain, (all − shared)/scale [T]; 0 where it is only rounding.
+/// Returns the variance not explained by `shared`, (all − shared)/scale [T]; 0 where the difference is only rounding.
 Vector residual_variance(const Vector& all, const Vector& shared, double scale) {
   constexpr double tolerance = 1e-12;
   const double largest = all.cwiseAbs().maxCoeff();
   return ((all - shared).array() > tolerance * largest).select((all - shared) / scale, 0.0);
 }
 
-/// Returns C, clamped at 0: sampling noise or rounding can make it negative.
+/// Returns the diagonal of C (TokenGrid), clamped at 0: sampling noise or rounding can make it negative.
 Vector kinks_of(const Matrix& between, const TokenGrid& grid) { return grid.kinks(between).cwiseMax(0.0); }
 
 }  // namespace
@@ -42,8 +42,8 @@ struct GridAttention::Values {
   }
   Matrix between;
   CentredKernel centred;
-  Eigen::VectorXf kinks;     // C
-  Eigen::VectorXf residual;  // D
+  Eigen::VectorXf kinks;     // diagonal of C
+  Eigen::VectorXf residual;  // diagonal of D
 };
 
 /// Kernel of the keys of all tokens, in units of its scale.
@@ -60,8 +60,8 @@ struct GridAttention::Keys {
   double scale;
   Vector unit;               // diagonal of the kernel
   Sample factor;             // F with F Fᵀ = O
-  Eigen::VectorXf kinks;     // √C
-  Eigen::VectorXf residual;  // √D
+  Eigen::VectorXf kinks;     // diagonal of √C
+  Eigen::VectorXf residual;  // diagonal of √D
 };
 
 /// Averages A K Aᵀ over patterns: sums A W and (A W) unit (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
@@ -121,7 +121,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
   const Eigen::VectorXf root = values.residual.cwiseSqrt();
   constexpr float min_logit = -80.0F;  // as in AttentionHead::pattern
   constexpr float negligible = 2e-35F;
-  Sample a(grid_.tokens(), count);                                                   // Aᵀ, then √D Aᵀ
+  Sample a(grid_.tokens(), count);                                                   // first Aᵀ, later √D Aᵀ
   Sample mixed = Sample::Zero(count, grid_.nodes());                                 // A W
   Sample kink_sums = Sample::Zero(count, static_cast<Index>(grid_.cells().size()));  // A V
   for (Index i = 0; i < count; ++i) {
@@ -199,7 +199,7 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
 double GridAttention::operations(const TokenGrid& grid, bool causal, int head_dim) {
   double seen = 0.0;
   for (const Index t : grid.positions()) seen += static_cast<double>(causal ? t + 1 : grid.tokens());
-  constexpr double drawn = 60.0;  // cost of one normal number, in operations of a product
+  constexpr double drawn = 60.0;  // cost of one normal number, in floating-point operations of a product
   constexpr double exponential = 20.0;
   const auto count = static_cast<double>(grid.size());
   const auto tokens = static_cast<double>(grid.tokens());

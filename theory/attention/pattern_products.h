@@ -6,8 +6,8 @@
 #include "theory/attention/attention_head.h"
 #include "theory/attention/float_product.h"
 
-/// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost of a product; a
-/// symmetric result costs a sixth. `out` is resized and must not alias a factor. A FloatFactor does not own its data.
+/// Matrix products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost; with a
+/// symmetric result a sixth is left. `out` is resized and must not alias a factor. FloatFactor does not own its data.
 namespace periscope::theory {
 
 inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {
@@ -19,7 +19,6 @@ inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {
           .zeros = lower_triangular ? Zeros::above_diagonal : Zeros::none};
 }
 
-/// Returns xᵀ.
 inline FloatFactor transposed(FloatFactor x) {
   std::swap(x.rows, x.columns);
   std::swap(x.row_step, x.column_step);

@@ -7,10 +7,10 @@
 namespace periscope::theory {
 
 /// Callback with the approximate fraction of a prediction that is done, from 0 to 1, never decreasing. Called from any
-/// thread, one at a time. An exception that it throws aborts the prediction.
+/// thread, but never concurrently. An exception that it throws aborts the prediction.
 using OnProgress = std::function<void(double fraction)>;
 
-/// Callback with the work done since the last call, in patterns of one attention layer or in sublayers.
+/// Callback with the work done since the last call, in units of one attention pattern or one sublayer.
 using OnWork = std::function<void(double patterns)>;
 
 /// Aggregates the progress of concurrent replicates.

@@ -19,10 +19,10 @@ struct SampledPattern {
 /// dz = B∘(m − row means under A), κ_k = k kᵀ, κ_q = q qᵀ after QK-norm and RoPE, P = A K, M = A K Aᵀ, W = G∘κ_q:
 ///   query: e·G∘[B(K∘κ_k)Bᵀ − B(P∘Bκ_k)ᵀ − (P∘Bκ_k)Bᵀ + M∘(B κ_k Bᵀ)]
 ///   key:   e·[(BᵀWB)∘K − Bᵀ((WB)∘P) − ((WB)∘P)ᵀB + Bᵀ(W∘M)B]
-/// QK-norm divides by the rms of the two tokens. These formulas omit the last two steps of the backward pass: the
+/// QK-norm divides entries by the rms of both tokens. These formulas omit the last two steps of the backward pass: the
 /// inverse rotation of RoPE, which mixes features by frequency, and the projection of QK-norm. Their effect is small
-/// compared with the noise of the patterns and is sampled: outer products of a drawn dq and dk with and without these
-/// steps, whose difference is added. For queries only values are drawn, m = g vᵀ, because G is a factor of the result.
+/// compared with the noise of the patterns and is sampled: outer products of a drawn dq or dk are computed with and
+/// without them, and the difference is added. For queries only values are drawn, m = g vᵀ, as G is a factor of the sum.
 class ScorePathSum {
  public:
   /// `input`: kernel of the values; `values`: the same kernel, centred; `cotangents`: kernel of the output gradients.
@@ -49,7 +49,7 @@ class ScorePathSum {
   const ScaledKernel& cotangents_;
   bool needs_correction_;
   Sample value_factor_;  // F with F Fᵀ = values_.unit
-  // Until `finish` adds half_of_* and their transposes, query_ and key_ hold only part of the lower triangle.
+  // `finish` adds half_of_* and their transposes. Until then query_ and key_ hold the other terms, lower triangle only.
   Sample query_, key_, half_of_query_, half_of_key_;
   // Per-head values and work space.
   Sample logit_derivative_, b_, kappa_, values_kappa_, w_, difference_, left_, right_, work_, product_;

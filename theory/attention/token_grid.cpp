@@ -82,7 +82,7 @@ void TokenGrid::interpolate(const Vector& coordinate) {
     cell.end = t;
     cells_.push_back(cell);
   }
-  constexpr float sum_of_kink = 3.0F;  // ratio of ∫∫ min(a, b)(1 − max(a, b)) = 1/12 and (∫ a(1 − a))² = 1/36
+  constexpr float sum_of_kink = 3.0F;  // ratio of ∫∫ min(a, b)(1 − max(a, b)) = 1/12 to (∫ a(1 − a))² = 1/36
   kink_ = std::sqrt(sum_of_kink) * upper_.array() * (1.0F - upper_.array());
   for (const auto& [node, first, end] : cells_) {
     double before = 0.0;

@@ -11,15 +11,15 @@ namespace periscope::theory {
 ///   K = W O Wᵀ + V C Vᵀ + D.
 /// O [g, g] is the kernel of two different tokens at the positions of g nodes, W [T, g] interpolates linearly between
 /// nodes, and D is diagonal: the remaining variance of each token. O has a kink along its diagonal, so within a cell,
-/// between nodes i and i + 1, it is interpolated on triangles. For two tokens whose weights of node i + 1 are b < a,
-/// this exceeds W O Wᵀ by c·b (1 − a), c = O_ii − 2 O_i,i+1 + O_i+1,i+1. V C Vᵀ approximates the excess by
+/// between nodes i and i + 1, it is interpolated on triangles. If two tokens give node i + 1 the weights b < a, the
+/// result exceeds W O Wᵀ by c·b (1 − a), where c = O_ii − 2 O_i,i+1 + O_i+1,i+1. V C Vᵀ approximates the excess by
 /// c·3a(1 − a) b(1 − b), which has the same sum over the cell: C is diagonal with entries c, V [T, cells] has entries
 /// √3 a(1 − a). With a causal mask the first tokens, which see few others, are single nodes, with their variance in O.
 /// Every other node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p grid
-/// tokens thus determines K. Nodes are equidistant in t; with a causal mask in log t, interpolated linearly in 1/t.
+/// tokens thus determines K. Nodes are equidistant in t or, with a causal mask, in log t, interpolated linearly in 1/t.
 class TokenGrid {
  public:
-  /// `refinement`: factor on the default number of nodes.
+  /// `refinement` multiplies the default number of nodes.
   TokenGrid(Index tokens, bool causal, double refinement = 1.0);
   /// Returns the trivial grid in which every token is a node.
   static TokenGrid of_all_tokens(Index tokens);
@@ -50,9 +50,9 @@ class TokenGrid {
   };
   [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
   [[nodiscard]] Index singles() const { return singles_; }
-  /// Weight in W of node + 1 of a token's cell [T], 0 for singles; `node` has weight 1 − upper_weight.
+  /// Weight of each token's upper node in W [T], 0 for singles; the lower node has weight 1 − upper_weight.
   [[nodiscard]] const Eigen::VectorXf& upper_weight() const { return upper_; }
-  /// Weight in V of a token's cell [T], 0 for singles.
+  /// Weight of each token's cell in V [T], 0 for singles.
   [[nodiscard]] const Eigen::VectorXf& kink_weight() const { return kink_; }
 
  private:

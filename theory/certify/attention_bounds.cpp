@@ -37,8 +37,8 @@ BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
 /// Queries or keys.
 struct HeadInputs {
   BoundedSet projected;            ///< all heads, before QK-norm
-  std::vector<BoundedSet> normed;  ///< inputs per head, after QK-norm, before RoPE
-  std::vector<BoundedSet> read;    ///< inputs per head, after RoPE
+  std::vector<BoundedSet> normed;  ///< one set per head, after QK-norm, before RoPE
+  std::vector<BoundedSet> read;    ///< one set per head, after RoPE
 };
 
 HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) {
@@ -79,8 +79,8 @@ BoundedSet joined(const std::vector<BoundedSet>& parts) {
 }
 
 /// Returns a bound on |q·k| of one query and one key head. q and k are given before RoPE, but the bound holds after it.
-/// If both ellipsoids are centred at 0, as after QK-norm, it uses pairs of features: q = a∘u, k = b∘v, rotated relative
-/// to each other by one angle per pair, have |q·k| ≤ max_i |a|_i|b|_i, |·|_i the larger of pair i. Errors add
+/// Ellipsoids centred at 0, as after QK-norm, are bounded by pairs of features. If q = a∘u and k = b∘v are rotated by
+/// one relative angle per pair, |q·k| ≤ max_i |a|_i|b|_i, where |·|_i is the larger magnitude in pair i. Errors add
 /// ‖e_q‖‖k‖ + ‖q‖‖e_k‖.
 double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
   double bound = q.norm() * k.norm();
@@ -147,8 +147,8 @@ Scaled scaled_near_one(const RowMatrix& x) {
 }
 
 /// Returns Σ_h ‖(W_o^h A^g)_k‖ for every row k of W_o, A^g = W_v^g diag(axes), g the group of head h. Squared norms are
-/// w·G·w with G = A Aᵀ, whose rounding error is at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers of two;
-/// if a row of W_o is so small that squares underflow, ‖w‖‖A‖_F is used.
+/// ‖w A‖² = w·G·w, G = A Aᵀ, with rounding error at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers of
+/// two; if a row of W_o is so small that squares underflow, ‖w‖‖A‖_F is used.
 Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const AxesImage& values) {
   const Scaled unit_v = scaled_near_one(values.matrix);
   const Scaled unit_o = scaled_near_one(wo);
@@ -209,7 +209,7 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
     factor.low[i] = gate.low[i / channels];
     factor.high[i] = gate.high[i / channels];
   }
-  if (of_heads) module.ops.record(Signal::sums, 1.0);  // broadcasting a head's gate is a product with ones
+  if (of_heads) module.ops.record(Signal::sums, 1.0);  // a head's gate is broadcast by a product with ones
   BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);
   if (mixed.ellipsoid && mixed.ellipsoid->centre.isZero(0.0)) {
     gated.ellipsoid = mixed.ellipsoid;

@@ -33,7 +33,7 @@ double activation_at(Activation kind, double x) {
     case Activation::relu: return std::max(x, 0.0);
     case Activation::gelu: return 0.5 * x * std::erfc(-x * M_SQRT1_2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
-    case Activation::sigmoid: break;  // ComputedOps::sigmoid
+    case Activation::sigmoid: break;  // handled by ComputedOps::sigmoid
     case Activation::gelu_tanh: return x / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
   }
   throw std::logic_error("unknown activation");
@@ -48,7 +48,7 @@ constexpr double location_error = 1e-6;
 
 /// Each φ except ReLU has one minimum in (−2, 0) and |φ''| ≤ 1 there. Brent's method stops within 2⁻²⁴ of the minimum
 /// of the computed values. Their error of about 1e-15 moves that minimum by at most 1e-7, less than `location_error`,
-/// so the true minimum is at most location_error²/2 below the value found. `activated` adds the rounding of values.
+/// so the true minimum is at most location_error²/2 below the value found. `activated` adds rounding errors.
 Minimum minimum_of(Activation kind) {
   if (kind == Activation::relu) return {0.0, 0.0};
   const auto [at, value] = boost::math::tools::brent_find_minima([kind](double x) { return activation_at(kind, x); },
@@ -109,7 +109,7 @@ BoundedSet normalised(const BoundedSet& x, const NormBound& norm) {
     return {bias[i] - below - slack, bias[i] + above + slack};
   });
   y.ellipsoid = ellipsoid_around(bias, norm.gain * (most * (1.0 + rounding(0))), layer);
-  // Rounding of the axes goes into the error, because rounding them elementwise would break Σu = 0.
+  // The rounding of the axes is added to `error`, because rounding them elementwise would break Σu = 0.
   y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
   return cleaned(std::move(y));
 }

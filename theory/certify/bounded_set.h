@@ -65,8 +65,8 @@ struct NormBound {
 };
 
 /// Image under a norm (T2). RMSNorm: y = β + γ∘x̂ with ‖x̂‖ ≤ √D·t, t = R/√(R² + Dε), R ≥ ‖x‖, and |x̂_k| ≤ g(|x_k|),
-/// g(m) = m/√(m²/D + ε). LayerNorm: the same for x − mean, with g(m) = m/√(m²/(D−1) + ε), and Σ x̂ = 0. L2 norm: RMSNorm
-/// of gain γ/√D and ε/D. Pointwise norms: theory/norms/norm_set.h.
+/// g(m) = m/√(m²/D + ε). LayerNorm: the same for x − mean, with g(m) = m/√(m²/(D−1) + ε), and Σ x̂ = 0. L2 norm:
+/// RMSNorm with gain γ/√D and with ε/D for ε. Pointwise norms: theory/norms/norm_set.h.
 BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
 
 /// Returns a box that contains x minus its mean.
@@ -83,7 +83,7 @@ struct LinearImage {
 /// |w|·|x| over the box and ‖w∘axes‖ + |w|·(|c| + error) over the ellipsoid. Returns no ellipsoid: see axes_image.
 LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x);
 
-/// A matrix M for the image of an ellipsoid, W·(centre + e) + M·u, and a bound on the 2-norm of its rounding error.
+/// A matrix M for the image of an ellipsoid, W·(centre + e) + M·u, and a bound on the 2-norm of M's rounding error.
 struct AxesImage {
   RowMatrix matrix;
   double error = 0.0;
@@ -99,7 +99,7 @@ struct Centre {
 };
 Centre centre_of(const RowMatrix& w, const Ellipsoid& ellipsoid);
 
-/// Returns a set that contains alpha·x + beta·y for independent x and y. Ellipsoids: sums of a∘u and b∘v lie in the
+/// Returns a set that contains alpha·x + beta·y for any x and y in the sets. Ellipsoids: sums of a∘u and b∘v lie in the
 /// ellipsoid with axes √((s+t)(a²/s + b²/t)), s = ‖a‖, t = ‖b‖ (Cauchy–Schwarz on every support function).
 BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);
 

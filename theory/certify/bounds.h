@@ -37,14 +37,14 @@ double jacobian_norm(const NormPass& norm);
 /// Returns max|γ|/√(v+ε) for every D.
 double gain_over_rms(const NormPass& norm);
 
-/// Returns the norm of a path without the loss, |β| ‖U‖₂ Π jacobian_norm. 0·∞ counts as 0.
+/// Returns the norm bound of a path without the loss, |β| ‖U‖₂ Π jacobian_norm. 0·∞ counts as 0.
 double path_norm(const GradientPath& path);
 
 /// Returns √2 (1−p_y)·path_norm, which bounds the Frobenius norm (T14). √2 is the best constant.
 double sharp_factor(const GradientPath& path);
 
-/// Returns the bound for a single entry (T14): (1+√2)/2 (1−p_y)·path_norm for one norm without unembedding, the best
-/// constant; (1−p_y)|β| without norm and unembedding; sharp_factor otherwise.
+/// Returns the bound for a single entry (T14): (1+√2)/2 (1−p_y)·path_norm (the best constant) for one norm without
+/// unembedding; (1−p_y)|β| without norm and unembedding; sharp_factor otherwise.
 double sharp_entry_factor(const GradientPath& path);
 
 /// Bound of the Peri-LN paper (Propositions 3.1 (2), B.1, C.2, C.3): 4 max|γ| √D/‖x‖, x the input of the only norm.
@@ -60,8 +60,8 @@ double grown_second_moment(double stream, double branch, double cosine);
 double normed_rms_bound(double max_gain, double bias_rms);
 
 /// Bound on the gradient for a massive activation (T14d), in a stack with one norm after x + ka. Returns the maximum
-/// over k > 0 of √2 max|γ| √D ‖kh‖/‖x + ka‖, using ‖x + ka‖ ≥ k‖a‖ sin θ, θ the angle between a and −x (at most a right
-/// angle). x and a have D entries; for LayerNorm they must be centred.
+/// over k > 0 of √2 max|γ| √D ‖kh‖/‖x + ka‖, using ‖x + ka‖ ≥ k‖a‖ sin θ, θ the angle between a and −x, capped at 90°.
+/// x and a have D entries; for LayerNorm they must be centred.
 double massive_ceiling(double max_gain, double hidden, std::span<const double> x, std::span<const double> a);
 
 }  // namespace periscope::theory

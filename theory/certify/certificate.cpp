@@ -18,8 +18,7 @@ double longest_row(const RowMatrix& rows) {
   return longest;
 }
 
-/// Returns the smallest box and ball that contain k times the rows of a table from `first` on, or their images under
-/// map.
+/// Returns the smallest box and ball that contain k times the rows of a table, from `first` on, mapped by `map` if set.
 BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, Index width, const RowMatrix* map) {
   BoundedSet set{Vector::Constant(width, infinity), Vector::Constant(width, -infinity), {}};
   double radius = 0.0;
@@ -142,7 +141,7 @@ class BoundPropagation {
                              : ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
   }
 
-  /// Returns true if a later step, or the head, reads a stream without a norm, so that its 2-norm is needed.
+  /// Returns true if a later step or the head reads a stream without a norm, so that the stream's 2-norm is needed.
   [[nodiscard]] bool is_read_without_norm_after(int step) const {
     for (int later = step + 1; later < m_.steps(); ++later) {
       const Step next = m_.step(later);

@@ -49,7 +49,7 @@ struct Certificate {
   [[nodiscard]] double limit(const SignalBound& bound) const;
 };
 
-/// Verdict on a class of signals: certified if no input can overflow it.
+/// Verdict on a class of signals: certified if no input can make it overflow.
 struct Verdict {
   bool certified = true;
   const SignalBound* first = nullptr;   ///< first bound that exceeds its limit; null if certified
@@ -59,7 +59,7 @@ struct Verdict {
 
 /// Returns the verdict for a run in the certificate's arithmetic. Infinity and NaN propagate, so a class is certified
 /// only if all signals upstream of its last signal fit too. In exact arithmetic only the class's own bounds count and
-/// are compared with `format`, which is ignored otherwise. nullopt means all classes.
+/// are compared with `format`, which is ignored otherwise. `kind` = nullopt means all classes.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format = fp64);
 
 /// Returns true if a run in the certificate's arithmetic may overflow at or upstream of `bound`, an element of

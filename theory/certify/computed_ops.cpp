@@ -103,7 +103,7 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
   return y;
 }
 
-// Notation as in docs/theory/certificates.md. The square root is taken of t = fl(fl(S/D) + fl(ε)), S the computed sum
+// Notation as in docs/theory/certificates.md. The norm divides by √t, t = fl(fl(S/D) + fl(ε)), with S the computed sum
 // of squares (L2 norm: no division by D, and D = 1 below). ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'); for
 // one feature κ₁ = (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
@@ -145,7 +145,7 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   const auto of_feature = [&](double m) { return normed(m, quotients * (1.0 + v)); };
   const double all = normed(radius, quotients * terms);
 
-  // Then x̂ is rounded to the format, multiplied by the gain (itself rounded), rounded, added to the bias and rounded.
+  // Then x̂ is rounded to the stored format, multiplied by the rounded gain, rounded, added to the bias and rounded.
   // Implementations that use a wider format for some of these steps round less.
   const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + u_) * (1.0 + v) * (1.0 + v) * (1.0 + rounding(16));
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());

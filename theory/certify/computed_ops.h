@@ -37,7 +37,7 @@ class ComputedOps {
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
-  /// Returns x rounded to the stored format, infinite on overflow. Rounding is monotone, so this bounds every |y| ≤ x.
+  /// Returns x rounded to the stored format, infinite on overflow. Also bounds the rounded value of any |y| ≤ x.
   [[nodiscard]] double rounded(double x) const;
 
   /// Rounds x to the stored format. Rounding multiplies u_k by 1 + δ_k, so axes grow by 1 + u; the rounding of centre
@@ -48,7 +48,7 @@ class ComputedOps {
   BoundedSet linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// Adds the rounding of sums of `n` products per row to an image in exact arithmetic.
   ComputedImage summed(LinearImage image, Index n, const Vector& bias);
-  /// Same as linear, but also maps the ellipsoid of x. The image has a ball as ellipsoid.
+  /// Same as `linear`, but also maps the ellipsoid of x. The ellipsoid of the image is a ball.
   Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// Norm (T2). docs/theory/certificates.md derives the bounds of a computed norm.
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
@@ -77,15 +77,15 @@ class ComputedOps {
   WeightSum attention_weights(Index seen);
   /// Σ ŵ_i v_i for computed attention weights ŵ and any v_i in the set.
   ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);
-  /// Returns the error of a rotated pair of features with magnitudes of the given sum, for rounded sines and cosines.
+  /// Returns the error of a rotated pair of features, given the sum of their magnitudes, for rounded sines and cosines.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
   struct Score {
     double dot;
-    double cap_input;  ///< NaN without soft cap
+    double cap_input;  ///< NaN without a soft cap
     double score;
   };
-  /// Bounds q·k, its scaled and soft-capped value, given bounds on |q·k| in exact arithmetic, ‖q‖ and ‖k‖. Covers runs
-  /// that scale q·k and runs that store scaled queries (OPT), where (s·q)·k has error Σ(3us|q_i| + 2η|q_i| + η)|k_i|.
+  /// Bounds q·k and its scaled and soft-capped values, given bounds on |q·k| in exact arithmetic, ‖q‖ and ‖k‖. Covers
+  /// runs that scale q·k and runs that store scaled queries (OPT): (s·q)·k has error Σ(3us|q_i| + 2η|q_i| + η)|k_i|.
   Score score(double dot, double query, double key, Index n, double scale, double soft_cap);
 
   /// Records a magnitude; the largest one per signal is stored.

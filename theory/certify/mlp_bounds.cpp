@@ -3,7 +3,7 @@
 namespace periscope::theory {
 namespace {
 
-/// Bounds ‖g₀b + p₀a‖, given gb = ‖g₀b‖, pa = ‖p₀a‖ and their inner product; gb + pa if squares overflow or underflow.
+/// Bounds ‖g₀b + p₀a‖, given gb = ‖g₀b‖, pa = ‖p₀a‖ and (g₀b)·(p₀a); gb + pa if squares overflow or underflow.
 double cross_bound(double gb, double pa, double product, double slack) {
   const double sum = gb + pa;
   const double square = gb * gb + pa * pa + 2.0 * product;
@@ -11,7 +11,7 @@ double cross_bound(double gb, double pa, double product, double slack) {
   return std::min(sum, std::sqrt(std::max(0.0, square)) + std::sqrt(slack) * sum);
 }
 
-/// Returns, per feature, an interval that contains s·gp over the ellipsoid for all s in [0, 1].
+/// Returns, per feature, an interval that contains s·g·p over the ellipsoid for all s in [0, 1].
 BoundedSet gated_box(const Mapped& gate, const Mapped& up) {
   const RowMatrix& a = gate.axes.matrix;
   const RowMatrix& b = up.axes.matrix;

@@ -13,12 +13,12 @@ namespace periscope::theory {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Returns the relative rounding error of a sum of n products: (n + 8)·2⁻⁵², twice the standard bound.
+/// Returns a bound on the relative rounding error of a sum of n products: (n + 8)·2⁻⁵², twice the standard bound.
 [[nodiscard]] inline double rounding(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::epsilon();
 }
 
-/// Returns the absolute error of n products that underflow, at most 2⁻¹⁰⁷⁵ each, plus a few later steps.
+/// Returns a bound on the absolute error of n products that underflow (2⁻¹⁰⁷⁵ each) and of a few later steps.
 [[nodiscard]] inline double underflow(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::denorm_min();
 }

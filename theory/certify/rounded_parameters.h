@@ -14,9 +14,9 @@ double rounded_to(const NumberFormat& format, double x);
 /// One entry of a stack's parameters.
 struct WeightEntry {
   ParameterId parameter;
-  Index entry;            ///< row-major
+  Index entry;            ///< row-major index
   double value;           ///< value before rounding
-  std::string name = {};  ///< Parameters::entry_name
+  std::string name = {};  ///< result of Parameters::entry_name
 };
 
 /// Parameters of a stack with every entry rounded to a format.
@@ -36,7 +36,7 @@ class RoundedParameters final : public Parameters {
 
   /// Returns the largest rounded magnitude of all entries read so far; infinite if rounding overflows.
   [[nodiscard]] double largest() const { return largest_ ? rounded_to(format_, std::abs(largest_->value)) : 0.0; }
-  /// Returns the largest entry read so far by magnitude; nullopt if all are 0.
+  /// Returns the entry of largest magnitude read so far; nullopt if all are 0.
   [[nodiscard]] const std::optional<WeightEntry>& largest_entry() const { return largest_; }
   /// Returns true if rounding changed any entry read so far.
   [[nodiscard]] bool changed() const { return changed_; }

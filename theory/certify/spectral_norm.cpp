@@ -15,7 +15,7 @@ namespace {
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr Index block = 128;
 
-/// Returns a lower estimate of the largest eigenvalue.
+/// Estimates the largest eigenvalue from below.
 double power_iteration(const RowMatrix& gram) {
   // The start column is orthogonal to the leading eigenvector only if the eigenvector is 0 at this index.
   Index start = 0;
@@ -36,7 +36,7 @@ double power_iteration(const RowMatrix& gram) {
   return estimate;
 }
 
-/// Fills a symmetric matrix by row blocks of its lower triangle, each a product over `terms` computed by one thread.
+/// Fills a symmetric matrix by row blocks of its lower triangle, one thread per block. Entries sum `terms` products.
 template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;

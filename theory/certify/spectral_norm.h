@@ -23,7 +23,7 @@ double spectral_norm(std::span<const double> w, int rows, int cols);
 /// no proof. A is first scaled by a power of two to avoid overflow and underflow. Infinity and NaN give infinity.
 double spectral_bound(const RowMatrix& a);
 
-/// Bounds the largest eigenvalue of a Gram matrix A Aᵀ [n, n] that was summed over `terms` columns.
+/// Bounds the largest eigenvalue of a Gram matrix A Aᵀ [n, n], where A has `terms` columns.
 double largest_eigenvalue_bound(const RowMatrix& gram, Index terms);
 
 }  // namespace periscope::theory
