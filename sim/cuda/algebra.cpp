@@ -150,7 +150,7 @@ void CudaBackend::run(const op::ReplaceRows& o) const {
   });
 }
 
-// Sorts the ids on the host, so that one thread computes each sum, in the order of tokens.
+// Sorts the ids on the host, so that a single thread computes each sum in token order.
 void CudaBackend::run(const op::ScatterAdd& o) const {
   std::vector<int> starts(static_cast<std::size_t>(o.sums.rows()) + 1, 0);
   for (const int id : o.ids) ++starts[static_cast<std::size_t>(id) + 1];

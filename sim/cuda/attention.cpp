@@ -8,8 +8,8 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Operands of tiled attention. Only the scores of one tile of queries are in memory: one matrix product computes the
-/// scores, a kernel their softmax, and a second product the result. Products are batched over key/value heads.
+/// Operands of tiled attention. Only one tile of scores is in memory at a time: a matrix product computes the scores, a
+/// kernel their softmax, and a second product the result. Products are batched over key/value heads.
 template <class T>
 struct AttentionOperands {
   using C = Computed<T>;
@@ -27,18 +27,18 @@ struct AttentionOperands {
   [[nodiscard]] Score<C> score() const {
     return {static_cast<C>(shape.scale()), static_cast<C>(shape.scores.soft_cap)};
   }
-  /// Returns the tile's queries in a tensor with the shape of q, batched over key/value heads.
+  /// Returns the rows of x (shaped like q) for the tile's queries, batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto queries(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * tokens + tile.first_query) * query_width() + tile.member * e(),
                                          query_width(), group() * e()};
   }
-  /// Returns the tile's keys in a tensor with the shape of k, batched over key/value heads.
+  /// Returns the rows of x (shaped like k) for the tile's keys, batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto keys(Pointer x, Index sequence, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x + (sequence * all_keys + tile.first_key) * key_width(), key_width(), e()};
   }
-  /// Returns the tile's matrices [queries, keys], batched over key/value heads.
+  /// Returns x as the tile's matrices [queries, keys], batched over key/value heads.
   template <class Pointer>
   [[nodiscard]] auto scores(Pointer x, const ScoreTile& tile) const {
     return MatrixAt<decltype(erased(x))>{x, tile.keys, tile.queries * tile.keys};

@@ -23,7 +23,7 @@ struct Max {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
 };
 
-/// Number of rows of one column that one thread combines.
+/// Number of rows that one thread combines in a column.
 inline constexpr Index piece_rows = 64;
 
 /// partial[piece, j] combines the terms of a piece of column j, starting from 0.

@@ -75,8 +75,8 @@ PERISCOPE_HOST_DEVICE T narrow(Computed<T> x) {
   }
 }
 
-/// Rounds to odd: returns x if it is a float, else the neighbouring float with an odd last bit (Boldo and Melquiond
-/// 2008). Rounding the result to fewer bits rounds x correctly.
+/// Rounds to odd: returns x if a float represents it exactly, else the neighbouring float with an odd last bit (Boldo
+/// and Melquiond 2008). Rounding the result to fewer bits rounds x correctly.
 PERISCOPE_HOST_DEVICE inline float rounded_to_odd(double x) {
   const auto f = static_cast<float>(x);
   if (std::isnan(x) || static_cast<double>(f) == x) return f;

@@ -11,7 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A row-major matrix in device memory: rows are `stride` elements apart, matrices of a batch `step` elements.
+/// A row-major matrix in device memory. Its rows are `stride` elements apart, the matrices of a batch `step` elements.
 template <class Pointer>
 struct MatrixAt {
   Pointer data;
@@ -20,7 +20,7 @@ struct MatrixAt {
 };
 
 /// A batch of `count` products c = alpha·op(a)·op(b) + beta·c; op(a) [m, k], op(b) [k, n]. Transposed operands are
-/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is either of the two dtypes.
+/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is that dtype or `operands`.
 struct Product {
   DType operands;
   DType result;
@@ -32,7 +32,7 @@ struct Product {
   MatrixAt<void*> c;
   Index count = 1;
   double alpha = 1.0;
-  double beta = 0.0;  ///< factor on the previous c: 0 (c is not read) or 1
+  double beta = 0.0;  ///< multiplies the previous c: 0 (c is not read) or 1
 };
 
 /// A range of device memory to read.
@@ -70,7 +70,7 @@ class Execution {
   [[nodiscard]] std::vector<std::byte> download(std::span<const DevicePart> parts) const;
   void fill_zero(void* to, std::size_t bytes) const;
   void product(const Product& p) const;
-  /// Replaces the lower triangle of the symmetric `gram` [n, n] by its Cholesky factor; the upper becomes undefined.
+  /// Replaces the lower triangle of the symmetric `gram` [n, n] by its Cholesky factor; the rest becomes undefined.
   /// Sets `info` to 0 on success, else to a positive number.
   void cholesky(double* gram, Index n, int* info) const;
   /// Replaces x [n, cols] by lower⁻¹ x; the upper triangle of `lower` [n, n] is not read.

@@ -23,8 +23,8 @@ class RowBasisWork {
   [[nodiscard]] double* x() const { return x_.get(); }
   [[nodiscard]] const double* lower() const { return lower_.get(); }
 
-  /// Sets lower to the Cholesky factor of the Gram matrix. Returns false if the squared distance of a row
-  /// from the span of earlier rows is at most `min_square` of its squared norm. Otherwise the rows of lower⁻¹ x are
+  /// Sets `lower` to the Cholesky factor of the Gram matrix. Returns false if the squared distance of a row from the
+  /// span of earlier rows is at most `min_square` times its squared norm. Otherwise the rows of lower⁻¹ x are
   /// orthonormal up to about rows · 2⁻⁵³ / min_square.
   bool factorise_gram(double min_square) const {
     if (rows_ > n_) return false;
@@ -43,8 +43,8 @@ class RowBasisWork {
   /// x = lower⁻¹ x.
   void solve() const { execution_.solve_lower(lower_.get(), rows_, x_.get(), n_); }
 
-  /// Gram-Schmidt process: x becomes orthonormal, lower gets the coefficients. Each panel of rows is orthogonalised
-  /// against all earlier rows by matrix products, then row by row within the panel.
+  /// Gram-Schmidt process: makes x orthonormal and fills `lower`. Each panel of rows is orthogonalised against
+  /// all earlier rows by matrix products, then row by row within the panel.
   void orthonormalise(double tolerance) const {
     constexpr Index panel = FinishPanel::rows_at_once;
     execution_.fill_zero(lower_.get(), static_cast<std::size_t>(rows_ * rows_) * sizeof(double));
@@ -87,8 +87,8 @@ class RowBasisWork {
 
 }  // namespace
 
-// The Cholesky factor loses half of the digits of double. That suffices for all dtypes but f64 if the rows are far from
-// linearly dependent. The host waits for the result of this check.
+// Cholesky factorisation loses half of a double's digits. The other half suffices for all dtypes except f64 if the rows
+// are far from linearly dependent. The host waits for the result of this check.
 void CudaBackend::run(const op::RowBasis& o) const {
   const Index rows = o.x.rows();
   const double tolerance = dependence_tolerance(o.x.dtype());

@@ -63,7 +63,7 @@ struct AddCoefficients {
 };
 
 /// Orthonormalises rows first … first + count − 1, which are already orthogonal to all earlier rows, in one block. A
-/// row becomes zero if at most the fraction `tolerance` of its length in `lengths` remains.
+/// row becomes zero if its remaining length is at most `tolerance` times its entry in `lengths`.
 struct FinishPanel {
   static constexpr int rows_at_once = 32;
   static constexpr int threads_per_row = Block::size / rows_at_once;
@@ -140,7 +140,7 @@ struct FinishPanel {
 };
 
 /// Sets `usable` to 0 if there is no Cholesky factor, or if the squared distance of a row from the span of earlier rows
-/// is at most `min_square` of its squared norm; else to 1.
+/// is at most `min_square` times its squared norm; else to 1.
 struct CheckFactor {
   struct Shared {
     int failures[Block::size];

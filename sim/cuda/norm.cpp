@@ -8,7 +8,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// The subtracted mean (or 0) of a part, and 1/s, where s is the divisor in Backend::norm_backward (0 if s = 0).
+/// The subtracted mean of a part (or 0), and 1/s (or 0 if s = 0), where s is the divisor in Backend::norm_backward.
 struct PartMoments {
   double mean;
   double inverse;

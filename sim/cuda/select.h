@@ -105,7 +105,7 @@ struct BeginSearch {
   PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const { *search = {Bits(0), rank}; }
 };
 
-/// Finds the rank-th largest magnitude of x (from 1). Returns, in device memory, its bits as `prefix`, and as
+/// Finds the rank-th largest magnitude of x (from 1). The result is in device memory: `prefix` holds its bits,
 /// `remaining` the number of elements equal to it among the `rank` largest.
 template <class T>
 [[nodiscard]] std::shared_ptr<Search<OrderedBits<T>>> find_largest(const Execution& execution, const T* x, Index size,
@@ -122,7 +122,7 @@ template <class T>
   return search;
 }
 
-/// Numbers of elements of a chunk above the k-th largest magnitude and equal to it.
+/// Numbers of magnitudes in a chunk that exceed, and that equal, the k-th largest.
 struct ChunkCount {
   Index larger;
   Index equal;
@@ -172,7 +172,7 @@ struct CountBefore {
 };
 
 /// Writes the indices of the k largest: first those larger than the k-th, then those equal to it, each in index order.
-/// Each thread handles one chunk, and scans it only if it has such elements; few chunks do.
+/// Each thread handles one chunk. Most chunks contain none of these and are skipped.
 template <class T>
 struct Collect {
   const T* x;

@@ -9,7 +9,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A tile of scores [kv_heads, queries, keys] from first_query and first_key, with one query head per key/value head.
+/// A tile of scores [kv_heads, queries, keys] starting at first_query, first_key; one query head per key/value head.
 struct ScoreTile {
   AttentionShape shape;
   Index all_keys;  ///< keys per sequence
@@ -76,8 +76,8 @@ PERISCOPE_HOST_DEVICE ScoreMaxima<C> score_maxima(const Block& block, SoftmaxSha
       join);
 }
 
-/// For each row: pattern = softmax(score(dots)) over the visible keys and 0 elsewhere. Writes max |z| to `scores`
-/// [tokens, heads] of the sequence.
+/// For each row: pattern = softmax(score(dots)) over the visible keys and 0 elsewhere. Writes the largest |score| to
+/// `scores` [tokens, heads] of the sequence.
 template <class T>
 struct Softmax {
   using C = Computed<T>;
@@ -106,7 +106,7 @@ struct Softmax {
   }
 };
 
-/// For each row, from dots and dA = dy vᵀ: recomputes the pattern A, and ddots = A∘(dA − Σ A∘dA)·∂z/∂dot.
+/// For each row: recomputes the pattern A, and ddots = A∘(dA − Σ A∘dA)·∂z/∂dot with dA = dy vᵀ and z = score(dot).
 template <class T>
 struct SoftmaxBackward {
   using C = Computed<T>;

@@ -48,7 +48,7 @@ class PinnedMemory {
   ~PinnedMemory() { (void)cudaFreeHost(memory_); }
 
   [[nodiscard]] std::byte* begin() const { return static_cast<std::byte*>(memory_); }
-  /// Returns a part of at most `bytes` bytes and sets `bytes` to its size. Waits for the stream if all are in use.
+  /// Returns a part of at most `bytes` bytes and sets `bytes` to its size. Waits for the stream if no part is free.
   [[nodiscard]] std::byte* take(std::size_t& bytes, cudaStream_t stream) {
     constexpr std::size_t piece = size / 4;
     bytes = std::min(bytes, piece);

@@ -142,7 +142,7 @@ cublasLtMatmulAlgo_t Products::algorithm(const Product& p, const Descriptors& d)
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result);
-  // Split sums are reduced in the compute type and in a fixed order.
+  // Partial sums of split-K products are reduced in the compute type and in a fixed order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   cublasLtMatmulHeuristicResult_t choice{};
