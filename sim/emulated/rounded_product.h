@@ -5,10 +5,10 @@
 
 namespace periscope {
 
-/// Matrix products that accumulate in a given format: every partial sum is rounded by `sums`, products of two entries
-/// are not (a `fused` Emulation with SumOrder::sequential). Tensors are f32 in host memory, and their numbers must have
-/// at most 12 significant bits, so that products are exact. Partial sums are computed in double and then rounded,
-/// which differs from a single rounding only for sums next to a tie.
+/// Matrix products that accumulate in a given format: `sums` rounds every partial sum, but no product of two entries
+/// (a `fused` Emulation with SumOrder::sequential). Tensors are f32 in host memory, and their entries must have at most
+/// 12 significant bits, so that products are exact. Partial sums are computed in double and then rounded, which differs
+/// from a single rounding only for sums very close to a tie.
 
 /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
 Tensor rounded_linear(const Tensor& x, const Tensor& w, const Rounding& sums);
