@@ -48,7 +48,7 @@ struct Pattern {
     return keys;
   }
 
-  /// Returns the sum and number of a head's entropies, over the tokens that attend to at least two tokens.
+  /// Returns the sum and count of a head's entropies over the tokens that attend to at least two tokens.
   [[nodiscard]] std::pair<double, Index> entropies(Index sequence, Index head) const {
     const Index n = tokens();
     const std::vector<double> keys = keys_of(sequence, head / (shape.heads / shape.kv_heads));

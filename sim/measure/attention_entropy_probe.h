@@ -7,7 +7,7 @@
 
 namespace periscope {
 
-/// Records the entropy −Σ_s A_ts ln A_ts of the attention pattern A for every layer of one forward pass, in nat. It is
+/// Records the entropy −Σ_s A_ts ln A_ts of the attention pattern A for every layer of one forward pass, in nats. It is
 /// the mean over query heads and over tokens that attend to at least two tokens; NaN if no token does. Equal attention
 /// to n tokens gives ln n. Patterns are recomputed from queries and keys on the host, in double precision.
 class AttentionEntropyProbe final : public SignalRecorder {

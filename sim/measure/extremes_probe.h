@@ -18,14 +18,13 @@ struct StreamExtremes {
 /// Massive activations after Sun et al. 2024 (arXiv 2402.17762): |x| above 100 and at least 1000 times the median.
 [[nodiscard]] bool is_massive(const Entry& entry, double median);
 
-/// Extremes of one forward pass.
 struct Extremes {
   std::vector<StreamExtremes> depths;  ///< stream at depths 0 … 2L
   /// Largest |x| of every signal inside modules, per sublayer; NaN where a sublayer lacks the signal.
   std::map<Signal, std::vector<double>> inside;
 };
 
-/// Records Extremes. Results stay on the device until the end of the pass.
+/// Records the Extremes of one forward pass. Results stay on the device until the end of the pass.
 class ExtremesProbe final : public SignalRecorder {
  public:
   ExtremesProbe(const StackContext& context, int count) : context_(context), count_(count), record_(context.ops) {}

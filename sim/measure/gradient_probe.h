@@ -9,7 +9,7 @@ namespace periscope {
 
 /// Records gradients of one backward pass: grad_sq and log_grad_sq of every signal (mean of ‖∂loss/∂x_t‖² over the N
 /// tokens) and of every layer's matrices (‖∂loss/∂W‖_F²), and score_share of every attention module. With ResiDual,
-/// entry 0 of both streams is the gradient of the tensor from which both start.
+/// entry 0 of both streams is the gradient of the tensor at which both start.
 class GradientProbe final : public SignalRecorder, public GradientRecorder {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context), record_(context.ops) {}

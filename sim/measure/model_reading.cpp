@@ -20,7 +20,7 @@ std::vector<double> branch_size_from_gains(const StackContext& c) {
       continue;
     }
     const NormWeights w = c.weights.fetch(l).norm(Weight::norm_b);
-    // 1, or D for an L2 norm, whose output has length 1.
+    // D for an L2 norm, whose output has length 1; otherwise 1.
     const double features = c.model.width / formula_of(c.model.norm).count(c.model.width);
     sizes.push_back(rule.beta * rule.beta * (mean_square(w.gain) / features + mean_square(w.bias)));
   }

@@ -17,13 +17,12 @@ struct ModelPass {
   Hooks hooks = {};         ///< further hooks, called after the probes
 };
 
-/// Results of a ModelPass.
 struct ModelReading {
-  Reading reading;                        ///< every statistic; statistics of gradients only with `backward`
+  Reading reading;                        ///< all statistics; gradient statistics only with `backward`
   std::vector<Growth> growth;             ///< terms of the growth identity (T15), per sublayer
   std::vector<double> branch_from_gains;  ///< per sublayer, result of branch_size_from_gains
   Extremes extremes;                      ///< largest entries of the stream and inside modules
-  std::vector<double> token_losses;       ///< cross-entropy per token in nat; NaN without a label
+  std::vector<double> token_losses;       ///< cross-entropy per token in nats; NaN without a label
   double loss;                            ///< mean of token_losses over labelled tokens; NaN if there are none
   Tensor input;                           ///< input before the embedding norm [T, D]
   Tensor logits;                          ///< [T, V]

@@ -73,7 +73,7 @@ Probe::Slot Probe::measure(const Tensor& x) {
 
 void Probe::fill(const Place& place) {
   const SignalStatistics& s = record_[place.slot];
-  // Streams in several parts: statistics are averaged over the parts; `maximum` is the largest of all parts.
+  // In a stream of several parts, statistics are averaged over the parts; `maximum` is the largest over the parts.
   const int parts = place.signal == Signal::x_out ? parts_ : 1;
   const auto set = [&](Statistic statistic, double value) {
     double& all = entry(statistic, place.signal, place.index);

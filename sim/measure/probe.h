@@ -35,7 +35,7 @@ struct Growth {
   double branch;    ///< β²s²
   double cross;     ///< 2αβ·√q·s·cos(x, b) = 2αβ⟨x, b⟩/D
   double sum;       ///< q⁺: mean square of x_out, or of the input of norm C
-  double residual;  ///< largest |q⁺ − sum of the terms| of a token, relative to the rounding bound; NaN if not finite
+  double residual;  ///< largest |q⁺ − sum of terms| over tokens, relative to the rounding bound; NaN if not finite
 
   [[nodiscard]] bool is_violated() const { return residual > 1.0; }
 };
@@ -74,7 +74,7 @@ class Probe final : public SignalRecorder {
   struct Branch {
     int sublayer;
     Slot stream, branch, product;
-    std::optional<Slot> sum = {};  ///< of the sum αx + βB_out, for the growth identity
+    std::optional<Slot> sum = {};  ///< slot of αx + βB_out, for the growth identity
   };
   /// The sum before norm C. A step has several if the stream consists of several parts.
   struct Sum {

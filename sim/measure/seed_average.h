@@ -14,7 +14,7 @@ class SeedAverage {
  public:
   void add(const Reading& reading);
 
-  /// Returns every curve with its standard error over seeds (NaN for a single seed). Angular distances are means.
+  /// Averages curves over seeds, with standard errors (NaN for a single seed); angular distances without them.
   [[nodiscard]] Profile profile() const;
   /// Largest magnitudes over all seeds.
   [[nodiscard]] const TopMagnitudes& top() const { return top_; }

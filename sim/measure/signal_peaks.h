@@ -21,7 +21,7 @@ struct SignalPeaks {
 /// Converts a curve over depth to sublayers [2L]: depth d ≥ 1 is assigned to sublayer_before(d); others are NaN.
 [[nodiscard]] std::vector<double> by_sublayer(const ModelReading& reading, const std::vector<double>& by_depth);
 
-/// Largest number of a format, divided by the largest |x| of all signals, with the signal where it occurs.
+/// Largest number of a format divided by the largest |x| of all signals, and the location of that x.
 struct Margin {
   double value;
   std::string signal;
@@ -29,7 +29,7 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 
-/// Largest |x| of all signals per sublayer [2L]; the stack's input counts for the first. NaN counts as infinite.
+/// Largest |x| of all signals per sublayer [2L]; the stack's input counts as part of the first. NaN counts as infinite.
 [[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
 
 }  // namespace periscope
