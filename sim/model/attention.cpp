@@ -19,7 +19,7 @@ AttentionShape shape_of(const SublayerPass& p) {
   return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
 }
 
-/// Heads of the queries or keys, which QK-norm and RoPE process.
+/// QK-norm weight and head count of the queries or the keys.
 struct Heads {
   Weight norm;
   int count;
@@ -61,7 +61,7 @@ Tensor values_backward(SublayerPass& p, const Tensor& dy) {
 
 AttentionGate gate_of(const SublayerPass& p) { return p.context().model.attention_gate_at(layer_of(p)); }
 
-/// Matrix [H·e, H] that repeats every head's number for its channels; its transpose sums over the channels of a head.
+/// Matrix [H·e, H] that repeats every head's value for its channels; its transpose sums over the channels of a head.
 /// Entries are 0 and 1, exact in every format. Its size is 1/e of W_q's.
 Tensor channels_of_heads(const StackContext& c, DType dtype) {
   const auto heads = static_cast<std::size_t>(c.model.heads);

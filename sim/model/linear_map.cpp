@@ -79,7 +79,7 @@ class DrawnMap final : public LinearMap {
   DrawnMatrix w_;
 };
 
-/// Sides of a variance profile as rows on the device; a side that is 1 everywhere is empty.
+/// Row and column factors of a variance profile on the device; empty if all are 1.
 struct Sides {
   Tensor rows;     // [1, m]
   Tensor columns;  // [1, n]
@@ -92,7 +92,7 @@ Tensor scaled_channels(const Backend& ops, Tensor x, const Tensor& side) {
   return ops.multiply(std::move(x), ops.gather(side, first));
 }
 
-/// Weight gradients are with respect to W, not to Z.
+/// Weight gradients are with respect to W = rows∘Z∘columns, not to Z.
 class ProfiledProduct final : public StoredInputProduct {
  public:
   ProfiledProduct(const Backend& ops, std::unique_ptr<LinearProduct> inner, Sides sides, Tensor x)

@@ -31,7 +31,7 @@ class SharedInput {
   RowBasis factors_;
 };
 
-/// Cache of the last input: q, k, v and the attention's gate share one input, gate and up another. With a backward
+/// Cache of the last input: q, k, v and attention_gate share one input, gate and up share another. With a backward
 /// pass, the products own the factors and release them with their matrices.
 class LastInput {
  public:
@@ -89,7 +89,7 @@ class MatrixFreeProduct final : public LinearProduct {
  private:
   [[nodiscard]] bool stores_factors() const { return source_.store_factors_ == StoreFactors::yes; }
 
-  /// Returns G.
+  /// Returns G (see MatrixFreeWeights), drawn on first use.
   const Tensor& forward_numbers() {
     if (g_.empty()) {
       const Tensor::Index out = shape_of(source_.spec_.model, name_.second, name_.first).fan_out;
@@ -97,7 +97,7 @@ class MatrixFreeProduct final : public LinearProduct {
     }
     return g_;
   }
-  /// Factors dY = L₂ Q₂ of the last gradient.
+  /// Factorises dY = L₂ Q₂. The last result is cached.
   const RowBasis& factors_of(const Tensor& dy) const {
     if (!gradient_ || !gradient_->first.same_as(dy)) gradient_ = {dy, ops_.row_basis(dy, stores_factors())};
     return gradient_->second;

@@ -11,17 +11,17 @@ namespace periscope {
 /// Whether matrix-free weights store the factors of their inputs, so that their matrices can be completed after a pass.
 enum class StoreFactors { no, yes };
 
-/// Random weights of one seed without matrices (T21). Of a matrix W [m, n] with independent N(0, s²) entries, only the
-/// products are sampled: with the N rows X of its input and, in the backward pass, with the N rows dY.
+/// Random weights of one seed without matrices (T21). For a matrix W [m, n] with independent N(0, s²) entries, only its
+/// products with the input X [N, n] and, in the backward pass, with dY [N, m] are sampled.
 ///   Forward    X = L Q (row_basis), G [N, m] ~ N(0, s²):  Y = L G.
 ///   Backward   dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
 ///   Gradient   ‖dYᵀ X‖_F² = ‖L₂ᵀ L‖_F².
 /// Signals and gradients equal those of a dense stack with W = GᵀQ + Q₂ᵀ(H − HQᵀQ) + (1 − Q₂ᵀQ₂) R (1 − QᵀQ) for an
-/// independent R. So they have the distribution of a dense stack of any shape; GeneratedWeights of the same seed is
-/// another sample. The cost is N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
+/// independent R. So they have the distribution of a dense stack of any shape; GeneratedWeights with the same seed is a
+/// different sample. The cost is N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
 ///
 /// Every matrix supports one input tensor and one backward product, as in one pass; a recomputation must use the same
-/// tensor. Row t of G and of H has fixed numbers in the stream (seed, layer, matrix), for any number of rows.
+/// tensor. Row t of G and of H uses the same numbers of the stream (seed, layer, matrix) for any number of rows.
 class MatrixFreeWeights final : public WeightSource {
  public:
   MatrixFreeWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed,
@@ -50,7 +50,7 @@ class MatrixFreeWeights final : public WeightSource {
   struct Factors {
     Tensor q, q2;
   };
-  /// Draws the first rows of the matrix G or H from this stream.
+  /// Draws the first `rows` rows of G or H from `stream`.
   [[nodiscard]] Tensor numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const;
   /// Returns W, completed from its products.
   [[nodiscard]] Tensor completed(Name name) const;

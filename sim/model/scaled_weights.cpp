@@ -25,7 +25,7 @@ bool is_first_of_head(const ModelSpec& m, Weight weight) {
 /// True if this weight scales the branch inside the module: W_o, W_down, or W_up in a gated MLP.
 bool carries_branch_scale(const ModelSpec& m, int sublayer, Weight weight) {
   if (weight == Weight::o) return true;
-  // An inner norm would cancel a factor on W_up.
+  // An inner norm would cancel a factor applied to W_up.
   return weight == (is_gated(m.mlp) && !m.inner_norm_at(sublayer) ? Weight::up : Weight::down);
 }
 

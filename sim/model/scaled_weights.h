@@ -35,9 +35,8 @@ ModelSpec scaled_model(ModelSpec model, const StackScale& scale);
 /// divide by the stream's scale, so only their ε changes, in effect to ε/c². ResiDual adds x to the final norm's
 /// output, so that norm's gain and bias are also multiplied, and the head is divided. With a tied table, the final
 /// norm's gain and bias, or the matrix after it, are divided instead of the head. k multiplies W_o, W_down and their
-/// biases; in a gated MLP W_up and its bias instead of W_down, so that the hidden layer is scaled, too. Norm B removes
+/// biases; in a gated MLP, W_up and its bias instead of W_down, so that the hidden layer is scaled, too. Norm B removes
 /// k, up to ε.
-
 double factor_of(const ModelSpec& model, const StackScale& scale, const ParameterId& id);
 
 /// Weights of the scaled stack: every parameter times its factor.
@@ -70,9 +69,9 @@ ScaleRecipe recipe_of(const ModelSpec& model, TableFactor embedding = TableFacto
 /// False for a stack with neither final norm nor unembedding, and for pointwise norms, whose output depends on scale.
 bool can_scale(const ModelSpec& model);
 
-/// Returns why rescaling the streams requires more than scaling the parameters that write to them, as the end of a
-/// sentence. Returns nullopt if every module and the head read the streams through a norm that divides by their scale,
-/// and there is no norm C.
+/// Returns why rescaling the streams requires more than scaling the parameters that write to them, phrased as the
+/// end of a sentence. Returns nullopt if every module and the head read the streams through a norm that divides by
+/// their scale, and there is no norm C.
 std::optional<std::string> gauge_unsupported(const ModelSpec& model, TableFactor embedding);
 
 }  // namespace periscope

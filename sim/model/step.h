@@ -40,7 +40,7 @@ class StepPass {
 /// a replacement of x_in also replaces the stream, and the gradient of x_in includes the gradient of the stream.
 Streams step_forward(StepPass& pass, const Streams& in);
 
-/// Computes the gradients of the input streams, given the gradients of the output streams. Requires a saving pass.
+/// Returns the input streams' gradients, given the output streams' gradients. Requires a pass with Save::for_backward.
 Streams step_backward(StepPass& pass, const Streams& out);
 
 }  // namespace periscope

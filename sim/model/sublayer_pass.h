@@ -24,14 +24,14 @@ class SublayerPass {
   [[nodiscard]] const StackContext& context() const { return context_; }
   [[nodiscard]] int sublayer() const { return sublayer_; }
 
-  /// Passes x, or a replacer's tensor, to the recorders and returns it. `part` is the stream, see Emission.
+  /// Passes x, or a replacer's tensor, to the recorders and returns it. For `part`, see Emission.
   Tensor emit(Signal signal, Tensor x, int part = 0);
   /// Returns x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);
   /// Applies a norm to x [N, D]. QK-norms are RMSNorms of every head or of the whole projection.
   Tensor norm(Weight weight, const Tensor& x);
 
-  /// As `emit`, for a signal's gradient.
+  /// Like `emit`, for a signal's gradient.
   Tensor emit_backward(Signal signal, Tensor dx, int part = 0);
   /// Returns the gradient of the input of `weight`, given its output gradient, after passing parameter gradients to the
   /// recorders. Call once per matrix and norm: the saved input is then released.

@@ -67,7 +67,7 @@ class GeneratedWeights final : public WeightSource {
 
  private:
   [[nodiscard]] NormWeights norm(int sublayer, Weight weight) const;
-  /// Bias [1, width] of a matrix or gain; empty if its standard deviation is 0.
+  /// Bias [1, width] of a matrix or norm; empty if its standard deviation is 0.
   [[nodiscard]] Tensor bias(const ParameterId& of, int width) const;
 
   const Backend& backend_;
