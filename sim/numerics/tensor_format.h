@@ -19,7 +19,7 @@ struct TensorFormat {
   int largest_integer = 0;       ///< 2^(b−1) − 1 for integers of b bits: 127 or 7; 0 for floating-point formats
 
   [[nodiscard]] constexpr bool is_integer() const { return largest_integer > 0; }
-  /// Returns true for formats of at most 8 bits, whose operands are scaled into their range.
+  /// Returns true for formats of at most 8 bits, for which operands are scaled into the format's range.
   [[nodiscard]] constexpr bool is_narrow() const { return is_integer() || floating.precision <= 4; }
 };
 
