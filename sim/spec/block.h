@@ -39,7 +39,7 @@ struct Branch {
   bool norm_b = false;
   /// Initial factor of every channel after B (LayerScale), not included in `writes`.
   std::optional<double> channel_scale = {};
-  std::vector<double> writes = {1.0};  ///< factor of B_out in every stream
+  std::vector<double> writes = {1.0};  ///< weight of B_out in every stream
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
   /// Returns the single stream read with weight 1, or nullopt for a mixture of streams.
@@ -52,17 +52,17 @@ struct Branch {
 struct Step {
   std::vector<Branch> branches = {};
   std::vector<std::vector<double>> mixing = {{1.0}};  ///< mixing[i][j]: weight of stream j in stream i
-  std::vector<bool> norm_c = {false};                 ///< whether norm C follows, for every stream
+  std::vector<bool> norm_c = {false};                 ///< per stream: whether norm C follows
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
-  /// True if the first stream becomes αx + βy, with y from x by a single branch (T1). Other streams may exist.
+  /// True if the first stream x becomes αx + βy with y computed from x by one branch (T1). Other streams may exist.
   [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
 };
 
 /// Factor |β/α| in branch_ratio = rms(β·B_out)/rms(α·x_in): β is the branch's weight in the stream it reads, α the
-/// stream's weight in itself, or 1 for a mixture of streams and for a stream that the step discards.
+/// weight of the old stream in the new one, or 1 for a mixture of streams and for a stream that the step discards.
 [[nodiscard]] double branch_scale(const Step& step, const Branch& branch);
 
 /// How streams start and end. Every stream starts as the stack's input, after the embedding norm if there is one. The

@@ -73,7 +73,7 @@ void require_finite_rules(const ModelSpec& m) {
   }
 }
 
-/// Checks that init.residual is finite, at least 0 at every addition, and the only factor on W_o and W_down.
+/// Checks that init.residual is finite, at least 0 at every addition, and the only factor that scales W_o and W_down.
 void require_residual(const ModelSpec& m, const InitSpec& init) {
   if (init.residual == DepthExpression(1.0)) return;
   const std::string found = init.residual.number() ? fmt::format("{:g}", *init.residual.number())

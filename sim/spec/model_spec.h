@@ -49,7 +49,7 @@ constexpr std::string_view name_of(InputKind kind) { return input_kind_names[sta
 
 /// Changes to the attention scores q·k of one layer, apart from the causal mask.
 struct ScoreRule {
-  double scale = 0.0;     ///< factor on q·k; 0 means 1/√head_dim
+  double scale = 0.0;     ///< multiplies q·k; 0 means 1/√head_dim
   double soft_cap = 0.0;  ///< c: scaled scores z become c·tanh(z/c) before the mask; 0 means no cap
   int window = 0;  ///< token t attends to token s only if t − s < window; 0 means no limit. Causal attention only
 };
@@ -117,8 +117,8 @@ struct ModelSpec {
   bool causal = true;
   int vocab = 512;
   bool unembedding = true;
-  // Norms and gates inside modules, before per-layer overrides. Read them through the functions …_at(layer).
-  bool v_norm = false;                                 ///< RMSNorm with gain 1 of every head's values
+  // Norms and gates inside modules, before per-layer overrides. Read them through the *_at(layer) functions.
+  bool v_norm = false;                                 ///< RMSNorm of every head's values, with gain 1
   InnerNorm inner_norm = InnerNorm::none;              ///< RMSNorm with gain 1 before W_o, before W_down, or both
   AttentionGate attention_gate = AttentionGate::none;  ///< sigmoid gate on every head's output, or on its channels
   // Set only by checkpoints; the defaults describe a plain stack.
@@ -240,7 +240,7 @@ struct StackSpec {
   ModelSpec model;
   InitSpec init;
   InputSpec input;
-  /// Scales of single matrices and norms; replace `init`, `model.gamma` and `input.second_moment`.
+  /// Scales of individual matrices and norms; replace `init`, `model.gamma` and `input.second_moment`.
   std::shared_ptr<const WeightScales> scales = nullptr;
   std::string recipe = {};    ///< value of model.recipe, which sets keys of all three sections; "" without a recipe
   std::string label = {};     ///< name of the stack in results; "" means the placement's name

@@ -14,7 +14,7 @@ enum class NormKind {
   rms,
   layer,
   dyt,   ///< "Dynamic Tanh", arXiv 2503.10622
-  derf,  ///< "Dynamic erf": as DyT, with the error function and without a shift inside it
+  derf,  ///< "Dynamic erf": like DyT, but with erf instead of tanh; no shift inside erf
   l2,    ///< unit length, as in nGPT
   none,  ///< only a per-channel scale, as in LayerScale; not allowed for model.norm
 };

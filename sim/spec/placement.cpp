@@ -39,7 +39,7 @@ SublayerRule beam(const Place& p) {
   return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n - 1.0) / n), .beta = std::sqrt(1.0 / n)};
 }
 SublayerRule u_mup(const Place& p) {
-  const double n = p.layers + p.addition;  // 1/τ² of u-muP, with its two ratio hyperparameters at 1
+  const double n = p.layers + p.addition;  // 1/τ² of u-muP if its two ratio hyperparameters are 1
   return {.norm_a = true, .alpha = std::sqrt(n / (n + 1.0)), .beta = std::sqrt(1.0 / (n + 1.0))};
 }
 SublayerRule hybrid(const Place& p) { return {.norm_c = p.kind == ModuleKind::attention}; }

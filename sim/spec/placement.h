@@ -33,12 +33,12 @@ struct RulePlace {
   int addition = 0;  ///< l, number of earlier additions to the stream: 0 to 2L−1, or to L−1 for parallel blocks
 };
 
-/// How branches and streams are connected (sim/spec/wiring.h). Norms and scales of a sublayer are separate (T1).
+/// How branches and streams are connected (sim/spec/wiring.h). A SublayerRule sets norms and scales (T1).
 enum class Wiring {
   sequential,    ///< attention, then the MLP, on one stream
   dual,          ///< ResiDual: second stream r⁺ = r + f(x); output x_L + N(r_L)
-  parallel,      ///< both modules of a layer read one stream through a shared norm A, and are added to it in one step
-  parallel_two,  ///< as `parallel`, with a separate norm A for each module
+  parallel,      ///< both modules of a layer share norm A; their outputs are added to the stream in one step
+  parallel_two,  ///< like `parallel`, with a separate norm A for each module
   span,          ///< SpanNorm: the MLP is added to the layer's input
   first_input,   ///< nanochat: x ← r_l x + λ_l x_0 before every layer, x_0 the stack's input
   hyper,         ///< model.streams streams, read in turn and mixed by model.stream_mixing
@@ -65,7 +65,7 @@ struct Placement {
   PlacementDefaults defaults = {};
   Wiring wiring = Wiring::sequential;
   SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< rule of a sublayer; null for the free form
-  double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null means 1
+  double (*branch_init_gain)(int layers) = nullptr;  ///< multiplies W_v, W_o, W_up, W_down; null means 1
   std::shared_ptr<const FreeForm> custom = nullptr;  ///< the free form; null for a named placement
 
   /// Throws ConfigError if an expression of a free form has no finite value.

@@ -28,9 +28,9 @@ enum class Statistic {
   branch_cosine,  ///< for signal B_out: cosine between B_out and x_in
   grad_sq,        ///< sum of (∂loss/∂x)² over features; for a weight, over all its entries
   log_grad_sq,    ///< natural logarithm of grad_sq; its mean over seeds is robust to heavy tails
-  score_share,    ///< for A_out of attention: S/(S+V), squared gradients through queries and keys (S), values (V)
+  score_share,    ///< for A_out of attention: S/(S+V), with squared gradients S through q and k, V through v
 };
-/// The loss has unit nat, so its squared gradient has unit nat² and log_grad_sq unit nat.
+/// Losses are in nats, squared gradients in nat². log_grad_sq, a natural logarithm, is also in nats.
 struct StatisticFacts {
   std::string_view name, units;
 };

@@ -106,7 +106,7 @@ std::size_t index_of(const Reader& reader, std::string_view key, const std::stri
   return static_cast<std::size_t>(it - names.begin());
 }
 
-/// Reads the keys of `section`. Swept keys may be lists, so they are only marked as known.
+/// Reads the keys of `section`. Swept keys may be lists, so they are not read here, only marked as known.
 template <class Reader, class S>
 void read_keys(Reader& reader, const Section<S>& section, S& values) {
   for (const Key<S>& key : section.keys) {
@@ -128,7 +128,7 @@ void read_keys(Reader& reader, const Section<S>& section, S& values) {
   }
 }
 
-/// Reads the name of a free form. Only ASCII, so that it cannot resemble a known name, e.g. with Cyrillic р.
+/// Reads the name of a free form. Only ASCII is allowed: a Cyrillic р could make it look like a known name.
 template <class Reader>
 std::string read_placement_name(Reader& reader) {
   std::string name(unnamed_placement);

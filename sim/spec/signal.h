@@ -18,7 +18,7 @@ enum class Signal {
   x_in,       ///< the stream at a sublayer's input [N, D]
   A_out,      ///< input_gain·A(x_in), the module's input [N, D]
   q_in,       ///< A_out as input of W_q [N, D]: its gradient is the part of A_out's gradient through W_q
-  k_in,       ///< A_out as input of W_k; v_in, gate_in, up_in: as input of W_v, W_gate, W_up
+  k_in,       ///< the same for W_k; v_in, gate_in and up_in: the same for W_v, W_gate and W_up
   v_in,
   gate_in,
   up_in,
@@ -45,9 +45,9 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< head_scores after the soft cap [N, V]
 
-  // Recorded only for the arithmetic of a run (T24). `products` to `denominators`: the maximum of each sublayer.
+  // Recorded only for the arithmetic of a run (T24). For `products` to `denominators`, only each sublayer's maximum.
   dots,          ///< q·k of every head, before scale and soft cap
-  cap_inputs,    ///< scaled score z and z/c of every head with a soft cap c; the same for the head's logits
+  cap_inputs,    ///< with a soft cap c: scaled scores z and z/c of every attention head; the same for the logits
   gated,         ///< φ(gate), before the product with up
   products,      ///< W x before its bias, if there is one
   normalised,    ///< in norms: x̂ before the gain, γ∘x̂ before the bias, and αx of pointwise norms

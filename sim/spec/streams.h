@@ -33,7 +33,7 @@ enum class Stream : std::uint32_t {
 
 [[nodiscard]] constexpr Stream stream_of(Weight weight) { return Stream{static_cast<std::uint32_t>(weight)}; }
 
-/// Streams of a matrix-free matrix in the forward and the backward pass (sim/model/matrix_free.h).
+/// Streams for the forward and backward products of a matrix-free weight matrix (sim/model/matrix_free.h).
 [[nodiscard]] constexpr Stream matrix_free_forward(Weight weight) {
   return Stream{300 + static_cast<std::uint32_t>(weight)};
 }

@@ -12,7 +12,7 @@
 
 namespace periscope {
 
-/// Weights of a stack. Numbers of matrices and tables are part of random streams' keys and must never change.
+/// Weights of a stack. Enumerator values of matrices and tables are part of random stream keys and must never change.
 enum class Weight : std::uint32_t {
   q,
   k,
@@ -100,11 +100,11 @@ struct ParameterId {
 [[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
   return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
 }
-/// Returns the bias of a matrix or gain.
+/// Returns the id of the bias that belongs to a matrix or gain.
 [[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
   return {id.sublayer, id.weight, ParameterId::Part::bias};
 }
-/// Returns α of the norm with this gain.
+/// Returns the id of the α that belongs to a gain.
 [[nodiscard]] constexpr ParameterId alpha_of(ParameterId gain) {
   return {gain.sublayer, gain.weight, ParameterId::Part::alpha};
 }
@@ -129,15 +129,15 @@ int vector_length(const ModelSpec& model, const ParameterId& id);
 double truncation_factor(const InitSpec& init);
 
 /// Standard deviation of the entries of a matrix or table, from `scales` if set, else from `init` and the placement
-/// (DeepNorm). A table without scales and init.embedding_std has √input.second_moment. Throws std::logic_error if
-/// `scales` lacks the matrix.
+/// (DeepNorm). A table with neither `scales` nor init.embedding_std has √input.second_moment. Throws std::logic_error
+/// if `scales` lacks the matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
 /// Standard deviation of an embedding table according to `init`: init.embedding_std, or as for a matrix of its shape.
 /// The stack's own tables follow input.second_moment, which may differ.
 double drawn_embedding_stddev(const StackSpec& spec);
 
-/// Standard deviation of the entries of the bias of a matrix or gain; 0 without a bias.
+/// Standard deviation of the bias entries of a matrix or norm; 0 without a bias.
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
 
 /// Gains of a norm [norm_width]: from `scales` if set, else model.gamma, 1 for norms inside modules, and

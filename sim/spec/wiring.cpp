@@ -96,8 +96,8 @@ void make_doubly_stochastic(Square& h) {
 }
 
 /// Returns the mixing matrix [n][n] of step `index`: entries are ≥ 0, rows and columns sum to 1. Random matrices are
-/// the Sinkhorn limit of exp(4 u − 2) with u uniform in [0, 1). Only the step seeds them, so all seeds of a run share
-/// them.
+/// the Sinkhorn limit of exp(4 u − 2) with u uniform in [0, 1). They depend only on `index`, so all seeds of a run
+/// share them.
 Square mixing_matrix(StreamMixing mixing, int streams, int index) {
   const auto n = static_cast<std::size_t>(streams);
   Square h(n, std::vector<double>(n, mixing == StreamMixing::uniform ? 1.0 / streams : 0.0));
