@@ -14,9 +14,9 @@ class Corpus {
   /// Maximum number of bytes: offsets are drawn as int.
   static constexpr std::size_t max_bytes = 0x7fff'ffff;
 
-  /// `path` is a file, "synthetic", or a folder, whose files at all depths are read in order of their names. Throws
-  /// InputError for an unreadable or special file, more than `max_bytes` bytes, a byte of at least `vocab`, or a split
-  /// shorter than `window` tokens.
+  /// `path` is a file, "synthetic", or a folder, which is read recursively in order of file paths. Throws InputError
+  /// for an unreadable or special file, more than `max_bytes` bytes, a byte not below `vocab`, or a split shorter than
+  /// `window` tokens.
   Corpus(const std::string& path, double validation, int window, int vocab);
 
   [[nodiscard]] std::span<const std::uint8_t> tokens() const { return tokens_; }
@@ -42,7 +42,7 @@ struct Windows {
   [[nodiscard]] std::vector<int> labels(int first, int count) const;
 };
 
-/// Returns the batch of step 1, 2, …: windows of the training split at random positions set by seed and step.
+/// Returns the batch of `step` (from 1): windows of the training split at random positions set by seed and step.
 [[nodiscard]] Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step);
 
 /// Returns `count` evenly spaced windows of the validation split, the same for every seed.

@@ -25,7 +25,7 @@ class Optimizer {
   /// Initialises the state for these parameters. The backend must outlive this object.
   Optimizer(const Backend& ops, const TrainSpec& train, const ResidentWeights::Parameters& parameters);
 
-  /// Returns the parameter after step 1, 2, … with gradient `scale` · `gradient`. Thread-safe for different ids.
+  /// Returns the parameter after `step` (from 1) with gradient `scale` · `gradient`. Thread-safe for different ids.
   [[nodiscard]] Tensor updated(const ParameterId& id, Tensor parameter, const Tensor& gradient, double scale, int step);
 
   [[nodiscard]] const State& state() const { return state_; }

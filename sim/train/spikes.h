@@ -14,7 +14,7 @@ namespace periscope {
 /// that is not finite is a spike. Values ≤ 0 are ignored.
 [[nodiscard]] std::vector<int> robust_spikes(std::span<const double> series);
 
-/// Returns the first step of every event. Spiking steps, in any order, at most 16 apart belong to one event.
+/// Returns the first step of every event. Spikes at most 16 steps apart belong to one event. `steps` may be unsorted.
 [[nodiscard]] std::vector<int> spike_events(std::vector<int> steps);
 
 /// Returns the first steps of the events in which the loss or the gradient norm spikes (robust_spikes).

@@ -19,7 +19,7 @@ class SyntheticLanguage {
   [[nodiscard]] double chance(int a, int b, int c) const { return next_[place(a, b) + static_cast<std::size_t>(c)]; }
   /// Stationary probability of the pair a, b.
   [[nodiscard]] double chance(int a, int b) const { return pairs_[static_cast<std::size_t>(a * symbols + b)]; }
-  /// Smallest mean loss in nat of any predictor over `tokens` labels: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens. The
+  /// Smallest mean loss in nats of any predictor over `tokens` labels: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens. The
   /// first label is predicted from one symbol, the others from two or more.
   [[nodiscard]] double loss_floor(int tokens) const { return rate_ + (after_one_ - rate_) / tokens; }
   /// Returns the first `length` symbols of the language's only text.

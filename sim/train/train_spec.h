@@ -57,8 +57,8 @@ void validate(const TrainSpec& train);
 /// True if a weight is not trained; its gradient is ignored everywhere.
 [[nodiscard]] bool is_frozen(const TrainSpec& train, Weight weight);
 
-/// True if a record is made after `step`: 0 (before training), 1, 2, 5, 10, 20, 50, multiples of record_every, the
-/// last.
+/// True if a record is made after `step`: step 0 (before training), 1, 2, 5, 10, 20, 50, multiples of record_every, and
+/// the last step.
 [[nodiscard]] bool is_recorded(const TrainSpec& train, int step);
 
 }  // namespace periscope

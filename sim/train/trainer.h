@@ -13,7 +13,7 @@ namespace periscope {
 
 /// Results of one step.
 struct StepOutcome {
-  double loss;             ///< mean over the batch's labels in nat, with the weights before the step
+  double loss;             ///< mean over the batch's labels in nats, with the weights before the step
   double grad_norm;        ///< global gradient norm before clipping [nat]
   double last_layer_norm;  ///< gradient norm of the last layer's parameters, before clipping [nat]
   double rate;             ///< learning rate
@@ -44,7 +44,7 @@ class Trainer {
   Trainer(const Backend& ops, const StackSpec& spec, const TrainSpec& train, const Corpus& corpus, std::uint64_t seed,
           DType dtype);
 
-  /// Performs one optimizer step on training_batch(steps + 1), or none if loss or gradient are not finite.
+  /// Performs one optimizer step on training_batch(steps + 1), or none if the loss or gradient is not finite.
   StepOutcome step();
 
   [[nodiscard]] int steps() const { return steps_; }
