@@ -39,7 +39,7 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
   }
 }
 
-/// Appends the commands below `app` that have the flag, such as "gradients depth", to `found`.
+/// Appends to `found` the names of the commands below `app` that have `flag`, such as "gradients depth".
 void collect_commands_with(const CLI::App& app, const std::string& flag, const std::string& path,
                            std::vector<std::string>& found) {
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -49,7 +49,7 @@ void collect_commands_with(const CLI::App& app, const std::string& flag, const s
   }
 }
 
-/// Returns a command's flags without "--". Flags as long as `flag` are first, as suggestion() prefers earlier words.
+/// Returns a command's flags without "--". suggestion() prefers earlier words, so flags as long as `flag` come first.
 std::vector<std::string> flags_of(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : command.get_options())
@@ -122,7 +122,7 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     if (word == "--") break;
     const std::vector<const CLI::App*> commands = current->get_subcommands({});
     if (!word.starts_with("-")) {
-      if (commands.empty()) continue;  // a flag's value or a positional argument
+      if (commands.empty()) continue;  // no subcommands: a flag's value or a positional argument
       const auto names = mapped(commands, [](const CLI::App* command) { return command->get_name(); });
       const auto found = std::ranges::find(names, word);
       if (found == names.end()) {

@@ -13,14 +13,14 @@ namespace periscope::app {
 
 /// Values of the flags that commands share.
 struct CommonOptions {
-  study::Request from_flags;            ///< request with the fields that flags set
+  study::Request from_flags;            ///< request in which only the fields set by flags differ from the defaults
   std::vector<std::string> variations;  ///< --vary
   std::optional<std::string> csv;       ///< path of the CSV file, or "-" for standard output
   bool json = false;
   bool quiet = false;
   bool skip_finished = false;
 
-  /// Adds the common flags except those in `without`, the command's own `flags`, --json and --quiet.
+  /// Adds --json, --quiet, the command's own `flags`, and the common flags that are not in `without`.
   void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
   /// Adds the flags of a study, and --csv, --skip-finished and --theory-set if the study supports them.
   void add_to(CLI::App& command, const study::Study& study);

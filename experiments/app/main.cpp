@@ -38,8 +38,8 @@ constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage 
 75 stopped by a signal, the same command resumes the run,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to resume.)";
 
-/// By default glibc returns freed arrays of more than 128 KB (a matrix of 128 tokens) to the system. The page faults of
-/// the next allocation then take a fifth of a prediction's time. These settings keep the memory in the process.
+/// By default glibc returns freed arrays of 128 KB or more (128 × 128 doubles) to the system. The page faults of the
+/// next allocation then take a fifth of a prediction's time. These settings keep the memory in the process.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the upper limit of glibc's own dynamic threshold
@@ -52,7 +52,7 @@ void keep_freed_memory() {
 /// policy. On a busy machine libgomp's default of several ms wastes time. libgomp reads these variables when it is
 /// loaded, so this function executes the program again with them set, before any library is initialized.
 void restart_with_short_spins(int /*argc*/, char** argv, char** environment) {
-  if (getauxval(AT_BASE) == 0) return;  // started by the dynamic loader, which /proc/self/exe would execute instead
+  if (getauxval(AT_BASE) == 0) return;  // run as `ld.so PROGRAM`: /proc/self/exe is then ld.so itself
   std::size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
     for (const std::string_view variable : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="}) {
@@ -70,9 +70,9 @@ __attribute__((section(".preinit_array"), used)) void (*const restart)(int, char
 
 const std::terminate_handler default_terminate = std::get_terminate();
 
-/// Reports lack of memory in destructors and other noexcept functions with the usual message and exit code. An
-/// exception that leaves a function of libstdc++'s directory_iterator is uncaught but not current; only allocations
-/// throw there.
+/// Reports lack of memory in destructors and other noexcept functions with the usual message and exit code. For an
+/// exception that escapes libstdc++'s directory_iterator, std::current_exception() is null; only allocations throw
+/// there.
 void on_terminate() {
   bool no_memory = !std::current_exception() && std::uncaught_exceptions() > 0;
   try {
@@ -117,7 +117,7 @@ void add_help(CLI::App& app) {
           "The command, as in `periscope help propagate`; default: list all commands");
 }
 
-/// Rejects empty values of flags: they usually come from an unset shell variable.
+/// Rejects empty values of flags, which usually come from an unset shell variable.
 void reject_empty_values(CLI::App& app) {
   const CLI::Validator not_empty(
       [](const std::string& word) { return word.empty() ? "expected a value, found \"\"" : ""; }, "");

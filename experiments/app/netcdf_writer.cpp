@@ -44,7 +44,7 @@ constexpr unsigned char empty_file[] = {
 };
 // clang-format on
 
-/// Offset in bytes of the file's length in HDF5's superblock of version 2; the memory buffer is larger than the file.
+/// Byte offset of the file's length in an HDF5 superblock of version 2. The memory buffer is larger than the file.
 constexpr std::size_t end_of_file_address = 28;
 
 /// Turns crashes of HDF5 during this object's lifetime into a message and the exit code of a run-time failure. After a

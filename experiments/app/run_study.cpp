@@ -208,8 +208,8 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   }
 }
 
-/// Finds a configuration of the project, given relative to the project's folder, in the working directory, the parent
-/// of the build folder, or share/periscope/configs of the installation. Throws ConfigError if it is not found.
+/// Finds a configuration file of the project: `path` in the working directory or in the parent of the build folder, or
+/// its file name in the installation's share/periscope/configs. Throws ConfigError if there is no such file.
 std::string find_shipped_configuration(const std::string& path) {
   std::error_code error;
   const std::filesystem::path prefix =

@@ -7,7 +7,7 @@ namespace periscope::app {
 
 /// Call once, before any file is opened. Opens /dev/null on each closed descriptor among 0, 1 and 2, so that no opened
 /// file receives messages by accident; using these descriptors still fails. Ignores SIGPIPE and SIGXFSZ, so that a
-/// closed pipe or a file-size limit is a write error instead of ending the process.
+/// closed pipe or a file-size limit causes a write error instead of ending the process.
 void prepare_standard_streams();
 
 /// Writes to standard output without buffering. Throws Error (run-time failure) if the write is incomplete.

@@ -13,7 +13,7 @@
 namespace periscope::app {
 namespace {
 
-/// Time from the first signal to the forced exit; with the removal of temporary files it stays below one second.
+/// Time from the first signal to the forced exit. It leaves 0.2 s to remove temporary files within one second.
 constexpr suseconds_t microseconds_to_stop = 800'000;
 
 // Lock-free, so that a signal handler may use them.
@@ -59,7 +59,7 @@ void set_alarm(suseconds_t microseconds) {
 extern "C" void on_stop_signal(int number) {
   if (number == SIGALRM) {
     if (received_signal != 0) end_now();
-    return;  // not scheduled by set_alarm
+    return;  // an alarm from elsewhere, not from set_alarm
   }
   if (received_signal != 0) {
     if (milliseconds_now() - received_at < duplicate_window) return;

@@ -15,7 +15,7 @@ void install_stop_signals();
 /// Returns true once a signal has been received.
 [[nodiscard]] bool stop_signal_received();
 
-/// Returns 75 if the run is resumable, else 129, 130 or 143; `ok` without a signal. Prints the note of set_resumable.
+/// Returns `ok` if not stopped, 75 if resumable, else 129, 130 or 143. Prints the note of set_resumable.
 [[nodiscard]] ExitCode stop_exit_code();
 
 /// Makes a stopped process return 75 and print `note`, which names the folder to resume from.

@@ -7,7 +7,7 @@
 namespace periscope::app {
 
 /// Shows progress on standard error. On a terminal it redraws one line; otherwise it prints a line at every tenth of
-/// the work and every few seconds. The remaining time is shown from the second task with the same label on.
+/// the work and every few seconds. From the second task with the same label, it also shows the remaining time.
 class TerminalProgress : public stacks::Progress {
  public:
   /// Prints nothing if `quiet`.

@@ -34,7 +34,7 @@ const std::vector<study::Flag<GenerateFlags>> generate_flags = study::checkpoint
 
 const study::FlagNames omitted_by_generate{"vary", "seed", "seeds"};
 
-/// Throws ConfigError if the tokens exceed the model's table of positions or, without a table, `most_tokens`.
+/// Throws ConfigError if the model reads more tokens than it has positions or, without a position table, `most_tokens`.
 void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
   const std::int64_t most = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;

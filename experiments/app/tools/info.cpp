@@ -95,7 +95,7 @@ Json names_of(const Checkpoint& c) {
 
 /// Returns the checkpoint's warnings, and one about the first weight that is not finite.
 std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t parameters, stacks::Progress& progress) {
-  constexpr std::uint64_t shown_from = 1 << 26;  // numbers; reading fewer takes less than about half a second
+  constexpr std::uint64_t shown_from = 1 << 26;  // reading fewer numbers takes less than about half a second
   constexpr std::uint64_t million = 1'000'000;
   std::uint64_t read = 0;
   std::function<void(std::uint64_t)> after_block = [](std::uint64_t /*numbers*/) {};
@@ -128,7 +128,7 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-/// Lists fields such as "layers 4, width 16": flags by name, lists by first and last element; omits 0, false, none.
+/// Formats fields as in "layers 4, width 16": true as the name only, a list as its ends. Omits 0, false and "none".
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {

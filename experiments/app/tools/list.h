@@ -14,11 +14,10 @@ struct Example {
 /// Returns the examples of every study, then of the other commands.
 std::vector<Example> examples();
 
-/// Returns the unsupported analyses, with reasons, of every placement, kind of norm, and norm or gate inside modules.
+/// Returns the unsupported analyses, with reasons, for every placement, kind of norm, and norm or gate inside modules.
 nlohmann::ordered_json blocks_json();
 std::string blocks_text();
 
-/// A table that `list` prints.
 struct ListTable {
   std::string title, note;
   std::vector<std::string> fields;
@@ -26,7 +25,7 @@ struct ListTable {
 };
 /// Returns the tables that `list` prints, except the devices.
 std::vector<ListTable> list_tables();
-/// Returns a table of columns for every kind of result.
+/// Returns one table per kind of result, which lists its columns.
 std::vector<ListTable> column_tables();
 
 /// Returns the reference in Markdown: the commands of `app` with their flags, exit codes, the tables of `list`, and the

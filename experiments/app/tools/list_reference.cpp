@@ -56,7 +56,7 @@ std::vector<std::string> flag_row(const CLI::Option& option) {
   return {name, option.get_items_expected_max() == 0 ? "" : option.get_type_name(), meaning};
 }
 
-/// Adds the description of every command without subcommands, by name.
+/// Adds the section on every command without subcommands to `texts`, keyed by name, such as "gradients depth".
 void add_commands_of(const CLI::App& app, const std::string& path, std::map<std::string, std::string>& texts) {
   for (const CLI::App* child : app.get_subcommands({})) add_commands_of(*child, path + " " + child->get_name(), texts);
   if (!app.get_subcommands({}).empty()) return;
@@ -78,7 +78,7 @@ void add_commands_of(const CLI::App& app, const std::string& path, std::map<std:
   text += fmt::format("\nResult: [{0}](#result-{0}).\n", study->schema->kind());
 }
 
-/// Adds the possible next words of every command: its flags and subcommands.
+/// Adds the possible next words of every command to `words`: its flags and subcommands.
 void add_words_of(const CLI::App& app, const std::string& path, std::map<std::string, std::set<std::string>>& words) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) words[path].insert("--" + name);

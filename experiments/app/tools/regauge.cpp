@@ -31,7 +31,7 @@ namespace {
 /// Parameters of `regauge`; either `factor` or `format` is set.
 struct RegaugeRequest {
   std::string checkpoint;                ///< folder
-  std::vector<std::string> ignore_keys;  ///< ignored when config.json is read, here and in the written checkpoint
+  std::vector<std::string> ignore_keys;  ///< keys of config.json to ignore, in this checkpoint and in the written one
   std::optional<double> factor;          ///< divisor of the stream
   std::optional<NumberFormat> format;    ///< number format that the stream must fit
   std::string out;
@@ -49,7 +49,7 @@ theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, c
 /// Verdict of a certificate on the stream.
 struct CertifiedStream {
   double largest;                 ///< bound on |x|, on every addition to x, and on the embedding
-  bool certified;                 ///< true if the stream cannot overflow in a run in the format, or without a format
+  bool certified;                 ///< true if no format is given, or if the stream cannot overflow in this format
   std::string first_overflow;     ///< first signal that may overflow, such as "hidden of sublayer 3"; "" if certified
   std::string large_weight = {};  ///< message about a weight beyond the format's range, or ""
 };
@@ -158,7 +158,7 @@ nlohmann::ordered_json json_of(const CertifiedStream& stream, bool has_format) {
 
 /// Writes the checkpoint with a rescaled stream and the same function, certifies the written files and compares their
 /// logits with the original. Returns the report of --json. Throws ConfigError if the output depends on the stream's
-/// size or, for a format, if the stream is unbounded; and the errors of write_scaled.
+/// size or, for a format, if the stream is unbounded. Also throws the errors of write_scaled.
 nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint checkpoint(request.checkpoint, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
@@ -246,7 +246,6 @@ std::string stream_words(const nlohmann::ordered_json& stream) {
   return fmt::format("{} (not certified: {} may overflow)", largest, stream.at("first_overflow").get<std::string>());
 }
 
-/// Formats the report of `regauge` as text.
 std::string regauge_text(const nlohmann::ordered_json& report) {
   const auto words = [](const nlohmann::ordered_json& list, const char* separator) {
     return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), separator));

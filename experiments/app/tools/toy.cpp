@@ -12,7 +12,7 @@
 namespace periscope::app {
 namespace {
 
-/// One step of the toy example, with the numbers printed in the reviews.
+/// One step of the toy example, with the numbers printed in the reviews of the Peri-LN paper.
 struct ToyStep {
   std::string formula;
   Tensor x;
@@ -44,7 +44,7 @@ nlohmann::ordered_json steps_json(const Backend& ops, const std::vector<ToyStep>
   return list;
 }
 
-/// Computes x = [2, 0, −2] through one sublayer whose module is the identity (claims F5, F6), with ε = 0 and gain 1, on
+/// Passes x = [2, 0, −2] through one sublayer whose module is the identity (claims F5, F6), with ε = 0 and gain 1, on
 /// the reference backend. "peri" is the paper's Peri-LN; "reviews" is the placement A+C that the reviews call Peri-LN.
 nlohmann::ordered_json toy_json() {
   const std::unique_ptr<Backend> ops = make_reference_backend();

@@ -13,8 +13,8 @@ namespace periscope::cache {
 /// Version of the numeric results. Increment it with every change that alters a number, to invalidate cached values.
 inline constexpr int numeric_version = 2;
 
-/// Returns a hash of everything other than settings that can change the bits of a result: numeric_version, compiler,
-/// flags, build type and CPU instruction set.
+/// Returns a hash of all influences on the bits of a result except settings: numeric_version, compiler, flags, build
+/// type and CPU instruction set.
 const std::string& numerics();
 
 /// Returns the name of a task: `word` and a hash of `depends_on`, the inputs that the run's settings do not include.

@@ -17,7 +17,7 @@
 /// index, structs member by member. A struct needs a function `parts` in its namespace: a std::tie of all members.
 namespace periscope::cache {
 
-/// Converts to any type. Used to count a struct's members: an aggregate accepts at most that many initialisers.
+/// Converts to any type. Used to count a struct's members: an aggregate accepts at most one initialiser per member.
 struct AnyMember {
   template <class T>
   operator T() const;  // NOLINT(google-explicit-constructor): has to convert implicitly

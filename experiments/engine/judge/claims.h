@@ -31,10 +31,11 @@ struct Claim {
 
 /// Judges claims together. A claim holds if its test does not reject it and the correction is at most the critical
 /// deviation. It holds with a condition if only the corrected value is not rejected, else it fails. If it does not
-/// fail, but the detectable error exceeds its limit, it is not shown. Not testable: below 4 seeds, or not finite.
+/// fail, but the detectable error exceeds its limit, it is not shown. It is not testable with fewer
+/// than 4 seeds or if a number is not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
 
-/// Significance level of one claim, on each of its two sides.
+/// Significance level of each of the two one-sided tests of a claim.
 inline constexpr double sign_claim_level = 0.05;
 
 /// A claim that a number is positive, and its test over seeds. The tests assume values that are normal and independent
@@ -43,9 +44,9 @@ struct SignClaim {
   std::string id = {};         ///< claim, such as "F4", followed by a letter if it has several tests
   std::string exhibit = {};    ///< figure or table of the paper
   std::string statement = {};  ///< the claim in one sentence
-  std::string quantity = {};   ///< the number, of one seed, that is claimed to be positive
+  std::string quantity = {};   ///< the number, measured per seed, that is claimed to be positive
   ClaimVerdict verdict = ClaimVerdict::not_run;
-  std::vector<double> values = {};  ///< by seed; differences are taken between twins of the same seed
+  std::vector<double> values = {};  ///< by seed; differences are between twins (stacks with the same random numbers)
   Estimate mean = {};
   /// One-sided p-value under the null hypothesis that the number is 0; 0.5 if both signs are equally likely.
   double p = 1.0;
@@ -53,7 +54,7 @@ struct SignClaim {
   double holm = std::numeric_limits<double>::quiet_NaN();
   double detectable = 0.0;               ///< detectable error of the t test of `values`
   std::string reason = {};               ///< why it was not run or is not testable, or a remark
-  std::vector<std::string> regime = {};  ///< settings of the tested runs, in parts
+  std::vector<std::string> regime = {};  ///< settings of the tested runs, one string per setting
 };
 
 /// Appends to `reason`, separated by "; ".
@@ -66,7 +67,7 @@ void set_not_testable(SignClaim& claim, const std::string& reason);
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
 /// Tests the claim that in some row all true means are positive; for a single entry this is Student's one-sided t test.
-/// With p of each entry's t test, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
+/// If p is the p-value of an entry, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
 /// reject (intersection-union test, Berger 1982), in any row (Bonferroni). The opposite claim is that in some column no
 /// true mean is positive, with p⁻ = columns · min over columns of max over rows. It is the negation if the table has
 /// one row, or if its means are differences x_column − y_row. claim.values are the values of the deciding entry: the
@@ -80,7 +81,7 @@ SeedTable equivalence_table(const std::vector<double>& large, const std::vector<
 /// Tests the claim that `first` has a larger standard deviation over seeds than `second`, measured with the same seeds
 /// (Pitman and Morgan 1939). The test is exact for two normal variables of any correlation. Their sum and difference
 /// have the covariance Var(first) − Var(second), so the test is Student's t test of their correlation, with n − 2
-/// degrees of freedom, and needs three seeds. claim.values are products of deviations of sum and difference.
+/// degrees of freedom, and needs three seeds. claim.values are products of the sum's and the difference's deviations.
 void test_spreads_more(SignClaim& claim, const std::vector<double>& first, const std::vector<double>& second);
 
 /// Sets `holm` of all claims with a p-value (Holm 1979, applied to 2 min(p, 1 − p)).

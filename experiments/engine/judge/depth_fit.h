@@ -55,7 +55,7 @@ inline constexpr double decisive_criterion = 2.0;
 /// Returns the laws within `decisive_criterion` of the best law; empty if all misfits exceed `largest_misfit`.
 [[nodiscard]] std::vector<GrowthLaw> likely_laws(const GrowthFit& fit);
 
-/// Returns "linear", "not decided between linear and quadratic", or no_growth_law.
+/// Returns a phrase such as "linear" or "not decided between linear and quadratic", or no_growth_law.
 [[nodiscard]] std::string likely_laws_in_words(const GrowthFit& fit);
 
 }  // namespace periscope::judge

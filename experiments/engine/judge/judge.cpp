@@ -71,7 +71,7 @@ std::pair<double, double> nearness(const Test& t) {
   return {t.critical > 0.0 ? number(t.excess() / t.critical) : 0.0, number(std::abs(t.z()))};
 }
 
-/// Returns the order of tests by which deciding() chooses.
+/// Returns the sort key of a test; deciding() returns the test with the largest one.
 std::pair<int, double> rank(const Test& t) {
   switch (t.verdict) {
     case Verdict::disagrees: return {5, nearness(t).first};

@@ -8,7 +8,7 @@
 
 namespace periscope::judge {
 
-/// Detectable errors (T22) of finite tests with a limit; 0 without such tests.
+/// Detectable errors (T22) of finite tests with a limit; 0 if there are none.
 struct Power {
   double worst = 0.0;
   double median = 0.0;
@@ -50,7 +50,7 @@ double judge(const std::vector<Test*>& tests, const Options& options);
 /// else inconclusive if a test is, else agrees. The remedy applies to all tests of the stack.
 void judge(const std::vector<StackVerdict*>& stacks, double familywise_error);
 
-/// Returns the test that decides a joint verdict, or null without tests. It has the largest verdict. Among tests that
+/// Returns the test with the largest verdict, which decides a joint verdict; null for an empty list. Among tests that
 /// disagree or agree, it is the one with the largest excess / critical. Among inconclusive tests it is the first that
 /// is not finite, else the one with the largest detectable error relative to its limit.
 const Test* deciding(const std::vector<Test>& tests);

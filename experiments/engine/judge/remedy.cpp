@@ -67,8 +67,8 @@ int needed_seeds(const std::vector<Test>& tests, double level, int seeds, double
   const auto too_few = [&](int n) {
     return !is_powerful(tests, level, static_cast<double>(n) / seeds, width_times, error_factor);
   };
-  // Doubling, not std::partition_point, as the detectable error is not monotonic: with many seeds the error of the
-  // prediction dominates, which has few degrees of freedom if it is from few replicates.
+  // Doubling, not std::partition_point, as the detectable error is not monotonic. With many seeds the prediction's
+  // error dominates, and it has few degrees of freedom if there are few replicates.
   int high = seeds;
   for (; too_few(high); high *= 2) {
     if (high >= max_factor * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
@@ -81,7 +81,7 @@ int needed_seeds(const std::vector<Test>& tests, double level, int seeds, double
   return high;
 }
 
-/// Returns the smallest power of two times `width` for which `condition(times)` holds, or 0.
+/// Returns times · `width` for the smallest power of two `times` such that `condition(times)` holds, or 0.
 template <class Condition>
 int needed_width(int width, const Condition& condition) {
   for (double times = 2.0; width > 0 && times <= max_factor; times *= 2.0) {

@@ -43,8 +43,8 @@ Estimate weighted(std::span<const Profile> profiles, const std::vector<const Tes
   return mean_over_seeds(sums);
 }
 
-/// Sets error and spread of the predicted sum weighted() from the replicates of the finite-width chain (T25). Only the
-/// spread among replicates of the same sequence of token ids counts.
+/// Sets the error and spread of the predicted sum weighted() from the replicates of the finite-width chain (T25). Only
+/// the spread among replicates of the same sequence of token ids counts.
 void use_replicates(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
                     const std::vector<double>& weights, Test& result) {
   const int block = prediction.replicates_per_sequence;

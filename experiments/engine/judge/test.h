@@ -54,7 +54,7 @@ struct Test {
 
   Estimate measured = {};
   Estimate predicted = {};
-  double tolerated_bias = 0.0;  ///< bias by finite width and rounding, not counted against the prediction
+  double tolerated_bias = 0.0;  ///< bias due to finite width and rounding, not counted against the prediction
   double scale = 1.0;           ///< scale of relative errors: |predicted|; 1 for cosines, shares and logarithms
   double limit = std::numeric_limits<double>::infinity();  ///< largest detectable error for a verdict "agrees"
   int seeds = 0;                                           ///< number of seeds used for `measured`
@@ -65,14 +65,14 @@ struct Test {
   int spread_degrees = 0;               ///< degrees of freedom of `spread`
   bool replicates_given = false;        ///< the number of replicates was set and does not depend on seeds
   std::string_view precision_key = {};  ///< key that makes the prediction more precise; "": default of the statistic
-  /// For a gradient with an infinite tolerated bias: the variance of a logarithm that is the reason, at least
-  /// largest_fluctuation; 0 if the reason is the width.
+  /// For a gradient with an infinite tolerated bias: the variance of the logarithm that caused it, at least
+  /// largest_fluctuation; 0 if the width caused it.
   double fluctuation = 0.0;
 
   // Set by judge():
   Verdict verdict = Verdict::not_checked;
   double critical = 0.0;                                        ///< excess above which the prediction is rejected
-  double detectable = std::numeric_limits<double>::infinity();  ///< detectable_at() the level of the run
+  double detectable = std::numeric_limits<double>::infinity();  ///< detectable error at the significance level
   std::string reason = {};                                      ///< why it is inconclusive or was not checked
 
   /// Returns a name such as "second_moment x_out" or "log_grad_sq q".
@@ -85,12 +85,12 @@ struct Test {
   /// maximum of this and the error from the variance pooled over seeds and replicates. For a right-skewed quantity
   /// s is too small if the measured mean is low, and the pooled error is too small if it is high.
   [[nodiscard]] double error() const;
-  /// Returns the degrees of freedom, at least 1: of the pooled variance, else by Welch–Satterthwaite.
+  /// Returns the degrees of freedom of error(), at least 1; without a pooled variance, by Welch–Satterthwaite.
   [[nodiscard]] double degrees() const;
-  /// Returns (|measured − predicted| − tolerated bias) / error(), at least 0; infinity for a positive number / 0.
+  /// Returns (|measured − predicted| − tolerated bias) / error(), at least 0; infinity if only the divisor is 0.
   [[nodiscard]] double excess() const;
   /// Returns the smallest relative error of the prediction that a test at `level` rejects with probability wanted_power
-  /// (T22): (2·tolerated_bias + (t_level + t_power)·error)/scale. Infinity for a positive number / 0.
+  /// (T22): (2·tolerated_bias + (t_level + t_power)·error)/scale. Infinity if only the divisor is 0.
   [[nodiscard]] double detectable_at(double level) const;
   /// Returns true if measured value, predicted value and tolerated bias are finite.
   [[nodiscard]] bool is_finite() const;

@@ -23,7 +23,7 @@ double at(const Profile& profile, Statistic statistic, Signal signal, std::size_
   return curve != nullptr && i < curve->value.size() && !std::isnan(curve->value[i]) ? curve->value[i] : otherwise;
 }
 
-/// Returns the smallest sum of `entries` squares that a run can represent, limited by the dtype or by double.
+/// Returns the size below which a sum of `entries` squares may underflow in dtype or double; `c` is a safety factor.
 double underflow_of(double entries, double c, DType dtype) {
   return entries * (square(c * format_of(dtype).smallest_subnormal()) + c * std::numeric_limits<double>::denorm_min());
 }
@@ -96,7 +96,7 @@ RoundingError gradient_rounding(const StackSpec& spec, const Profile& measured, 
   f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *
            g * square(stddev_of(spec, layer, Weight::v)) * power * power;
   if (m.v_norm_at(layer)) f.size /= std::max(square(stddev_of(spec, layer, Weight::v)) * power, m.norm_eps);
-  // An inner norm divides by the squared heads' outputs, which are means of values over up to `tokens` tokens.
+  // An inner norm divides by the squares of the heads' outputs, which are means of values over up to `tokens` tokens.
   if (m.inner_norm_at(2 * layer)) {
     const double values = m.v_norm_at(layer) ? 1.0 : square(stddev_of(spec, layer, Weight::v)) * power;
     f.size *= tokens / std::max(values, tokens * m.norm_eps);

@@ -9,14 +9,14 @@
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"
 
-/// Tolerated biases of verdicts: by finite width, and by rounding if terms cancel.
+/// Tolerated biases of verdicts: due to finite width, and due to rounding if terms cancel.
 namespace periscope::judge {
 
 /// Returns the number of keys per query: the harmonic mean over queries, maximum over layers. T without a mask, about
 /// T/(ln T + 0.58) with a causal mask.
 double mean_keys(const StackSpec& spec);
 
-/// Tolerated bias of means over seeds by finite width, to first order in 1/D (T19). w is the finite-width factor at
+/// Tolerated finite-width bias of means over seeds, to first order in 1/D (T19). w is the finite-width factor at
 /// depths 0 … 2L (theory::Prediction::finite_width), n = mean_keys, and c a constant of [agreement]. The constants were
 /// measured, see docs/theory/finite_width.md.
 class WidthBias {
@@ -56,7 +56,7 @@ struct RoundingError {
 
 /// Returns the rounding error of ‖∂loss/∂W‖² of a layer's matrix, from measured sizes of signals.
 /// Terms cancel only in the gradients of queries and keys: dz_t = A_t∘(dA_t − Σ_s A_ts dA_ts) is zero if all values are
-/// equal, or for one token, but dA_ts = ⟨dmix_t, v_s⟩ is not. Per head, with independent entries of W_o and W_v,
+/// equal or T = 1, but dA_ts = ⟨dmix_t, v_s⟩ is not. Per head, with independent entries of W_o and W_v,
 /// E dA_ts² = e σ_o² g · σ_v² D a, where g is the squared gradient at f_out and a the second moment of A_out. Each of
 /// the two terms of dz_t is at most as large, as Σ_s A_ts² ≤ 1; ‖k_s‖²/e = κ is σ_k² D a, or 1 after QK-norm. The
 /// square of dW = Σ_t dq_t x_tᵀ is at most λ Σ_t ‖dq_t‖², where λ = D a (1 + (T − 1) c) is the largest eigenvalue of
@@ -64,7 +64,7 @@ struct RoundingError {
 /// square
 ///   size = 2 T (1 + (T − 1)|c|) H · e σ_o² g · σ_v² D a · κ · D a / ρ,  ρ = 1, or after QK-norm σ_q² D a + ε,
 /// and for keys with q in place of k. A run's rounding error relative to the terms is C·u with C = 100·√(2L), so
-///   measured = size·(C u)² + n(C η)²,  n the number of entries and η the dtype's smallest number.
+///   measured = size·(C u)² + n(C η)²,  n the number of entries and η the dtype's smallest positive number.
 /// Theory squares its terms before they cancel, and its activation kernels are accurate to about 1e-7 for correlations
 /// near 1 (Mehler's series): predicted = 1e-7·size.
 RoundingError gradient_rounding(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer);

@@ -25,8 +25,8 @@ Eigen::VectorXd smoothed(const std::vector<int>& widths, const std::vector<Estim
 
 constexpr double lowest = -4.0;
 constexpr double highest = 2.0;
-/// Step of the first search over exponents p. Between values of x that differ by a factor of 1000, x^p changes by a
-/// factor of e only over more than twice this step, so the search misses no minimum of χ².
+/// Step of the first search over exponents p. Even if values of x differ by a factor of 1000, two steps change their
+/// ratio of x^p by less than a factor of e, so the search misses no minimum of χ².
 constexpr double coarse = 0.05;
 constexpr int coarse_steps = 120;  // from the lowest to the highest exponent
 /// Precision of the exponent in bits: rounding of χ² near its minimum determines the location to half of the digits.

@@ -29,7 +29,7 @@ std::vector<DimensionSpec> curve_dimensions();
 /// Stores the coordinates of curve_dimensions. `weights` are the coordinates of `weight`; if empty, it is omitted.
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
                            std::span<const Weight> weights);
-/// Returns the coordinates of the dimension `weight`: all matrices of a layer, and the attention gate of any stack.
+/// Returns the coordinates of the dimension `weight`: the matrices of a layer and, if present, the attention gate.
 std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks);
 std::size_t weight_index(Weight weight);
 

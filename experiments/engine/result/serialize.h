@@ -8,7 +8,7 @@
 namespace periscope::dataset {
 
 /// Returns the dict of xarray.Dataset.from_dict: "attrs", "dims", "coords", "data_vars". A variable has "dims", "attrs"
-/// (units, long_name), "dtype" (float64, int64, bool, str) and "data" (nested lists). Floats that are not finite are
+/// (units, long_name), "dtype" (float64, int64, bool, str) and "data" (nested lists). Floats that are not finite become
 /// the strings "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
 nlohmann::ordered_json json_of(const Dataset& data);
 

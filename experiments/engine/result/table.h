@@ -39,13 +39,13 @@ class Table {
     using Value = typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type;
     return part(Table<Value>().column(std::move(spec), std::identity()), std::move(value));
   }
-  /// Adds columns for the values and standard errors of a Curve. `read(s)` is a std::optional or pointer to it; nothing
-  /// is stored if it is empty.
+  /// Adds columns for the values and standard errors of a Curve. `read(s)` is a std::optional Curve or a pointer to
+  /// one; nothing is stored if it is empty.
   template <class F>
   Table& curve(const ColumnSpec& values, const ColumnSpec& errors, F read) {
     return part(Table<Curve>().column(values, &Curve::value).column(errors, &Curve::standard_error), std::move(read));
   }
-  /// Adds the columns of `table`, computed from `*pointer(s)`, a pointer or std::optional; nothing is stored if empty.
+  /// Adds the columns of `table`, computed from `*pointer(s)`; stores nothing if the pointer or optional is empty.
   template <class T, class F>
   Table& part(const Table<T>& table, F pointer) {
     return family(table.specs(), [table, pointer = std::move(pointer)](const S& s, const Row& row) {

@@ -84,8 +84,8 @@ auto cached(Progress& progress, const std::string& label, const Task& task, cons
   return value;
 }
 
-/// Returns the cache name of a flag, which is stored once a run has started to write into these folders ("" is
-/// ignored). If the flag is cached, a resumed run may overwrite the files.
+/// Returns the name of a cached task that marks `folders` as written by this run ("" is ignored). If it is cached, a
+/// resumed run may overwrite their files.
 inline std::string writing_task(const config::RunOptions& run, const std::vector<std::string>& folders) {
   std::string all = fmt::format("{} {}", run.seed, run.seeds);
   for (const std::string& folder : folders) {

@@ -12,7 +12,7 @@ constexpr double per_draw = 90.0;     ///< cost of a normal random number
 constexpr double in_double = 2.0;     ///< cost of an operation in double
 constexpr double gram_schmidt = 6.0;  ///< cost of two row-wise Gram-Schmidt passes, relative to a Gram matrix
 
-/// Returns the cost of factorising `rows` rows of n numbers, with or without their basis.
+/// Returns the cost of factorising `rows` rows of n numbers as L Q, with or without computing the basis Q.
 double factor_cost(double rows, double n, bool with_basis, DType dtype) {
   if (dtype == DType::f64) return gram_schmidt * in_double * rows * rows * n;
   return in_double * (rows * rows * n * (with_basis ? 2.0 : 1.0) + rows * rows * rows / 3.0);

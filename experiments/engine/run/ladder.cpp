@@ -28,7 +28,7 @@ namespace {
 
 constexpr int min_widths = 4;
 /// The limit is predicted at `limit_factor` times the largest measured width. The factor is halved until the shape is
-/// valid, but not below `min_limit_factor`. The 1/D error is then an eighth of the widest measured stack's.
+/// valid, but not below `min_limit_factor`. At this minimum the 1/D error is an eighth of the widest measured stack's.
 constexpr int limit_factor = 1 << 10;
 constexpr int min_limit_factor = 8;
 constexpr int max_width = 1 << 20;

@@ -23,7 +23,7 @@ struct LadderQuantity {
 
 struct LadderStack {
   StackSpec spec;
-  std::string unsupported = {};  ///< why the stack is not predicted, or its prediction out of range; else ""
+  std::string unsupported = {};  ///< why the stack is not predicted or its prediction is out of range, or ""
   std::vector<LadderQuantity> quantities = {};
   /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged.
   std::vector<LadderQuantity> stream_means = {};

@@ -20,7 +20,7 @@
 namespace periscope::stacks {
 namespace {
 
-// Return the entries per token of all signals inside attention or MLP, including the stream before and after.
+// Return the number of entries per token in all signals of attention or an MLP and in the stream before and after.
 double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 

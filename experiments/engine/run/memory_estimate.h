@@ -32,7 +32,7 @@ struct MemoryEstimate {
 MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
                            bool whole_matrices = true);
 
-/// Returns the entries per token of all signals in a model's sublayers.
+/// Returns the number of entries per token in all signals of a model's sublayers.
 double signal_entries(const ModelSpec& model);
 
 /// Returns the estimate of the concurrent passes of over_seeds, each storing `copies` copies of all signals.
@@ -40,8 +40,8 @@ MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& r
                               double copies = 0.0);
 
 /// Returns StackTape::budget for one of the concurrent passes of measure_stack, which share `available` bytes:
-/// run.memory, at most 0.8 of `available`, minus reading_memory. The default of run.memory is 2.8 GB, at most half of
-/// `available`, on the CPU with dense weights; in all other cases the budget is then the minimum, 64 MB.
+/// run.memory, at most 0.8 of `available`, minus reading_memory. On the CPU with dense weights, run.memory defaults to
+/// 2.8 GB, at most half of `available`. In all other cases the default budget is the minimum, 64 MB.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
 /// Returns the estimate of theory::predict: concurrent replicates with kernels [T, T], stored for all layers with

@@ -26,7 +26,7 @@ namespace periscope::stacks {
 bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, concurrently if one_seed_per_thread, and `use` for every result, in the
-/// order of the seeds and one at a time. After an exception starts no further seeds and rethrows the exception of the
+/// order of the seeds and one at a time. After an exception, starts no further seeds and rethrows the exception of the
 /// first failed seed. Throws Stopped if `progress` requests a stop.
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
@@ -52,11 +52,11 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   failure.rethrow();
 }
 
-/// Returns the cache name of the measurement `what`, which depends on all its inputs except seeds.
+/// Returns the name under which the measurement `what` is cached. It depends on all inputs except seeds.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
 /// Calls over_seeds for the seeds run.seed, run.seed + 1, …, reusing cached values (seeds_task). Consecutive seeds are
-/// cached in groups of 0.2 seconds, or 2 % of the elapsed time if longer. Each seed is a task of progress.
+/// cached in groups that take 0.2 seconds, or 2 % of the elapsed time if longer. Each seed is a task of progress.
 template <class Measure, class Use>
 void over_cached_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                        const std::string& label, Progress& progress, const Measure& measure, const Use& use) {

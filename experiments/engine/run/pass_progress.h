@@ -8,7 +8,7 @@ namespace periscope::stacks {
 /// Reports the completed fraction of a pass, and throws Stopped if a stop is requested.
 class PassProgress final : public SignalRecorder {
  public:
-  /// `shown`: report the fraction; only if no other pass runs at the same time.
+  /// `shown`: whether to report the fraction. Set it only if no other pass runs at the same time.
   PassProgress(Progress& progress, int sublayers, bool backward, bool shown)
       : progress_(progress), sublayers_(sublayers), backward_(backward), shown_(shown) {}
 

@@ -38,12 +38,12 @@ struct ProgressMeter {
   using Clock = std::chrono::steady_clock;
 
   std::int64_t tasks = 0;
-  double computed = 0.0, cached = 0.0, part = 0.0;  ///< numbers of tasks; `part`: fraction of the current task
+  double computed = 0.0, cached = 0.0, part = 0.0;  ///< numbers of tasks; `part`: completed fraction of the current one
   double computed_before = 0.0;                     ///< tasks computed before the current label
   Clock::time_point start = Clock::now();           ///< start of the tasks with the current label
 
   [[nodiscard]] double done() const { return computed + cached + part; }
-  /// Returns the completed fraction of all tasks, 0 to 1; nullopt without tasks.
+  /// Returns the completed fraction of all tasks, 0 to 1; nullopt if there are no tasks.
   [[nodiscard]] std::optional<double> share() const {
     return tasks == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks)));
   }
@@ -120,7 +120,7 @@ class Progress {
   void throw_if_stop_requested() const {
     if (stop_requested()) throw Stopped();
   }
-  /// Returns the cache, which outlives this object; null without a cache.
+  /// Returns the cache, which outlives this object, or null if there is none.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
   /// Returns a callback for a prediction (theory::OnProgress): reports its fraction, and throws Stopped on request.

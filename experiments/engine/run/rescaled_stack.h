@@ -17,7 +17,7 @@ bool grows_with_stream(const ModelSpec& model, const theory::SignalBound& bound)
 /// Largest bounds of a certificate that grow with the scale factors of a stack.
 struct GrowingBounds {
   double stream = 0.0;  ///< largest bound that grows with c, the scale of the stream
-  double branch = 0.0;  ///< largest bound that grows with k, the scale of norm B's inputs; 0 without norm B
+  double branch = 0.0;  ///< largest bound that grows with k, the scale of norm B's inputs; 0 if no norm B exists
 };
 GrowingBounds growing_bounds(const ModelSpec& model, const theory::Certificate& certificate);
 

@@ -37,10 +37,10 @@ inline constexpr std::size_t rank_one_null = 2;
 struct NullDraws {
   std::vector<std::vector<double>> log_moment = {};  ///< [draws][2L + 1]
 
-  /// Returns the mean over samples at a depth; NaN without samples.
+  /// Returns the mean over samples at a depth; NaN if there are none.
   [[nodiscard]] double mean(std::size_t depth) const;
   /// Returns the root mean square over samples of the logarithm minus `centre`: the spread of samples and, if `centre`
-  /// is the limit of infinite width, the bias of finite width. NaN without samples.
+  /// is the limit of infinite width, the bias due to finite width. NaN if there are no samples.
   [[nodiscard]] double deviation_from(double centre, std::size_t depth) const;
   /// Returns the standard deviation of a new sample's logarithm about the mean of n samples: the sample standard
   /// deviation times √(1 + 1/n). NaN for fewer than two samples.

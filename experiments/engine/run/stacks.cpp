@@ -54,7 +54,7 @@ config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
   config::RunOptions run = config.run;
   if (run.paired) return run;
   const std::string name = fmt::format("{} {}", config::placement_label(spec), name_of(spec.input.kind));
-  constexpr std::size_t digits = 15;  // 60 bits
+  constexpr std::size_t digits = 15;  // hexadecimal digits, 60 bits
   run.seed += std::stoull(config::sha256_hex(name).substr(0, digits), nullptr, 16);
   return run;
 }
@@ -128,7 +128,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 }
 
 bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
-  constexpr long largest = 4L << 20U;  // entries of a matrix or a signal
+  constexpr long largest = 4L << 20U;  // number of entries of a matrix or a signal
   const long hidden = spec.model.mlp_width;
   if (hidden * spec.model.width <= largest) return true;
   return draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;

@@ -43,7 +43,7 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
                           const std::string& label, Progress& progress,
                           const std::function<void(const Reading&)>& on_seed);
 
-/// Returns the cache name of the prediction `what` of one stack, which depends on all its inputs. Requires read_texts.
+/// Returns the name under which a stack's prediction `what` is cached. It depends on all inputs. Requires read_texts.
 std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
                             const config::Config& config);
 

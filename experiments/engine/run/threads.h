@@ -5,7 +5,7 @@
 namespace periscope::stacks {
 
 /// Sets the calling thread's number of OpenMP threads for the lifetime of the object. Small stacks use one thread, as
-/// their ops are shorter than starting a parallel region.
+/// their ops take less time than starting a parallel region.
 class Threads {
  public:
   explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }

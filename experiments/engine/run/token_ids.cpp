@@ -30,7 +30,7 @@ std::vector<int> uniform_ids(StreamKey key, int classes, int count) {
   return ids;
 }
 
-/// Returns ids_of(spec, s) for all seeds s, only once if all seeds read the same text.
+/// Returns ids_of(spec, s) for every seed s, or only for the first seed if all seeds read the same text.
 std::vector<std::vector<int>> distinct(const StackSpec& spec, std::uint64_t seed, int seeds,
                                        std::vector<int> (*ids_of)(const StackSpec&, std::uint64_t)) {
   std::vector<std::vector<int>> all;

@@ -24,7 +24,7 @@ bool path_exists(const fs::path& path) {
   return fs::status(path, unreadable).type() != fs::file_type::not_found;
 }
 
-/// Reads a file of ids or text. Throws InputError above the limit of read_text_file, as encoding needs much memory.
+/// Reads a file of ids or text. Encoding needs much memory, so it throws InputError above the limit of read_text_file.
 std::string contents(const std::string& path) {
   TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {
@@ -91,7 +91,7 @@ std::string other_tokenizer(const std::string& folder) {
   return {};
 }
 
-/// Sets the tokenizer, unless the model has none, and its name.
+/// Sets the tokenizer and its name. If none is chosen or found, leaves them null and "none".
 void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, const std::string& folder) {
   std::vector<std::string> files;
   if (choice == "bytes") {

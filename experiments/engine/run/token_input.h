@@ -15,9 +15,9 @@ constexpr int most_tokens = 1 << 14;
 
 /// Flags that specify a model's input.
 struct TokenSource {
-  std::string tokens = {};  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ","); "": none
-  std::string text = {};    ///< --text: path of a text file; "": none
-  std::string labels = {};  ///< --labels: like tokens, with −1 for no label; "": the next tokens
+  std::string tokens = {};             ///< --tokens: "5,9,2", or a file with such a list or a JSON list; "": none
+  std::string text = {};               ///< --text: path of a text file; "": none
+  std::string labels = {};             ///< --labels: like tokens, with −1 for no label; "": the next tokens
   std::string tokenizer = {};          ///< --tokenizer: a file of llama2.c, or "bytes"; "": found in the folder
   std::optional<int> max_tokens = {};  ///< --max-tokens: truncates the input
 };
@@ -25,8 +25,8 @@ struct TokenSource {
 /// Token ids and labels of a model's input.
 struct TokenInput {
   std::vector<int> ids;
-  std::vector<int> labels;               ///< one per id; no_label for none
-  std::unique_ptr<Tokenizer> tokenizer;  ///< null without a tokenizer
+  std::vector<int> labels;               ///< one per id; no_label for an id without a label
+  std::unique_ptr<Tokenizer> tokenizer;  ///< null if no tokenizer was chosen or found
   std::string tokenizer_name = "none";   ///< path, "bytes" or "none"
   std::vector<std::string> notes;        ///< notes for the report
 

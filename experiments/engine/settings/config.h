@@ -73,7 +73,7 @@ struct TheoryOptions {
   [[nodiscard]] double wanted_gradient_tolerance() const { return gradient_tolerance.value_or(0.03); }
   [[nodiscard]] bool precision_was_given() const { return tolerance || gradient_tolerance; }
   theory::Fault fault = theory::Fault::none;
-  /// Predict forward statistics at the stack's own widths (T25), not at infinite width; default: by command.
+  /// Predict forward statistics at the stack's own widths (T25), not at infinite width; the command sets the default.
   std::optional<bool> finite_width;
   int replicates = 0;  ///< number of replicates of the finite-width chain (T25); 0: chosen from the number of seeds
 };
@@ -101,9 +101,9 @@ struct Config {
   /// Returns the stacks of a run, input kinds in the outer loop, each with its differences from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   [[nodiscard]] std::size_t stacks_per_input() const { return variants.empty() ? 1 : variants.size(); }
-  /// Returns `base` with another placement and the norms of that placement, except where norms are set explicitly.
+  /// Returns `base` with `placement` and its norms, except where norms are set explicitly.
   [[nodiscard]] StackSpec with_placement(const Placement& placement) const;
-  /// Returns the stacks that the theory assumes: `overridden`, or stacks() without overrides.
+  /// Returns the stacks that the theory assumes: `overridden`, or stacks() if there are no overrides.
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 

@@ -48,8 +48,8 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   if (!config.is_set("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
-/// Derives input.second_moment from init.embedding_std, or else from the recipe. If init.position_std is set without
-/// init.embedding_std, the recipe sets it. Returns true if init.embedding_std determines the second moment.
+/// Derives input.second_moment from init.embedding_std, or else from the recipe. If only init.position_std is set, the
+/// recipe provides init.embedding_std. Returns true if init.embedding_std determines the second moment.
 bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
   const std::optional<Recipe> recipe =
       family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
@@ -129,7 +129,7 @@ std::vector<std::string> known_keys(Known known) {
   return keys;
 }
 
-/// Returns the end of an error message with the known key that is similar to `key`, or "". `key` may lack its table.
+/// Returns the end of an error message that suggests a similar known key, or "". `key` may lack its table's name.
 std::string key_suggestion(const std::string& key, const std::vector<std::string>& keys) {
   std::vector<std::string> words = keys;
   if (key.find('.') == std::string::npos) {

@@ -14,7 +14,7 @@ struct PlantedFault {
   std::string_view key = {}, name = {}, meaning = {};
 };
 
-/// Returns the fault of theory.fault, or `own`, a study's own fault, if `own` has a key.
+/// Returns `own`, the study's own fault, if it has a key, else the fault that theory.fault selects.
 PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
 /// Returns the overridden keys of every stack: {"model.rope": {"measured": true, "assumed": false}, …}. Empty without
@@ -31,8 +31,8 @@ std::string override_lines(const Config& config, const PlantedFault& own = {});
 /// Throws ConfigError if a planted fault changes nothing in any stack.
 void require_effective_fault(const Config& config);
 
-/// Throws ConfigError if the stacks differ in a key that the study itself sweeps, over the values of the key `by`, or
-/// if --theory-set overrides it.
+/// Throws ConfigError if the stacks differ in `key` or --theory-set changes it. The study itself sweeps `key` over the
+/// values of the key `by`.
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
                                 const std::function<double(const StackSpec&)>& value);
 

@@ -8,7 +8,7 @@
 
 namespace periscope::config {
 
-/// Returns the name of a parameter's entry (row-major) in messages. An empty function selects the default names.
+/// Returns the name, for messages, of an entry given by its row-major index. An empty function selects default names.
 using EntryNames = std::function<std::string(const ParameterId& id, std::int64_t entry)>;
 
 /// Reads parameters from a weight source as double, one matrix at a time. `backend` owns the source's tensors. Every

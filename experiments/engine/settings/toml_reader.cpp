@@ -151,7 +151,7 @@ std::string toml_text(const Json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) return fmt::format("{}", value.get<double>());
   std::string text = value.dump();
   if (const std::size_t exponent = text.find("e-0"); exponent != std::string::npos)
-    text.erase(exponent + 2, 1);  // 1e-06
+    text.erase(exponent + 2, 1);  // 1e-06 becomes 1e-6
   return text;
 }
 

@@ -28,13 +28,13 @@ std::string key_of_setting(const std::string& setting, std::string_view flag);
 struct Tree {
   std::string file = {};  ///< "" for none
   Json values = Json::object();
-  std::map<std::string, Location> locations = {{"", {}}};  ///< by path; default: the table's location
+  std::map<std::string, Location> locations = {{"", {}}};  ///< by path; a missing path has its table's location
   std::size_t settings = 0;                                ///< number of settings applied
 
   /// Returns the value of a key; null if absent.
   [[nodiscard]] const Json* find(std::string key) const;
-  /// Applies a setting "a.b=value". The value is TOML if it parses, else a string. In a list of tables every table is
-  /// set. Throws ConfigError, naming `flag`, for a value that begins with a bracket and is invalid TOML.
+  /// Applies a setting "a.b=value". The value is TOML if it parses, else a string. In a list of tables, sets the key
+  /// of every table. Throws ConfigError, naming `flag`, for a value that begins with a bracket and is invalid TOML.
   void set(const std::string& setting, std::string_view flag);
 };
 
@@ -59,7 +59,7 @@ class TomlReader {
     if (const std::string expected = take(*value, target); !expected.empty()) fail(key, expected);
     return true;
   }
-  /// Resolves the relative path at `key` against the file's folder, unless a setting set it.
+  /// Resolves the relative path at `key` against the file's folder, unless the path comes from a setting.
   void resolve_path(std::string_view key, std::string& path) const;
 
   /// Returns the value of a key that accepts several types; null if absent.

@@ -115,7 +115,7 @@ std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
        [](RunOptions& run, const auto& words) { run.memory = bytes_of(words.back()); }},
       {"out", &RunOptions::out, "Folder for result files; FOLDER/cache holds finished tasks of an incomplete run"}};
   std::erase_if(flags, [&](const auto& flag) { return without.contains(flag.name); });
-  for (auto& flag : flags) flag.default_text.clear();  // the configuration may set another value
+  for (auto& flag : flags) flag.default_text.clear();  // the configuration may set a different value
   return flags;
 }
 

@@ -86,7 +86,7 @@ dataset::Attributes circumstances(const std::vector<std::string>& argv, int thre
           {"cpu", cpu_name()},
           {"threads", threads},
           {"seconds", std::round(seconds * 1e3) / 1e3},
-          {"peak_memory", std::int64_t{used.ru_maxrss} * 1024}};  // Linux counts in KiB
+          {"peak_memory", std::int64_t{used.ru_maxrss} * 1024}};  // ru_maxrss is in KiB on Linux
 }
 
 nlohmann::ordered_json result_json(const Outcome& outcome) {

@@ -28,7 +28,7 @@ struct Outcome {
   std::function<void(stacks::Progress&)> write_files = {};
 };
 
-/// Returns check_failed unless `passed`, for example if a prediction is rejected or a bound violated.
+/// Returns check_failed unless `passed`, for example if a prediction is rejected or a bound is violated.
 constexpr ExitCode code_of(bool passed) { return passed ? ExitCode::ok : ExitCode::check_failed; }
 
 /// A validated request, ready to run. `run` may be called from any process: it reads no command line, prints nothing,
@@ -37,7 +37,7 @@ struct Job {
   std::string file;  ///< base name of result files, without folder and extension; "" for none
   config::RunOptions run_options;
   config::Resolved resolved;
-  nlohmann::ordered_json overridden = {};             ///< override_json; null without overrides
+  nlohmann::ordered_json overridden = {};             ///< override_json; null if there are no overrides
   std::optional<stacks::MemoryEstimate> memory = {};  ///< nullopt: the run estimates its memory itself
   std::string unskippable_reason = {};                ///< why --skip-finished is unsupported for this run, or ""
   std::function<Outcome(stacks::Progress&)> run;
@@ -59,7 +59,7 @@ struct Study {
   bool skippable = false;                         ///< supports --skip-finished
   /// Unsupported common flags: any of "config" (with --set), "vary", "force" and run_flags.
   FlagNames without = {};
-  /// Keys with an effect, other than keys of its own sections and common flags; "model." means the whole table.
+  /// Keys outside the study's own sections and common flags that have an effect; "model." means the whole table.
   std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",
                                           "agreement.", "run.backward", "run.weights"};
   bool json_file = false;    ///< also writes its JSON to a file
@@ -74,14 +74,13 @@ struct Study {
 /// Returns the path of the job's result file with an extension. Requires a folder for results.
 [[nodiscard]] std::string result_file(const Job& job, const std::string& extension);
 
-/// Returns the cache in the job's folder for results; nullopt without a folder, or if settings are not yet known.
+/// Returns the cache in the job's folder for results; nullopt if there is no folder or settings are not yet known.
 [[nodiscard]] std::optional<cache::Cache> cache_of(const Study& study, const Job& job);
 
 /// Prepends provenance attributes to the outcome's dataset: program, version, commit, compiler, device, instruction
 /// set, resolved configuration and its SHA-256, overrides, study and kind of result. Their names are stable.
 void add_provenance(const Study& study, const Job& job, Outcome& outcome);
 
-/// Returns the model name of the CPU.
 std::string cpu_name();
 
 /// Returns circumstances of a run that do not change its result: created (UTC), argv (command line), cpu, threads,

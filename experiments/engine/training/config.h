@@ -13,14 +13,13 @@ struct TrainConfig : config::Config {
 };
 
 /// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; run.seeds defaults to 1; `corpus`
-/// replaces train.corpus unless it is "". Throws ConfigError for another input.kind, for a stack without unembedding or
-/// causal mask, for stacks that cannot be trained on the same batches, and as validate does.
+/// replaces train.corpus unless it is "". Throws ConfigError for a different input.kind, for a stack without
+/// unembedding or causal mask, for stacks that cannot be trained on the same batches, and as validate does.
 [[nodiscard]] TrainConfig train_config(const study::Request& request, const std::string& corpus);
 
 /// Adds [train] to the settings. The hash includes the tokens of the corpus instead of its path.
 [[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus, config::Resolved all);
 
-/// Reads the corpus of `config`.
 [[nodiscard]] Corpus corpus_of(const TrainConfig& config);
 
 }  // namespace periscope::training

@@ -98,7 +98,7 @@ TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corp
     progress.step(task.name);
   }
   TrainingState last = trainer.state();
-  if (is_finished(task, trainer.steps(), history)) {  // will not be resumed
+  if (is_finished(task, trainer.steps(), history)) {  // a finished run is not resumed
     last.optimizer.clear();
     if (states.discards_weights) last.parameters.clear();
   }

@@ -20,7 +20,7 @@ class Recorder {
   ///   S.SITE [2L or 2L + 1]: statistic S of every signal that Probe and GradientProbe measure;
   ///   S.weight.W [L]: statistic S of every matrix q … down; root_mean_square.weight.W [L]: RMS of its entries;
   ///   growth_stream, growth_branch, growth_cross, growth_sum, growth_residual [2L]: terms of growth (T15);
-  ///   gain_mean.N, gain_rms.N [2L]: mean and RMS of the gains of norms A, B, C; NaN without the norm;
+  ///   gain_mean.N, gain_rms.N [2L]: mean and RMS of the gains of norms A, B, C; NaN if there is no such norm;
   ///   largest [2L]: largest |x| of any signal of a sublayer; top_magnitudes [100], top_depths [100]: the largest
   ///   entries of the stream and their depths; angular_distance [(2L + 1)²]; attention_entropy [L].
   [[nodiscard]] RecordedValues record(const ResidentWeights& weights) const;
@@ -35,7 +35,7 @@ class Recorder {
 struct SavedStates {
   std::string folder;    ///< folder of state files; "" to save nothing
   std::string identity;  ///< dependencies shared by all states: corpus, device and program
-  /// Called with the weights to add values to every record, and to the last record of a complete run.
+  /// Called with the weights to add values: `at_record` to every record, `at_end` to the last one of a complete run.
   std::function<void(const TrainingTask&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
   bool discards_weights = false;  ///< drop the parameters of a finished run from its state and its result
 };

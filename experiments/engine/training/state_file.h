@@ -13,7 +13,7 @@ namespace periscope::training {
 
 /// A safetensors file with parameters, optimizer moments and history, from which a run resumes bit for bit. It is
 /// replaced atomically, so a crash leaves a valid state. `identity` is a hash of the run's dependencies; a file with
-/// another identity is rejected.
+/// a different identity is rejected.
 class StateFile {
  public:
   StateFile(std::string path, std::string identity) : path_(std::move(path)), identity_(std::move(identity)) {}
@@ -22,7 +22,7 @@ class StateFile {
     TrainingState state;
     TrainingHistory history;
   };
-  /// Returns nullopt if the file does not exist. `like` has the shapes of the parameters, which the file may omit.
+  /// Returns nullopt if the file does not exist. The file may omit the parameters; `like` has their shapes.
   /// Throws InputError if the file is damaged or belongs to another run.
   [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
   /// Throws Error (run-time failure) and leaves the existing file unchanged if writing fails.

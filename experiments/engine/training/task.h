@@ -31,7 +31,7 @@ struct TrainingHistory {
   std::map<int, RecordedValues> records;  ///< recorded values by step
 
   void add(const StepOutcome& outcome);
-  /// Returns true if the last step's loss and gradient norm are finite, or before the first step.
+  /// Returns true before the first step, or if the last step's loss and gradient norm are finite.
   [[nodiscard]] bool is_finite() const;
 };
 

@@ -31,10 +31,9 @@ struct TrainResult {
 /// Returns one run of a stack per seed, named "NAME-seedSEED".
 [[nodiscard]] std::vector<TrainingTask> tasks_by_seed(const StackSpec& spec, const TrainSpec& train,
                                                       const config::RunOptions& run, const std::string& name);
-/// Returns all training runs of a configuration.
 [[nodiscard]] std::vector<TrainingTask> tasks_of(const TrainConfig& config);
 
-/// Returns the dependencies shared by all runs other than settings: corpus, device and cache::numerics.
+/// Returns the dependencies that all runs share, except settings: corpus, device and cache::numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
 /// Runs tasks concurrently, one per thread, as long as there are enough for all threads, and the remaining tasks one
