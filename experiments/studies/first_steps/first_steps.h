@@ -44,9 +44,8 @@ void add_updates(const Backend& ops, const training::TrainingTask& task, const C
 
 /// Judges all stacks. At step 0 the stream's second moment is compared (relative). At steps 1 … holds_until: the change
 /// of the stream's second moment since step 0, at every depth; the cosine of branch and stream, where one branch is
-/// added (T15); the change of the loss; the mean square of ΔW·h of W_v, W_o and an MLP's matrices. W_q and W_k are not
-/// compared: their gradients can be below AdamW's ε, where a step depends on the gradient's size, which varies between
-/// random weights. Tolerates ToleratedBias and rounding.
+/// added (T15); the change of the loss; the mean square of ΔW·h of every matrix with a prediction. Tolerates
+/// ToleratedBias and rounding.
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
 
 /// Returns the scale of relative errors of the stream's change: the maximum over depth of |q_t − q_0| and of the
