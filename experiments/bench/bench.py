@@ -26,7 +26,7 @@ MATRIX_FREE_UP_TO = 256  # tokens; for more tokens matrix-free weights are slowe
 
 
 class RunError(Exception):
-    """A program failed. The message has its name and its last line of output."""
+    """Raised if a program fails. The message contains the name of the program and the last line of its error output."""
 
 
 def output_of(command, **environment):

@@ -128,12 +128,12 @@ def readings(ds, keys, seeds):
 
 
 def student(z, degrees):
-    """Returns the quantile of Student's t for the normal quantile z (Cornish–Fisher expansion)."""
+    """Returns the quantile of Student's t at the probability of the normal quantile z (Cornish–Fisher expansion)."""
     return z + (z ** 3 + z) / (4 * degrees) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * degrees ** 2)
 
 
 def row(entry, level):
-    """Returns the table row of a stack, its numbers (lower limit, c, error, name), and whether they are withdrawn."""
+    """Returns a stack's table row, its values of c as (lower limit, c, error, name), and whether it is withdrawn."""
     limit = student(statistics.NormalDist().inv_cdf(1.0 - level), entry["seeds"] - 1)
     numbers = []
     for kind, index, b, error, v, u in entry["readings"]:

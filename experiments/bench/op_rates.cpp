@@ -57,9 +57,9 @@ constexpr DrawnMatrix drawn{.rows = hidden, .cols = width, .key = {1, 2, Stream{
 constexpr AttentionShape shape{
     .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .sequences = 1, .causal = true, .scores = {}};
 
-/// Returns the floating-point operations of a product of a signal with the MLP's matrix.
+/// Returns the floating-point operations of the product of a signal with an MLP matrix.
 double product(const Setting& s) { return 2.0 * s.count(width) * static_cast<double>(hidden); }
-/// Returns the floating-point operations of one of attention's products, half of it masked.
+/// Returns the floating-point operations of one causal attention product, half of which is masked.
 double attention_product(const Setting& s) { return s.count(s.tokens) * heads * head_dim; }
 /// Returns the floating-point operations of the Gram matrix of a signal's rows, using its symmetry.
 double gram(const Setting& s, Index cols) { return s.count(s.tokens) * static_cast<double>(cols); }
@@ -138,7 +138,7 @@ double best_product_gflops(const Backend& ops, DType dtype) {
   return 1e-9 * work.amount / fastest(work.call);
 }
 
-/// Returns the higher rate of reading and copying arrays of 256 MiB with all threads; copying counts every byte twice.
+/// Returns the higher of two rates with all threads: reading and copying 256 MiB. Copying counts every byte twice.
 double best_memory_gbytes() {
   constexpr std::size_t count = std::size_t{1} << 25U;
   std::vector<double> from(count, 1.0);

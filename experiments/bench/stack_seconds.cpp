@@ -27,8 +27,8 @@ using nlohmann::ordered_json;
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// Returns the floating-point operations of one layer's products; a multiply-add counts as two. Every matrix is used
-/// once, with `backward` three times. Causal attention has two products over the visible tokens, with `backward` seven.
+/// Returns the floating-point operations of one layer's products; a multiply-add counts as two. With `backward`, a
+/// matrix is used three times instead of once, and attention has seven products over the visible tokens instead of two.
 double operations(const ModelSpec& m, int tokens, bool backward) {
   const double t = tokens;
   const double query = static_cast<double>(m.heads) * m.head_dim;

@@ -216,7 +216,7 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
 // sublayer are in memory.
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
-  constexpr long most_entries = 1L << 20U;  // matrix entries of a small stack
+  constexpr long most_entries = 1L << 20U;  // a small stack has at most this many entries per MLP matrix
   std::vector<AttackResult> found(static_cast<std::size_t>(options.restarts));
   const auto attempt = [&](std::size_t i) {
     const auto restart = static_cast<std::uint32_t>(i);

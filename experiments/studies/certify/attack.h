@@ -21,7 +21,7 @@ class SignalMaxima {
   /// Runs real-valued input [N, D] (before the embedding norm) or token ids, and raises the maxima of all signals.
   void add(const StackContext& context, const Tensor& input, Hooks hooks = {});
   void add(const StackContext& context, std::span<const int> ids, Hooks hooks = {});
-  /// Raises the maxima of a signal. NaN counts as infinite.
+  /// Raises each maximum of a signal to the corresponding magnitude if that is larger. NaN counts as infinite.
   void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes);
 
   /// Returns nullptr if the signal was not emitted.
@@ -40,7 +40,7 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// Returns false for signals that attacks cannot target: tables, heads' inputs after their norms, scores, mixed heads.
+/// Returns false for signals that attacks cannot target, such as table rows, queries, keys, scores and mixed heads.
 bool can_attack(Signal signal);
 
 /// The largest |value| of a feature over the tokens of an input, and its gradient with respect to the input.
@@ -80,16 +80,16 @@ AttackResult attack(const StackContext& context, const theory::Certificate& cert
 /// Clamps every entry to [−largest, largest].
 Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 
-/// Returns the place of the largest bound of every class of signals that attacks can target.
+/// Returns, for every class with signals that attacks can target, the place of the largest bound.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
 struct BoundsCheck {
-  std::optional<AttackResult> exceeded = {};   ///< largest excess over bound and rounding error
-  std::optional<SignalPlace> overflowed = {};  ///< first place that overflowed where the certificate allows it
+  std::optional<AttackResult> exceeded = {};   ///< worst value that exceeds its bound by more than rounding
+  std::optional<SignalPlace> overflowed = {};  ///< first overflow that the certificate allows
 };
 
-/// Compares measured maxima with the bounds of the arithmetic of the measurement. Stops at the first overflow that the
-/// certificate allows, because later signals are computed from infinities.
+/// Compares measured maxima with the bounds of a certificate for the same arithmetic. Stops at the first overflow that
+/// the certificate allows, because later signals are computed from infinities.
 BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
 }  // namespace periscope::certify

@@ -23,18 +23,18 @@ struct Certificates {
   theory::Certificate exact = {};
   std::vector<theory::Certificate> runs = {};
 
-  /// Returns the run's certificate for the format, or `exact` if no run has the format.
+  /// Returns the certificate of the run that stores signals in `format`, or `exact` if there is none.
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
 };
 
 /// The factors by which a stack's stream and branches can be scaled in a number format.
 struct FormatHeadroom {
   NumberFormat format;
-  double stream;            ///< largest power of two c with which every class of the scaled stack is certified, or NaN
-  double branch;            ///< largest certified power of two k at c = `stream`; NaN without norms B or c
-  double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN if not measured
-  StackScale fitting;       ///< powers of two with which stream and branches fit; stream 0: no finite bound
-  std::string reason = {};  ///< why no c is certified, or ""
+  double stream;            ///< largest power of two c for which every class of signals is certified, or NaN
+  double branch;            ///< largest certified power of two k at c = `stream`; NaN if c is NaN or without norms B
+  double measured;          ///< largest c for which `margin` times the measured maximum fits; NaN if not measured
+  StackScale fitting;       ///< powers of two for which stream and branches fit; stream is 0 if it has no finite bound
+  std::string reason = {};  ///< why no c is certified; "" if one is
 };
 
 /// A scaled stack compared with the original, in f64 on the same tokens.
@@ -42,7 +42,7 @@ struct ScaledRun {
   StackScale scale;
   int tokens = 0;
   double difference = 0.0;         ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks: only rounding
+  double without_eps = 0.0;        ///< `difference` with ε = 0 in both stacks, due to rounding alone
   double gains_alone = 0.0;        ///< `difference` if only gains and the embedding are scaled
   ModelSpec model;                 ///< model of the scaled stack
   Certificates certificates = {};  ///< certificates of the scaled stack
@@ -50,11 +50,11 @@ struct ScaledRun {
 
 /// Headroom of a stack (T17). Scaling the stream by c, and branches before norms B by k, leaves the function unchanged.
 struct Headroom {
-  static constexpr double margin = 4.0;      ///< factor on the measured maximum
+  static constexpr double margin = 4.0;      ///< safety factor for measured maxima
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
   ScaleRecipe recipe;
-  std::vector<FormatHeadroom> formats;  ///< headroom in every judged format; empty if the stack cannot be scaled
+  std::vector<FormatHeadroom> formats;  ///< one per requested format; empty if the stack cannot be scaled
   std::optional<ScaledRun> run;
 };
 
@@ -64,12 +64,12 @@ std::string why_unscalable(const ModelSpec& model);
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the original stack.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Returns the headroom in `formats`. Calls `certify_at` usually one to three, at most about ten times per format.
+/// Returns the headroom in `formats`. Per format, calls `certify_at` usually one to three times, at most about ten.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
 
-/// Returns a CertifyScaled for a stack with weights in f64. Messages name weights by `names`.
+/// Returns a CertifyScaled for a stack with weights in f64. Error messages refer to weights by `names`.
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 
@@ -90,12 +90,12 @@ struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the r
   std::vector<std::string> requirement_words;
   Arithmetic arithmetic = Arithmetic::mixed;  ///< arithmetic of the runs to certify
   std::optional<int> attack;                  ///< steps per restart; nullopt: no attacks
-  int length = theory::default_longest;       ///< longest certified input in tokens, where rounding depends on it
+  int length = theory::default_longest;       ///< longest certified input in tokens; rounding depends on the length
   std::optional<double> input_maximum;        ///< largest |x| of real inputs of a random stack
-  bool measure = false;                       ///< measure the input of a random stack
+  bool measure = false;                       ///< measure the signals of a random stack on its input
   std::string headroom;                       ///< number format to scale the stack into; "": none
   // Parsed from format_words and requirement_words.
-  std::vector<NumberFormat> formats;  ///< formats to judge
+  std::vector<NumberFormat> formats;  ///< formats to certify
   std::vector<Requirement> requirements;
 
   [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
@@ -114,7 +114,7 @@ struct CertifyResult {
   std::vector<std::string> ignored_keys = {};  ///< keys of config.json that were ignored
   std::optional<SignalMaxima> measured = {};
   std::vector<AttackResult> attacks = {};
-  BoundsCheck check = {};  ///< comparison of all runs; an exceeded bound is a bug of this program
+  BoundsCheck check = {};  ///< comparison of all runs; an exceeded bound is a bug in this program
   Headroom headroom = {};
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
 
@@ -126,10 +126,10 @@ struct CertifyResult {
 /// Returns whether no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
-/// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" if certified.
+/// Returns a text such as "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" if certified.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
-/// Smallest covered block of flash attention, which divides by softmax's denominator after averaging.
+/// Smallest block of flash attention (which divides by softmax's denominator after averaging) that certificates cover.
 constexpr int smallest_block = 64;
 
 /// Returns the longest input for which a run's certificate also covers division after averaging
@@ -139,14 +139,14 @@ int longest_divided_after(const theory::Certificate& certificate, const ModelSpe
 /// Returns the inputs and runs that no certificate covers, in words.
 std::vector<std::string> not_covered(const CertifyResult& result);
 
-/// Returns "x_out, layer 1 MLP, feature 17".
+/// Returns a text such as "x_out, layer 1 MLP, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
 std::string table(const CertifyResult& result);
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const CertifyResult& result);
 
-/// Throws ConfigError for flags and keys that exclude each other.
+/// Throws ConfigError for mutually exclusive flags and keys.
 void require_model(const CertifyConfig& config);
 
 /// Bounds every signal for every input from the weights alone (T17, T24); compares measurements and attacks with the

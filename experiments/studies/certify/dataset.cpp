@@ -13,7 +13,7 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-/// Returns the bound, or the largest measured value, of every signal at every place, row-major; NaN if missing.
+/// Returns the bound of every signal at every place, row-major, or with `measured` the largest value; NaN if missing.
 std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const SignalMaxima* measured = nullptr) {
   const auto places = static_cast<std::size_t>(model.sublayers()) + 2;
   std::vector<double> all(theory::certified_signals.size() * places, std::nan(""));
@@ -34,7 +34,7 @@ std::vector<bool> certified(const Certificate& certificate, const NumberFormat& 
   return all;
 }
 
-/// A format that is judged.
+/// A requested number format and the results for it.
 struct InFormat {
   const CertifyResult& r;
   const NumberFormat& format;
@@ -43,7 +43,7 @@ struct InFormat {
   [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
 };
 
-/// Returns the judged formats with their positions on the dimension `format`.
+/// Returns the requested formats with their indices along the dimension `format`.
 std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r) {
   std::vector<std::pair<std::size_t, InFormat>> all;
   for (const NumberFormat& f : r.config.formats) {
@@ -54,7 +54,7 @@ std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r)
   return all;
 }
 
-/// Columns of a format that has a certificate of a run.
+/// Columns of formats for which a run was certified, not only exact arithmetic.
 Table<InFormat> run_table() {
   using F = InFormat;
   Table<F> table;

@@ -25,15 +25,15 @@ double fitting_factor(const NumberFormat& format, double reach) {
 struct Overflow {
   Signal signal;
   int sublayer;
-  double excess;  ///< bound over limit
+  double excess;  ///< ratio of bound to limit
   std::string reason;
 };
 
 using OverflowAt = std::function<std::optional<Overflow>(const StackScale&)>;
 
-/// Returns the largest power of two for `factor`, at most `from`, with which no signal may overflow. Returns NaN if
-/// every factor fails, or if a smaller factor does not reduce the excess. `overflow` is, on input, the overflow at a
-/// larger factor, if known; on output, the reason for NaN, else nullopt.
+/// Returns the largest power of two for `factor`, at most `from`, for which no signal can overflow. Returns NaN if all
+/// factors fail, or if a smaller factor does not reduce the excess. On input, `overflow` is the overflow at a larger
+/// factor, if known. On output, it is the reason for NaN, else nullopt.
 double largest_factor(const OverflowAt& overflow_at, StackScale scale, double StackScale::*factor, double from,
                       std::optional<Overflow>& overflow) {
   constexpr int lowest = -Headroom::most_doublings;
@@ -113,7 +113,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   }
   for (const NumberFormat& format : formats) {
     const theory::Certificate& certificate = all.in(format);
-    // A run without finite bounds, as with weights beyond the format, starts from the exact bounds.
+    // If a run has no finite bounds (for example because weights exceed the format), start from the exact bounds.
     stacks::GrowingBounds reach = stacks::growing_bounds(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
     if (!std::isfinite(reach.branch)) reach.branch = exact.branch;

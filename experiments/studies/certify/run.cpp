@@ -131,7 +131,7 @@ void compute_headroom(const ModelToCertify& s, CertifyResult& result) {
   const Certificates& all = result.certificates;
   const StackContext context = s.context();
   const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
-  // A tied table is also the head's weight, so the embedding's scale takes the factor.
+  // A tied table is also the head's weight, so the factor goes into the embedding's scale.
   const bool tied = s.checkpoint != nullptr && s.checkpoint->tied();
   result.headroom = headroom_of(s.spec.model, all, result.config.formats, result.measured ? &*result.measured : nullptr,
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);

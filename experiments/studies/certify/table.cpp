@@ -19,8 +19,8 @@ using theory::SignalClass;
 
 namespace {
 
-/// Returns the headroom of a class, its smallest ratio of limit to bound: in brackets if a signal upstream may
-/// overflow; below 1 as NO, with the signal. Empty if the class has no signal.
+/// Returns the headroom of a class (its smallest ratio of limit to bound) as "3x", "(3x)" if a signal upstream may
+/// overflow, or "NO 0.5x SIGNAL" below 1. Empty if the class has no signal.
 std::string headroom_of_class(const CertifyResult& r, SignalClass kind, const NumberFormat& f) {
   const theory::Certificate& c = r.certificates.in(f);
   const SignalBound* at = nullptr;

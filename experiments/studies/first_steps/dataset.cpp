@@ -23,7 +23,7 @@ struct Both {
 };
 using Step = Both<const theory::StepReading&>;
 
-/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr; `of` selects the curve.
+/// Adds the measured and the predicted curve and their standard errors, with the prefix `name`. `of` selects the curve.
 template <class S, class Of>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
               const std::string& meaning, Of of) {
@@ -36,7 +36,7 @@ void add_both(Table<S>& table, const std::string& name, const std::string& dimen
              [of](const S& s) { return &std::invoke(of, s.predicted); });
 }
 
-/// Returns the measured and predicted updates by index of the matrix, each a curve over layers.
+/// Returns the measured and predicted updates, curves over layers, by matrix index.
 std::map<std::size_t, Both<Curve>> updates_of(const Step& step) {
   std::map<std::size_t, Both<Curve>> all;
   for (const auto& [weight, curve] : step.measured.update) all[dataset::weight_index(weight)].measured = curve;

@@ -28,7 +28,7 @@ Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec
   const Numbers branch = values_at(record, "growth_branch", sublayers);
   Numbers cosines = values_at(record, "growth_cross", sublayers);
   for (std::size_t i = 0; i < sublayers; ++i) {
-    if (!std::isfinite(cosines[i])) continue;  // the step is not a single addition
+    if (!std::isfinite(cosines[i])) continue;  // NaN unless the step is a single addition
     const SublayerRule rule = spec.model.rule(static_cast<int>(i));
     const double sign = rule.alpha * rule.beta < 0.0 ? -1.0 : 1.0;
     cosines[i] *= sign / (2.0 * std::sqrt(stream[i] * branch[i]));
@@ -40,7 +40,7 @@ theory::StepReading measured_step(const std::vector<training::TrainingHistory>& 
   using Record = training::RecordedValues;
   const std::size_t depths = spec.model.depths();
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
-  // Averages read(record, record before training) over the runs; skips runs for which it is empty.
+  // Averages read(record, initial record) over the runs. Skips runs without the record, and empty results.
   const auto mean = [&](const auto& read) {
     judge::SeedRows rows;
     for (const training::TrainingHistory& run : runs) {

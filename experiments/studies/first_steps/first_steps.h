@@ -28,8 +28,8 @@ struct FirstStepsResult {
   bool ended_early = false;                        ///< a run was interrupted before its last step
 };
 
-/// Trains every stack with every seed, predicts every stack, and judges. With `with_weights` the result contains the
-/// single run and its weights.
+/// Trains every stack with every seed, predicts every stack, and judges. `with_weights` requires a single run:
+/// `dumped` then contains this run and its weights.
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress);
 

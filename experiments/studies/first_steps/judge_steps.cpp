@@ -12,7 +12,7 @@ namespace {
 
 using judge::Test;
 
-/// Returns whether the sublayer adds one branch to one stream with nonzero factors (T15): only then a cosine exists.
+/// Returns whether the sublayer adds one branch to one stream with nonzero factors (T15); else no cosine is defined.
 bool has_cosine(const ModelSpec& model, int sublayer) {
   const SublayerRule rule = model.rule(sublayer);
   return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
@@ -21,8 +21,8 @@ bool has_cosine(const ModelSpec& model, int sublayer) {
 std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& config) {
   std::vector<Test> tests;
   const double rounding = forward_tolerance(format_of(config.run.dtype));
-  // Adds a test for each index at which the measured or the predicted value is not NaN; `set` completes it. `name` is a
-  // format string of fmt that takes the index.
+  // Adds a test for each index at which the measured or the predicted value is not NaN; `set` completes it. `name` is
+  // an fmt format string that takes the index.
   const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const Curve& measured,
                        const Curve& predicted, double limit, const auto& set) {
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
@@ -43,7 +43,7 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
     test.tolerated_bias = bias * test.scale;
   };
   const theory::StepReading& start = stack.prediction.steps.front();
-  // Step 0 is compared too: a theory with another initial stream may predict the same changes.
+  // Step 0 is compared too: a theory with a different initial stream could predict the same changes.
   add("second_moment", "second_moment x_out[{}]", 0, stack.measured.front().second_moment, start.second_moment,
       config.agreement.power_limits.second_moment,
       [&](Test& test) { relative(test, stack.tolerated.change + rounding); });

@@ -24,7 +24,7 @@ static auto parts(FirstSteps& p) { return std::tie(p.unsupported, p.steps, p.hol
 namespace first_steps {
 namespace {
 
-/// Returns the number of seeds whose batches the prediction uses: all, or without training at most one per replicate.
+/// Returns the number of seeds whose batches the prediction uses: all, or with predict_only at most one per replicate.
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.replicates, config.run.seeds); }
 
 theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {

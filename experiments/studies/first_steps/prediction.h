@@ -7,14 +7,14 @@
 
 namespace periscope::first_steps {
 
-/// Converts the optimizer settings of [train] to the theory's.
+/// Converts the optimizer settings of [train] to those of the theory.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
-/// Returns the inputs of the prediction: the batches of every seed (each replicate uses one seed's), the held-out
+/// Returns the inputs of the prediction: the batches of every seed (a replicate uses those of one seed), the held-out
 /// windows and the optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
 
-/// Returns the prediction for the stack `overridden`, computed or from the cache. Counts as one task of progress, named
+/// Returns the prediction for the stack `overridden`, computed or from the cache. Counts as one progress task, named
 /// "`label`: theory".
 [[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& overridden,
                                          const theory::FirstStepsInput& input, const std::string& label,

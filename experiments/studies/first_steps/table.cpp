@@ -7,7 +7,7 @@
 namespace periscope::first_steps {
 namespace {
 
-/// Returns a curve's last value with its standard error, or "–" without a curve.
+/// Returns a curve's last value with its standard error, or "–" if the curve is empty.
 std::string top_of(const Curve& curve) {
   return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
 }

@@ -15,12 +15,12 @@ namespace {
 class UpdateProbe final : public SignalRecorder {
  public:
   /// `context` has the trained weights, `initial` the weights before training. Products are computed in the format
-  /// `masters`. All arguments must outlive this.
+  /// `masters`. All arguments must outlive this object.
   UpdateProbe(const StackContext& context, const ResidentWeights& trained, const GeneratedWeights& initial,
               DType masters)
       : context_(context), trained_(trained), initial_(initial), masters_(masters) {}
-  // A module emits its input A_out first and its output f_out last. W_o and W_down read the last of mixed, gated_mixed,
-  // hidden and inner, because a norm or a gate emits a signal after its input.
+  // A module emits its input A_out first and its output f_out last. Among mixed, gated_mixed, hidden and inner, W_o
+  // and W_down read the signal emitted last, because the output of a norm or gate follows its input.
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.pass != Pass::forward || at.sublayer < 0 || at.sublayer >= context_.model.sublayers()) return;
     const bool attention = ModelSpec::is_attention(at.sublayer);

@@ -20,7 +20,7 @@ using dataset::Type;
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// Returns the columns NAME (means over seeds) and NAME_stderr. Stores nothing if there are no averages.
+/// Returns the column `name` (means over seeds) and its standard errors. Stores nothing if there are no averages.
 Table<std::vector<RunningMoments>> averages(const std::string& name, const std::string& on, const std::string& units,
                                             const std::string& meaning) {
   using Averages = std::vector<RunningMoments>;
@@ -111,12 +111,12 @@ const Curve* predicted_moment(const FormatsStack& stack) {
 std::optional<std::vector<double>> predicted_maxima(const FormatsStack& stack) {
   const Curve* q = predicted_moment(stack);
   if (q == nullptr) return std::nullopt;
-  // The largest |x| among n entries of a symmetric law is about the largest x among 2n entries.
+  // The largest |x| among n entries of a symmetric distribution is about the largest x among 2n entries.
   const double entries = 2.0 * stack.spec.input.tokens * stack.spec.model.width;
   return mapped(q->value, [&](double moment) { return theory::typical_maximum(entries, std::sqrt(moment)); });
 }
 
-/// `sites` are the positions on the dimension `site`.
+/// `sites` are the coordinates of the dimension `site`.
 Table<FormatsStack> stack_table(const std::vector<Site>& sites) {
   const std::string on_depth = "stack depth";
   Table<FormatsStack> table;

@@ -9,7 +9,7 @@
 namespace periscope::formats {
 namespace {
 
-/// Sums over the features of one token x and of its value r in f64.
+/// Sums and means over the features of one token, for the signal x and its value r in f64.
 struct TokenSums {
   double xx = 0.0, rr = 0.0, noise = 0.0, mean = 0.0, exact_mean = 0.0, variance = 0.0, exact_variance = 0.0;
 };
@@ -34,7 +34,7 @@ TokenSums sums_of(const double* x, const double* r, std::size_t cols) {
   return s;
 }
 
-/// Returns whether a signal is compared: a complete tensor that no other signal shares, and not scores.
+/// Returns whether a signal is compared. Excludes scores, incomplete tensors and tensors shared with another signal.
 bool is_compared(const ModelSpec& m, Signal signal) {
   using enum Signal;
   if (signal == B_out) return m.rule(0).norm_b || m.rule(m.sublayers() - 1).norm_b;

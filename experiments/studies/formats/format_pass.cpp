@@ -12,7 +12,7 @@ StreamKey key_of(const FormatChoice& choice, int sublayer, Stream stream) {
   return {choice.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
 }
 
-/// A matrix whose weights, inputs and gradients of outputs are rounded.
+/// A matrix whose weights, inputs and output gradients are rounded.
 struct RoundedMatrix {
   std::shared_ptr<const LinearMap> map;
   const FormatChoice& choice;

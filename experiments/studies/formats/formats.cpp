@@ -41,7 +41,7 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
 }
 
 /// Returns whether a certificate for storing everything in `format` also covers a run with the formats `choice`: some
-/// part is stored in `format` without a scale, and no part in a narrower range.
+/// part is stored in `format` without a scale, and no part has a narrower range.
 bool certificate_applies(const FormatChoice& choice, const TensorFormat& format) {
   bool stored = false;
   for (const Quantization& q : choice.parts) {
@@ -70,8 +70,8 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
 }
 
 /// Returns the largest relative effect of one rounding of the stream on its mean square. A floating-point entry changes
-/// by at most a relative u. An integer changes by half a step, 2/Q of the rms if the largest entry is four
-/// times the rms. Stochastic rounding doubles these changes.
+/// by at most a relative u, an integer by half a step. With Q the largest integer, half a step is 2/Q of the rms if the
+/// largest entry is four times the rms. Stochastic rounding doubles these changes.
 double one_rounding(const Quantization& q) {
   const double nearest = q.format.is_integer() ? 2.0 / q.format.largest_integer : q.format.floating.unit_roundoff();
   const double u = q.stochastic ? 2.0 * nearest : nearest;
@@ -87,7 +87,7 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift =
           format.variants.front().numbers.at({stream_site, measure})[static_cast<std::size_t>(depth)];
-      // A norm may fix the statistic without any spread, so the standard error is at least the rounding error of f64.
+      // A norm may fix the statistic. Its spread is then 0, so the rounding error of f64 is the minimum standard error.
       tests.push_back({.statistic = statistic,
                        .index = depth,
                        .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},
@@ -212,7 +212,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
 }
 
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options) {
-  std::deque<judge::Measurement> measured;  // a deque: `comparisons` refers to its elements
+  std::deque<judge::Measurement> measured;  // a deque, because `comparisons` refers to its elements
   std::vector<judge::Comparison> comparisons;
   for (const FormatsStack& stack : stacks) {
     for (const FormatResult& format : stack.formats) {

@@ -36,8 +36,8 @@ struct FormatsConfig : config::Config {
   bool accumulates_in_format = false;  ///< sum products with weight matrices in the format, not in f32
   bool stochastic = false;
   bool saturates = false;    ///< clamp to the format's largest number
-  double loss_scale = 1.0;   ///< factor of the loss's gradient, divided out before gradients are compared
-  double massive = 1.0;      ///< factor of the input's first features in separate runs; 1: no separate runs
+  double loss_scale = 1.0;   ///< multiplies the loss's gradient; divided out before gradients are compared
+  double massive = 1.0;      ///< multiplies the input's first features in separate runs; 1: no such runs
   int massive_features = 1;  ///< number of massive features
   bool certificates = true;
 
@@ -52,10 +52,10 @@ extern const Section<FormatsConfig> section;
 /// run.dtype: formats are emulated in f32 on the CPU.
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config);
 
-/// Returns the formats of the tensors in a pass of seed `seed` in `format`.
+/// Returns the formats of the tensors in a pass in `format`; `seed` determines stochastic rounding.
 FormatChoice format_choice_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
 
-/// The variants of the input: as configured and, if their factor is not 1, with massive features.
+/// The variants of the input: as configured and, if formats.massive is not 1, with massive features.
 inline constexpr std::array<std::string_view, 2> variant_names{"plain", "massive"};
 
 /// Readings of one seed: for every variant of the input, the pass in f64 and one in every format.

@@ -22,9 +22,9 @@ bool is_unchanged(const Quantization& first, const Quantization& then) {
 }
 
 /// First-order effect of roundings on the stream (T27), from one pass in f64. A rounded tensor s has independent errors
-/// δ with mean squares v_i, which change the stream downstream by Jδ. Its mean square follows from the gradient g_s =
-/// Jᵀ g of a loss whose gradient g at the stream is isotropic: E‖Jδ‖² = Σ_i v_i g_s,i² · ND/‖g‖². The sum runs over
-/// sublayers (theory::NoiseBudget).
+/// δ with mean squares v_i, which change the stream downstream by Jδ. The mean square of Jδ follows from the gradient
+/// g_s = Jᵀ g of a loss whose gradient g at the stream is isotropic: E‖Jδ‖² = Σ_i v_i g_s,i² · ND/‖g‖². These terms are
+/// summed over sublayers (theory::NoiseBudget).
 class NoiseSum {
  public:
   NoiseSum(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact, const Profile& weights,
@@ -48,7 +48,7 @@ class NoiseSum {
       const auto s = static_cast<Signal>(i);
       if (exact_.at({Pass::forward, s}, l).empty()) continue;
       if (s == Signal::mixed || s == Signal::hidden || s == Signal::gated_mixed || s == Signal::inner) last = s;
-      // Without the norm this signal is the norm's input, which is counted separately.
+      // The output of a missing norm equals its input, which is counted separately.
       if ((s == Signal::A_out && !rule.norm_a) || (s == Signal::B_out && !rule.norm_b)) continue;
       rounded(choice_.of(*part_of(spec_.model, {l, s, Pass::forward})), l, s, is_rounded_twice(l, s) ? 2.0 : 1.0);
     }
@@ -64,8 +64,8 @@ class NoiseSum {
   }
 
  private:
-  /// Returns whether a signal is rounded twice: the sum before norm C, because relative errors pass a norm unchanged,
-  /// and projections that are rounded again after rotation or normalisation.
+  /// Returns whether two roundings count at a signal: after norm C, which preserves the relative errors of the rounded
+  /// sum, and at projections that are rounded again after rotation or normalisation.
   [[nodiscard]] bool is_rounded_twice(int l, Signal s) const {
     const ModelSpec& m = spec_.model;
     if (s == Signal::x_out) return m.rule(l).norm_c;

@@ -11,7 +11,7 @@ namespace {
 const std::vector<study::Flag<config::RunOptions>> flags{
     {"backward", &config::RunOptions::backward, "Also compute gradients, and predict the noise of the stream"}};
 
-/// Returns the memory estimate of the certificates and the passes, of which one stores every signal and gradient.
+/// Returns the memory estimate of the certificates and the passes. One of the passes stores all signals and gradients.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
   stacks::MemoryEstimate all = stacks::stacks_memory(config.without_gradients(), true, false, threads);

@@ -41,13 +41,13 @@ struct Case {
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
   double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted between the two largest depths
-  double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ of identity-path
+  double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ (`gradients identity-path`)
   double identity_bound = 0.0;  ///< bound on identity_error due to rounding
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
-  /// Sets tests[name] to the predicted `points` with the means over seeds of rows[name]; pads the shorter with NaN.
+  /// Sets tests[name] from the predicted `points` and the measured means of rows[name]; pads the shorter with NaN.
   void compare(const std::string& name, std::vector<judge::Test> points = {});
-  /// Adds the claim of `of_placements` about the stack's placement, if any, with the measured number of `test`.
+  /// Adds the claim that `of_placements` has for the stack's placement, if any, with the measured value of `test`.
   void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
                  const judge::Test& test, double correction = 0.0);
   /// Returns the deciding test of `name`. If there are no tests, returns a test with NaN values, which is not judged.
@@ -62,24 +62,24 @@ struct Result {
   std::map<std::string, std::string> texts = {};  ///< columns that describe all cases together
 };
 
-/// Columns of a case. The functions below add the columns of one result with this name, dimensions, units and meaning.
+/// Columns of a case. Each function below adds the columns of one quantity.
 using Columns = dataset::Table<Case>;
 /// Returns the columns placement and unsupported on the dimension `row`.
 Columns columns_of(const std::string& row);
-/// Adds NAME_measured and NAME_stderr.
+/// Adds columns with the suffixes _measured and _stderr.
 void add_measured(Columns& columns, const dataset::ColumnSpec& curve);
-/// Adds NAME_predicted and NAME_predicted_stderr.
+/// Adds columns with the suffixes _predicted and _predicted_stderr.
 void add_predicted(Columns& columns, const dataset::ColumnSpec& curve);
 void add_compared(Columns& columns, const dataset::ColumnSpec& curve);
-/// Adds judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
+/// Adds judge::test_columns of the deciding test, its verdict (suffix _verdict) and the reason (_verdict_reason).
 void add_test(Columns& columns, const dataset::ColumnSpec& test);
-/// Adds NAME and NAME_reason: the verdict of the test that decides `tests`.
+/// Adds the verdict of the test that decides `tests` (column `name`) and its reason (suffix _reason).
 void add_verdict(Columns& columns, const std::string& name, const std::string& tests, const std::string& row,
                  const std::string& question);
-/// Adds NAME (the claim's id), NAME_number (the claimed number in `units`) and NAME_verdict.
+/// Adds the claim's id (column `name`), the claimed number in `units` (suffix _number) and the verdict (_verdict).
 void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units);
 
-/// Measures and predicts the stacks of an experiment. Each seed and each prediction is a task of progress.
+/// Measures and predicts the stacks of an experiment. Each seed and each prediction is one progress task.
 struct Work {
   const GradientConfig& config;
   const Backend& backend;
@@ -90,7 +90,7 @@ struct Work {
                       const std::function<void(const Reading&)>& on_seed) const;
 
   /// Predicts the gradients of `overridden`, the stack `spec` with --theory-set, for the token ids and labels of the
-  /// seeds of `spec`. Also unsupported if the run's dtype cannot represent the prediction (out_of_range).
+  /// seeds of `spec`. The prediction is also unsupported if the run's dtype cannot represent it (out_of_range).
   [[nodiscard]] theory::Prediction predict(const StackSpec& spec, const StackSpec& overridden,
                                            theory::GradientPaths paths = theory::GradientPaths::all) const;
 };
@@ -134,7 +134,7 @@ inline const std::string control_tests = "log_grad_sq_without_scores";
 /// Measures, predicts and judges all cases of an experiment.
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress);
 
-/// Returns the predicted numbers that a verdict compares: the stream's gradient at every depth, and a second curve.
+/// Returns the predicted numbers that a verdict compares: the stream's gradients and the curve of (statistic, place).
 template <class Place>
 std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {
   std::vector<double> numbers;
@@ -178,7 +178,7 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
 
 /// Returns the test of Σ weights_i y_i, where y are log norms (`rows`), against the same sum of the predicted `points`.
 /// Prediction errors are taken as fully correlated. All biases, including the variances over seeds, are taken to have
-/// one sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 are ignored.
+/// the same sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 are ignored.
 judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,
                         const std::vector<double>& weights, double limit);
 
@@ -190,7 +190,7 @@ std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   return layers;
 }
 
-/// Returns "G8: -0.5: holds", with the claimed number in the fmt format string `format`; "-" without a claim.
+/// Returns a text such as "G8: -0.5: holds", or "-" if there is no claim. `format` formats the claimed number (fmt).
 std::string claim_words(const Case& c, const std::string& claim, const char* format);
 
 /// Returns the depths that `gradients depth` predicts: the measured depths, and larger ones.

@@ -14,7 +14,7 @@
 #include "sim/numerics/larger.h"
 
 /// Ratio of the last W_down's gradient to its value in Pre-LN with the same weights (G6, T14). init.down_factor sweeps
-/// the size of the last MLP's output a. Ratios are taken per seed, as all stacks of a seed share weights.
+/// the size of the last MLP's output a. Ratios are taken per seed, because all stacks of a seed share weights.
 namespace periscope::gradients {
 namespace {
 
@@ -85,7 +85,7 @@ judge::Test crossing_of(const Case& c) {
           .precise = ratios[i].precise && ratios[i + 1].precise && sizes[i].precise && sizes[i + 1].precise};
 }
 
-/// Returns the case of a placement's ratios to Pre-LN.
+/// Returns a case with the ratios of a placement to Pre-LN.
 Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
   const auto ratio_of = [&](const char* name) {
     const auto &above = own.rows.at(name).rows(), &below = pre.rows.at(name).rows();
@@ -169,7 +169,7 @@ void judge_order(const GradientConfig& config, Result& result) {
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
 
-/// Returns "12.3 %", or "NaN" for a diverged stack.
+/// Formats a share in percent; "NaN" for a diverged stack.
 std::string percent(double share) {
   if (!std::isfinite(share)) return judge::number_words(share);
   return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);

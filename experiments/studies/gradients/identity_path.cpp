@@ -21,8 +21,8 @@ static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.res
 
 namespace {
 
-/// Returns a bound on ‖g − s − r‖/‖g‖ due to rounding. Both sides of g = s + r round separately. Each of 2L sublayers
-/// has at most six successive matrix products or norms, which sum `longest` terms with a relative error ≤ longest·ε.
+/// Returns a bound on ‖g − s − r‖/‖g‖ due to rounding. Both sides of g = s + r have separate rounding errors. Each of
+/// 2L sublayers has at most six successive products or norms, sums of `longest` terms with a relative error ≤ longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
@@ -175,7 +175,7 @@ Experiment identity_path_experiment() {
                                     std::move(all)),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
           .decomposes = true,
-          .predictions = 2,  // one of all paths, one of the skip path
+          .predictions = 2,  // one with all paths, one with the skip path alone
           .require = require_one_stream,
           .measure = decompose,
           .table = identity_path_table};

@@ -14,7 +14,7 @@
 namespace periscope::gradients {
 namespace {
 
-/// Returns the tests of a curve over sublayers with a tolerated bias of 0; without a prediction only measured values.
+/// Returns the tests of a curve over sublayers with a tolerated bias of 0. Predicted values are NaN if there are none.
 std::vector<judge::Test> tests_of(const config::Config& config, const Profile& measured,
                                   const theory::Prediction* prediction, Statistic statistic, Signal signal) {
   const Curve& curve = *measured.find(statistic, signal);

@@ -14,7 +14,7 @@ namespace {
 
 using dataset::Table;
 
-/// Returns the columns NAME_verdict and NAME_worst_test, the test nearest to rejection, with its excess.
+/// Returns the columns of the verdict and of the test nearest to rejection, with the prefix `name`.
 Table<ComparedStack> verdict_table(const std::string& name, const std::string& on) {
   using S = ComparedStack;
   const auto tested = [](double S::*number) {
@@ -79,7 +79,7 @@ Table<PowerResult> result_table() {
   return table;
 }
 
-/// Returns "rejected", or the verdict on a theory that is not rejected.
+/// Returns "rejected" or the verdict, with unexpected outcomes in capitals.
 std::string outcome(const PowerRow& row) {
   if (row.rejected()) return row.is_true ? "REJECTED" : "rejected";
   const std::string_view words = judge::name_of(row.clearest().verdict);

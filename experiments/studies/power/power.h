@@ -15,11 +15,11 @@
 
 namespace periscope::power {
 
-/// A configuration with which theories are compared.
+/// A configuration whose measurements are compared with theories.
 struct PowerConfig {
   std::string name;
   std::string file;                   ///< path of the configuration file
-  std::vector<std::string> settings;  ///< overrides a.b=v of the configuration
+  std::vector<std::string> settings;  ///< overrides of the configuration, as KEY=VALUE
   bool ladder = false;                ///< compared along a ladder of widths (T23) instead of at one width
   bool master_seeds = false;          ///< small enough for `power --master-seeds`
   stacks::LadderConfig config = {};
@@ -30,8 +30,8 @@ struct WrongTheory {
   std::string name;
   std::vector<std::string> settings;     ///< overrides of the theory, as for --theory-set
   std::string config;                    ///< name of a PowerConfig
-  std::vector<std::string> placements;   ///< placements of these stacks; empty: all
-  std::vector<std::string> inputs;       ///< input kinds of these stacks; empty: all
+  std::vector<std::string> placements;   ///< placements of the stacks; empty: all
+  std::vector<std::string> inputs;       ///< input kinds of the stacks; empty: all
   stacks::LadderConfig overridden = {};  ///< the configuration with this theory
 
   [[nodiscard]] bool applies_to(const StackSpec& spec) const;  ///< by `placements` and `inputs`

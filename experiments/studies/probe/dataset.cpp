@@ -102,7 +102,7 @@ void add_tokens(Table<ProbeResult>& table) {
               });
 }
 
-/// Returns the excess over every null that was predicted or drawn, by index of the null.
+/// Returns the excess over every null that was predicted or drawn, with the index of the null.
 std::vector<std::pair<std::size_t, NullExcess>> nulls_of(const ProbeResult& r) {
   std::vector<std::pair<std::size_t, NullExcess>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {

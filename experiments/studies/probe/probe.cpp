@@ -48,7 +48,7 @@ theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInp
 
 namespace {
 
-/// Returns log(q_a / q_b), q the stream's second moment, at depths 0 … 2L; log q_a if `b` is null.
+/// Returns log(q_a / q_b) at depths 0 … 2L, or log q_a if `b` is null; q is the stream's second moment.
 std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t depths) {
   const auto log_moment = [](const Profile& profile, std::size_t depth) {
     const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);

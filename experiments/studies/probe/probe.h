@@ -17,10 +17,10 @@
 
 namespace periscope::probe {
 
-/// Prediction and draws of one null: random models with some of a model's weight sizes (size_nulls), on its tokens.
+/// One null hypothesis: random models that share some weight sizes with the model (size_nulls), run on its tokens.
 struct NullReading {
   theory::Prediction predicted = {};  ///< no profile if the null is not predicted or is unsupported
-  stacks::NullDraws drawn = {};       ///< random models of the model's width
+  stacks::NullDraws drawn = {};       ///< results of random models of the same width
 };
 
 struct ProbeResult {
@@ -52,7 +52,7 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// Excess of the measured log q (second moment of the stream) over a null's at every depth; NaN without a prediction.
+/// Excess of the measured log q (q: second moment of the stream) over that of a null, by depth. NaN where unknown.
 struct NullExcess {
   std::size_t draws;          ///< number of random models drawn
   std::vector<double> value;  ///< log(q / q_null), with q_null predicted, or else the geometric mean of the draws
@@ -62,7 +62,7 @@ struct NullExcess {
 [[nodiscard]] NullExcess null_excess(const ProbeResult& result, std::size_t null);
 
 /// Splits log(q measured / q at initialisation) at every depth into three parts (T29): sizes of matrices and gains,
-/// sizes inside matrices, and the alignment of the weights with each other and with the tokens.
+/// sizes of rows and columns inside matrices, and the alignment of the weights with each other and with the tokens.
 struct GrowthSplit {
   std::vector<double> from_scales;        ///< log(q at the matrices' root mean squares / q at initialisation)
   std::vector<double> from_sizes_inside;  ///< log(q at rank-one profiles / q at the root mean squares)

@@ -56,7 +56,7 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
 void measure(const StackContext& context, const OutsidePass& pass, DType dtype, int top, ModelReading& r) {
   ModelProbes probes(context, top);
   const Hooks hooks = probes.hooks();
-  // Without a norm, its input and output share an array. They get the same tensor, so that probes measure it once.
+  // Input and output of a missing norm share an array. They get the same tensor, so that probes measure it once.
   std::map<const double*, Tensor> tensors;
   for (const OutsidePass::Value& value : pass.signals) {
     constexpr std::size_t neighbours = 8;

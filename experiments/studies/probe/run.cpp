@@ -85,7 +85,7 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   return reading;
 }
 
-/// Returns the name of a NaN or infinite weight that the run reads, or nullopt. Ignores table rows of other tokens.
+/// Returns the name of a NaN or infinite weight that the run reads, or nullopt. Ignores unused table rows.
 std::optional<std::string> non_finite_weight(const Checkpoint& checkpoint, const std::vector<int>& ids) {
   std::map<Weight, std::vector<int>> read;
   for (const Weight table : {Weight::embedding, Weight::positions, Weight::token_types}) {

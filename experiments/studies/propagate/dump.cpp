@@ -124,7 +124,7 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
       stacks::random_weights(*backend, spec, run, run.seed, StoreFactors::yes);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
   write_activations(context, spec, run, files.file(1));
-  write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass
+  write_model(context, spec, files.file(0));  // after the pass, which completes matrix-free weights
   files.file(2).write_at(0, config::json_text(config::resolved_json(spec), 2) + "\n");
   before_commit();
   files.commit();
