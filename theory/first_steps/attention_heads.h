@@ -17,7 +17,7 @@ class SequenceAttention {
   struct Rotated {
     Sampled rotated;          ///< after QK-norm and RoPE [T, e]
     Sampled normalised;       ///< after QK-norm, before RoPE [T, e]
-    Eigen::VectorXf inverse;  ///< factor of QK-norm [T]; empty without it
+    Eigen::VectorXf inverse;  ///< factors of QK-norm [T]; empty without QK-norm
   };
   /// `others`: expected mean square of the entries of other heads [T], for QK-norm over the whole projection.
   [[nodiscard]] Rotated rotated(const Sampled& projection, const Eigen::VectorXf& others, int heads) const;
@@ -28,7 +28,7 @@ class SequenceAttention {
   using Patterns = std::vector<Sampled>;
   struct Scores {
     Patterns pattern;     ///< attention weights A
-    Patterns derivative;  ///< ∂z/∂(q·k) with a soft cap; empty without it
+    Patterns derivative;  ///< ∂z/∂(q·k); empty without a soft cap
   };
   [[nodiscard]] Scores scores(const Sampled& q, const Sampled& k) const;
   /// Returns A x.

@@ -23,7 +23,7 @@ std::string_view meaning_of(StepFault fault) {
 
 namespace {
 
-/// Returns true if the input of the unembedding consists of outputs of norms.
+/// Returns true if the input of the unembedding consists only of norm outputs.
 bool ends_in_norms(const ModelSpec& m) {
   const StreamEnds ends = m.ends();
   const Step last = m.step(m.steps() - 1);
@@ -130,7 +130,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   });
   double rate_sum = 0.0;
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
-    /// `read` takes the readings of a replicate now and before training.
+    /// `read` takes the current reading of a replicate and its reading before training.
     const auto mean = [&](const auto& read) {
       std::vector<std::vector<double>> rows;
       for (const auto& replicate : readings) rows.push_back(read(replicate[r], replicate.front()));
@@ -194,7 +194,7 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   const ReplicateDraws draws{.neurons = options.neurons};
   const double trained = sizes.steps * sizes.batch;  // tokens
   const double all = trained + sizes.held_out;
-  // Sampled rows of the matrices of a layer that read the stream, sampled columns of matrices that write to it.
+  // Per layer, rows are sampled from matrices that read the stream, columns from matrices that write to it.
   const double values = 1.0 * draws.groups(m) * m.head_dim;
   const double queries = values * m.heads / m.kv_heads;
   const double hidden = draws.hidden(m);

@@ -14,7 +14,7 @@
 
 namespace periscope::theory {
 
-/// Batches of one training run: token ids and labels of every step, in concatenated sequences of input.tokens.
+/// Batches of one training run: token ids and labels of every step, in concatenated sequences of length input.tokens.
 struct TrainingBatches {
   std::vector<std::vector<int>> inputs;  ///< [steps][batch·T]
   std::vector<std::vector<int>> labels;  ///< [steps][batch·T]
@@ -22,7 +22,7 @@ struct TrainingBatches {
 
 /// Optimizer of a prediction.
 struct OptimizerLaw {
-  bool adam = true;           ///< AdamW, else SGD with momentum
+  bool adam = true;           ///< true: AdamW; false: SGD with momentum
   std::vector<double> rates;  ///< learning rate of every step
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -75,24 +75,23 @@ struct StepReading {
   int least_correlated = 0;  ///< sublayer of `input_correlation`
   Curve change = {};         ///< change of second_moment since before training [2L+1]
   Curve loss_change = {};    ///< [1] nat
-  /// Estimated errors of the prediction in addition to its standard errors. `neglected`: neglected terms, relative to a
-  /// change. `gain_drift`: 2·Σ rates, relative to a second moment, because the theory keeps norm gains at their initial
-  /// value; 0 if no norm follows a module or the embedding.
+  /// Estimated errors in addition to standard errors. `neglected`: omitted second-order terms, relative to a predicted
+  /// change. `gain_drift`: relative error 2·Σ rates of second moments, because norm gains are kept at their initial
+  /// values; 0 if no norm follows a module or the embedding.
   double neglected = 0.0;
   double gain_drift = 0.0;
 };
 
 /// Largest StepReading::neglected for which the theory is considered valid. With c = 1 − input_correlation, `neglected`
-/// is estimated as c² at the first step, whose gradients have not changed: about the error of updates in late layers.
-/// Later it is 2c², because inputs and gradients change equally and a second moment is quadratic
-/// (docs/lab_notes/first_steps.md).
+/// is 2c², because inputs and gradients change equally and a second moment is quadratic. At the first step, whose
+/// gradients have not changed, it is c², about the error of updates in late layers (docs/lab_notes/first_steps.md).
 inline constexpr double max_neglected = 0.05;
 
 /// Prediction of the first steps of training (T28).
 struct FirstSteps {
   std::string unsupported;         ///< why the stack is unsupported; empty if it is supported
   std::vector<StepReading> steps;  ///< step 0 (before training) and one entry per optimizer step
-  /// Last step up to which `neglected` is at most `max_neglected`, and second moments and loss are finite.
+  /// Last step up to which `neglected` is at most `max_neglected` and second moments and loss are finite.
   int holds_until = 0;
   std::string stopped_by;  ///< why the theory is invalid after that step; "" if it holds to the end
 };

@@ -67,7 +67,7 @@ struct ReplicateDraws {
   }
   /// Number of sampled hidden channels of an MLP.
   [[nodiscard]] int hidden(const ModelSpec& m) const { return std::min(neurons, m.mlp_width); }
-  /// Number of sampled key/value groups of an attention.
+  /// Number of sampled key/value groups of an attention module.
   [[nodiscard]] int groups(const ModelSpec& m) const {
     return std::min(m.kv_heads, std::max(1, neurons * m.kv_heads / m.query_width()));
   }

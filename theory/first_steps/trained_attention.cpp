@@ -13,7 +13,7 @@ SequenceAttention::Rotated first_rows(const SequenceAttention::Rotated& r, Index
           .inverse = r.inverse.size() > 0 ? Eigen::VectorXf(r.inverse.head(rows)) : Eigen::VectorXf()};
 }
 
-/// Queries and outputs have the concatenated columns of all sampled heads; keys and values of all sampled groups.
+/// Columns of queries and outputs are concatenated over all sampled heads, columns of keys and values over all groups.
 class TrainedAttention final : public TrainedModule {
  public:
   TrainedAttention(const ModuleContext& context, int layer, const InitialBranch& branch)
@@ -130,7 +130,7 @@ class TrainedAttention final : public TrainedModule {
     return {2 * layer_, number, static_cast<int>(heads) * m.key_width(), groups_ * heads * m.head_dim,
             stddev_of(context_.spec, layer_, weight)};
   }
-  /// Returns the mean over a group's features of ∂v(s)/∂dv(t) [now, trained].
+  /// Returns the mean over a group's features of ∂v(s)/∂dv(t) [now, trained], dv the gradient at v.
   [[nodiscard]] Sampled value_response(const InputMatrix::Fields& v, Index group) const {
     const Index e = context_.spec.model.head_dim;
     const InputMatrix::Fields head_gradient{.values = {},
@@ -149,8 +149,8 @@ class TrainedAttention final : public TrainedModule {
   InputMatrix q_, k_, v_;
   OutputMatrix last_;
   Sampled before_;                  // head outputs before training
-  std::vector<Patterns> patterns_;  // by head: patterns of every batch at its step
-  // Values of the next batch.
+  std::vector<Patterns> patterns_;  // [head]: patterns of every batch at its step
+  // For the next batch.
   Heads heads_now_;
   Sampled values_now_;
 };

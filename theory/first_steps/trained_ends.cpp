@@ -84,8 +84,8 @@ double mean_loss(Sampled logits, const TrainingTokens& tokens) {
   return sum / static_cast<double>(logits.rows());
 }
 
-/// Returns ∂loss/∂logits of a batch's mean loss: (p − y)/tokens, p the probabilities, y the labels. `p`: logits on
-/// input; `first`: index of the batch's first token.
+/// Returns ∂loss/∂logits of a batch's mean loss: (p − y)/tokens, p the probabilities, y the labels. `p` holds
+/// the logits on input; `first` is the index of the batch's first token.
 Sampled gradient_of(Sampled p, const TrainingTokens& tokens, Index first) {
   p.colwise() -= p.rowwise().maxCoeff().eval();
   p = p.array().exp();
@@ -116,7 +116,7 @@ TrainedOutput::TrainedOutput(const ModuleContext& context)
 double TrainedOutput::loss(const TrainedStreams& x, const CurrentTokens& now) {
   TrainedSignal normed = x.sum(ends_.normed);
   const Vector slope = norm_.forward(normed.x, normed.correction.diagonal(), now).slope;
-  // Not Σ_i (plain_i + normed_i·slope) x_i, because a LayerNorm has removed the mean of the channels.
+  // The sum Σ_i (plain_i + normed_i·slope) x_i would be wrong: `normed` lacks the channel mean after a LayerNorm.
   TrainedSignal read{.x = std::move(normed.x),
                      .correction = Matrix::Zero(now.count(), now.count()),
                      .response = Sampled::Zero(now.count(), now.trained())};

@@ -39,7 +39,7 @@ struct InputMatrixPlace {
   Index drawn;    ///< number of sampled rows
   double stddev;  ///< standard deviation of the entries before training
   /// True if gradients propagate through the sampled rows themselves. Then all rows are sampled and W₀ x already
-  /// contains the response of the signal. Otherwise gradients use independent numbers and the response is added.
+  /// contains the response of the signal. Otherwise gradients use other random numbers and the response is added.
   bool transposed = false;
 };
 
@@ -81,8 +81,8 @@ class InputMatrix {
   std::vector<Sampled> entries_;  // gradients of the entries at every step [drawn, D]
 };
 
-/// The output matrix of a module, W_o or W_down. Its update is computed entry by entry, from the sampled hidden
-/// channels to all channels of the stream.
+/// The output matrix of a module, W_o or W_down. Its update is computed entry by entry, for sampled hidden channels
+/// and all channels of the stream.
 class OutputMatrix {
  public:
   OutputMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,

@@ -18,7 +18,7 @@ class TrainedNorm {
   void forward(TrainedSignal& signal, const CurrentTokens& now);
   struct Passed {
     Vector slope;  ///< slope of every token [now]
-    /// Factor on ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the projection of the norm.
+    /// Multiplies ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the projection of the norm.
     Sampled response;  ///< [now, trained]
   };
   /// Applies the norm to channels only. `correction`: E x² minus the mean square over sampled channels [now].
@@ -30,7 +30,7 @@ class TrainedNorm {
  private:
   NormUse norm_;
   bool used_;
-  double gamma_, gain_;  // gain of the norm; gamma_ times the factor `gain`
+  double gamma_, gain_;  // γ, and the overall factor: γ·`gain` with a norm, else `gain`
   Vector slopes_;        // slopes of every batch at its step [all batches]
   Sampled output_;       // outputs of every batch at its step [all batches, D]
 };

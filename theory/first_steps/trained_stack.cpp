@@ -130,7 +130,7 @@ class TrainedStack {
         product(written.x, read.x) / std::sqrt(of_branch * square(read.x, read.correction));
   }
 
-  /// Stores the mean over the streams that are parts of x_out.
+  /// Stores the second moment and the coherent part of x_out, averaged over its streams.
   void read_stream(const TrainedStreams& x) {
     const Index held = tokens_.held_out();
     double second = 0.0;

@@ -14,7 +14,7 @@ struct ReplicateReading {
   std::vector<double> branch_cosine, branch_second_moment;  ///< [2L]
   std::vector<double> input_correlation;                    ///< correlation with the input before training [2L]
   double loss = 0.0;
-  double gradient_norm = 0.0;  ///< global norm for the next batch, before clipping, including norm gains and biases
+  double gradient_norm = 0.0;  ///< global norm of the next batch before clipping, with norm gains and biases
   std::map<Weight, std::vector<double>> update_square;  ///< mean square of an entry of ΔW·h [L]
 };
 

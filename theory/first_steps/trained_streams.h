@@ -13,7 +13,7 @@ namespace periscope::theory {
 
 /// Current channels of a signal, the sum of three parts [now, D].
 struct SignalParts {
-  Sampled initial;      ///< Σ_b keep_b x_b⁰, multiples of the output of every branch b before training
+  Sampled initial;      ///< Σ_b keep_b x_b⁰, with x_b⁰ the output of branch b before training
   Sampled independent;  ///< changes that are independent of the gradients
   Sampled coherent;     ///< y, the part along the gradients
 

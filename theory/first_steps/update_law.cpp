@@ -14,7 +14,7 @@ namespace {
 constexpr int lattice_points = 251;
 constexpr int lattice_generator = 92;
 
-/// For ε below this fraction of the first gradient's standard deviation, the first step is treated as a sign.
+/// For ε below this fraction of the first gradient's standard deviation, the first update is treated as a pure sign.
 constexpr double negligible_eps = 1e-4;
 
 /// Replaces ε = 0, so that an entry with zero gradients stays unchanged.
@@ -81,7 +81,7 @@ Matrix lower_factor(const Matrix& c) {
   return lower;
 }
 
-/// Factors of ε on the integrands of 1/√v (`once`) and 1/v (`twice`) at x = εs.
+/// Factors by which ε changes the integrands of 1/√v (`once`) and 1/v (`twice`), at x = εs.
 struct EpsFactors {
   double once, twice;
 };
@@ -100,7 +100,7 @@ using AtNodes = Eigen::Array<double, node_count, 1>;
 
 /// Trapezoidal rule in log s for integrals over s > 0. Its error is e^(−π²/spacing) = 2e-6 for integrands analytic in a
 /// strip around the real axis. Integrands are constant up to the first node, whose weight includes that part of the
-/// integral. The last node resolves gradients of 1e-7 times the largest one, or times ε.
+/// integral. The last node resolves gradients down to 1e-7 times the larger of ε and the largest gradient.
 struct Nodes {
   AtNodes s, once, twice;  ///< nodes, weights for ds, weights for 2s ds
   Nodes() {
@@ -125,7 +125,7 @@ struct StepMeans {
 ///   1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs)) e^(−s²v) ds,
 ///   1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds,
 /// where e^(−s² Σ ν_b a_b²) times the density of a is |B|^(−1/2) times a Gaussian density of covariance C B⁻¹,
-/// B = I + 2s² diag(ν) C. By Stein's lemma, E ∂f/∂a = C⁻¹ E a f = ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds without inverting C.
+/// B = I + 2s² diag(ν) C. By Stein's lemma, E ∂f/∂a = C⁻¹ E a f = ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds, which needs no C⁻¹.
 StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
   static const Nodes nodes;
   const Index n = c.rows();
@@ -165,8 +165,8 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   }
   StepMeans means{.slope = Vector(n)};
   AtNodes both = AtNodes::Zero();   // mᵀ C B⁻¹ m
-  AtNodes first = AtNodes::Zero();  // covariance of a_0 with mᵀa; `own`: variance of a_0
-  AtNodes own = AtNodes::Zero();
+  AtNodes first = AtNodes::Zero();  // covariance of a_0 with mᵀa
+  AtNodes own = AtNodes::Zero();    // variance of a_0
   const Vector cm = c * m;
   for (Index b = 0; b < n; ++b) {
     means.slope(b) = (once * at(b, n)).sum();
@@ -241,7 +241,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     last_square = rate_of(t) * rate_of(t) * means.square;
   }
   for (Index b = 0; b < n; ++b) {
-    // For zero gradients the slope would be rate/ε, but it multiplies gradients of 0.
+    // For zero gradients the slope would be rate/ε, but it multiplies only zeros and is set to 0.
     result.slope(b) = clipped(b, b) > 0.0 ? factor_ * clips(b) * result.slope(b) / std::sqrt(top) : 0.0;
   }
   if (n == 1) {

@@ -12,14 +12,14 @@ namespace periscope::theory {
 /// for AdamW, Σ_s (ρ_τ/ρ_s) η_s m_s for SGD.
 class UpdateLaw {
  public:
-  /// `clips`: clipping factor on the gradients of every step.
+  /// `clips`: clipping factors of the gradients, one per step.
   UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, double sign_constant_factor);
 
   [[nodiscard]] int steps() const { return static_cast<int>(optimizer_.rates.size()); }
   /// Returns true if U is linear in the gradients (SGD).
   [[nodiscard]] bool is_linear() const { return !optimizer_.adam; }
 
-  /// Sets the clipping factor on the gradients of a batch.
+  /// Sets the clipping factor of a batch's gradients.
   void clip(Index batch, double factor) {
     clips_[static_cast<std::size_t>(batch)] = factor;
     weights_.col(batch) *= factor;
