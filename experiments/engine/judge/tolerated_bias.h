@@ -32,10 +32,10 @@ class WidthBias {
   [[nodiscard]] double of_signal(Statistic statistic, Signal signal, std::size_t i) const;
 
   /// Returns the bias of a squared gradient's logarithm, without half its variance over seeds:
-  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). The path of w runs to the top of the stack and back
-  /// to `depth`; w_step, the first step of w, accounts for the inside of a module and the loss. a is the number of
-  /// directions that a norm's backward pass removes: 2 for LayerNorm, else 1. s = 1 for attention's matrices and the
-  /// score path's share, else ¼. g = 3 in a stack without norms, else 1. Infinity for D ≤ a.
+  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). 2 w_2L − w_depth covers the path to the top of the
+  /// stack and back to `depth`; w_step, the first step of w, covers the inside of a module and the loss. a is the
+  /// number of directions that a norm's backward pass removes: 2 for LayerNorm, else 1. s = 1 for attention's matrices
+  /// and the score path's share, else ¼. g = 3 in a stack without norms, else 1. Infinity for D ≤ a.
   [[nodiscard]] double of_log_gradient(std::size_t depth, bool of_attention) const;
 
  private:

@@ -180,7 +180,7 @@ MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, b
   if (!backward && !all_tokens) grid = theory::grid_for(spec);
   const double grid_tokens = grid ? static_cast<double>(grid->size()) : t;
   MemoryEstimate chain;
-  // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; backward for every layer.
+  // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; if backward, of all layers.
   chain.add(grid_tokens * grid_tokens * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
   // Patterns of the grid's tokens over all tokens, and the keys and values of a head, each twice in float.
   if (grid) chain.add(8.0 * t * (grid_tokens + spec.model.head_dim), "input.tokens");

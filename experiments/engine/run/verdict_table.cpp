@@ -19,8 +19,8 @@ const Curve* of_stream(const Profile& profile, Statistic statistic) {
   return curve == nullptr || curve->value.empty() ? nullptr : curve;
 }
 
-/// Formats a curve's first or last value with its standard error; "–" if it is null. With `is_log_square`, converts
-/// the logarithm of a squared norm to the norm.
+/// Formats the first or last value of a curve with its standard error; "–" for a null curve. With `is_log_square`,
+/// converts the logarithm of a squared norm to the norm.
 std::string end_of(const Curve* curve, bool last, bool is_log_square = false) {
   if (curve == nullptr) return "–";
   double value = last ? curve->value.back() : curve->value.front(), error = std::nan("");
