@@ -1,7 +1,7 @@
-# Instruction sets of the build. PERISCOPE_LEVELS lists those of the CPU ops (sim/cpu) in increasing order; the program
-# chooses one at run time. PERISCOPE_INSTRUCTIONS is that of all other code. There is only one level with
-# PERISCOPE_NATIVE (this machine's) and on architectures other than x86-64 (the compiler's default). The second level on
-# x86-64 requires the GNU compiler and binutils (cmake/sealed_object.cmake), and no sanitizers or fuzzers.
+# Instruction sets of the build. The CPU ops (sim/cpu) are compiled for each level in PERISCOPE_LEVELS, in increasing
+# order, and the program chooses one at run time. All other code is compiled for PERISCOPE_INSTRUCTIONS. There is only
+# one level with PERISCOPE_NATIVE (this machine's) and on architectures other than x86-64 (the compiler's default). On
+# x86-64, the second level requires GNU compiler and binutils (cmake/sealed_object.cmake), and no sanitizers or fuzzers.
 string(COMPARE EQUAL "${CMAKE_SYSTEM_PROCESSOR}:${CMAKE_SIZEOF_VOID_P}" "x86_64:8" PERISCOPE_X86_64)
 if(PERISCOPE_NATIVE)
   set(PERISCOPE_INSTRUCTIONS native)
@@ -32,7 +32,7 @@ if(NOT PERISCOPE_INSTRUCTIONS STREQUAL "generic")
 endif()
 
 # periscope_sealed(<result> <object library> <function>): links the library into one object file that exports only the
-# function. The linker then never replaces inline functions and templates of one level by those of another.
+# function. The linker then never mixes inline functions or template instances of different levels.
 function(periscope_sealed result library function)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${library}.o)
   add_custom_command(OUTPUT ${object}

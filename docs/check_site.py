@@ -1,7 +1,7 @@
-"""Checks the built site: every figure has a text that stands for it, no page needs a network, and given names of Python
-are documented. Usage: check_site.py SITE [OBJECT...]
+"""Checks the built site: every figure has alternative text, no page needs a network, and the given Python objects are
+documented. Usage: check_site.py SITE [OBJECT...]
 
-OBJECT is the full name of a Python object that the inventory has to hold. Prints what is wrong, with exit code 1.
+OBJECT is the full name of a Python object that the inventory must contain. Prints all problems; exit code 1 if any.
 """
 
 import re
@@ -16,13 +16,13 @@ FETCHED = {
     "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "video": ("src", "poster"),
     "image": ("href", "xlink:href"), "use": ("href", "xlink:href"),
 }  # fmt: skip
-LINKS_ONLY = {"canonical", "author", "license", "search", "index", "next", "prev"}  # of <link rel>: not fetched
+LINKS_ONLY = {"canonical", "author", "license", "search", "index", "next", "prev"}  # <link rel> without a fetch
 FOREIGN = re.compile(r"\s*(?:https?:)?//", re.I)
 FOREIGN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*(?:https?:)?//""", re.I)
 
 
 class Page(HTMLParser):
-    """The problems of one page."""
+    """Collects the problems of one page."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Page(HTMLParser):
         if tag == "img":
             self.figures += 1
             source, text = found.get("src", ""), found.get("alt", "").strip()
-            if not text or text.rpartition("/")[2] == source.rpartition("/")[2]:  # its path: Sphinx had none
+            if not text or text.rpartition("/")[2] == source.rpartition("/")[2]:  # the path is Sphinx's default
                 self.problems.append(f"{self.name}: the figure {source} has the text {text!r}; expected what it shows")
         if tag == "link" and set(found.get("rel", "").split()) & LINKS_ONLY:
             return
@@ -47,7 +47,7 @@ class Page(HTMLParser):
 
 
 def of_pages(site: Path) -> list[str]:
-    """The problems of all pages and style sheets."""
+    """Returns the problems of all pages and style sheets."""
     problems = []
     figures = 0
     pages = sorted(site.rglob("*.html"))
@@ -65,7 +65,7 @@ def of_pages(site: Path) -> list[str]:
 
 
 def documented(site: Path) -> set[str]:
-    """The Python objects in the inventory: compressed lines behind a header, "NAME py:KIND PRIORITY PAGE TITLE"."""
+    """Returns the Python objects of the inventory: header, then compressed lines "NAME py:KIND PRIORITY PAGE TITLE"."""
     body = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     lines = zlib.decompress(body).decode().splitlines()
     return {name for name, kind in (line.split()[:2] for line in lines if line.strip()) if kind.startswith("py:")}

@@ -1,7 +1,7 @@
-"""How Sphinx makes the site of the project's Markdown files and notebooks: ./lab docs.
+"""Sphinx configuration of the project's site, which ./lab docs builds from Markdown files and notebooks.
 
-The source folder is the project's own, so that every page is the file that a forge shows and its links work in both.
-What only the site has is here: the order of its pages. The reference is printed by the program before.
+The source folder is the repository itself, so links in pages work both on the site and on GitHub. Only the order of
+pages is defined here. The program writes docs/reference.md before Sphinx runs.
 """
 
 import re
@@ -16,7 +16,7 @@ author = "The Periscope authors"
 project_copyright = author
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 
-# Below which page stand which, under which heading of the sidebar.
+# Subpages of a page, by heading in the sidebar.
 PAGES = {
     "README": {
         "Tutorial": ["notebooks/first_look", "notebooks/your_checkpoint", "notebooks/your_placement"],
@@ -41,11 +41,11 @@ root_doc = "README"
 include_patterns = [*PAGES, *(page for sections in PAGES.values() for pages in sections.values() for page in pages)]
 include_patterns = [f"{page}.ipynb" if page.startswith("notebooks/") else f"{page}.md" for page in include_patterns]
 
-exclude_patterns = [".?*", "build*", "dist", "results"]  # whose folders are not looked into
+exclude_patterns = [".?*", "build*", "dist", "results"]  # folders that Sphinx does not search
 
 # -- Markdown and notebooks --------------------------------------------------------------------------
-myst_heading_anchors = 6  # as a forge makes them
-# What a forge does not know, as comments behind %.
+myst_heading_anchors = 6  # anchors for headings of all levels, as on GitHub
+# MyST syntax that GitHub does not support, such as comments that start with %.
 myst_disable_syntax = ["myst_line_comment", "myst_target", "myst_block_break", "myst_role"]
 smartquotes = False
 highlight_language = "none"
@@ -60,8 +60,8 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_display_short_literal_types = True
-nitpick_ignore = [("py:class", "Figure"), ("py:class", "periscope.plots.style.Page")]  # matplotlib
-# Types of other packages have their pages elsewhere; the site links to nothing that needs a network to be built.
+nitpick_ignore = [("py:class", "Figure"), ("py:class", "periscope.plots.style.Page")]  # classes of matplotlib figures
+# Types of other packages are not linked, because Sphinx would need a network to resolve such links.
 nitpick_ignore_regex = [("py:.*", r"(collections|numpy|os|pandas|pd|typing|xarray|xr)\..*")]
 
 # -- the site ----------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ templates_path = ["site/templates"]
 
 
 def add_pages_below(app: Any, page: str, source: list[str]) -> None:
-    """Adds the contents of the sidebar to the end of a page that has others below it."""
+    """Adds a hidden table of contents to the end of a page with subpages; the sidebar shows it."""
     for heading, pages in PAGES.get(page, {}).items():
         caption = f":caption: {heading}\n" if heading else ""
         listed = "\n".join(f"/{below}" for below in pages)
@@ -86,8 +86,8 @@ def add_pages_below(app: Any, page: str, source: list[str]) -> None:
 
 
 def read_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Reads the section "Arguments:" of docstrings. As an extension napoleon would also take the text before a colon in
-    the docstring of an attribute for its type. What the compiled module says of a property is its type alone."""
+    """Parses the section "Arguments:" of docstrings. The napoleon extension is not enabled, because it would treat text
+    before a colon in an attribute's docstring as a type. The docstring of a compiled property is its signature."""
     if what in ("function", "method", "class"):
         config = NapoleonConfig(napoleon_numpy_docstring=False)
         lines[:] = GoogleDocstring(lines, config, app, what, name, thing, options).lines()
@@ -96,15 +96,15 @@ def read_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lin
 
 
 def set_dashes(app: Any, page: nodes.document) -> None:
-    """Sets the dashes between arguments and their meaning, which Sphinx leaves to smartquotes. In Markdown "--seeds" is
-    a flag, so that these are off."""
+    """Replaces the "--" between arguments and their meaning with a dash. Smartquotes would do this too, but is off
+    because it would also change flags such as "--seeds"."""
     for text in list(page.findall(nodes.Text)):
         if text == " -- ":
             text.parent.replace(text, nodes.Text(" – "))
 
 
 def mark_commands(app: Any, page: nodes.document) -> None:
-    """Gives blocks of shell commands the class "command": they wrap and have a copy button, which tables do not."""
+    """Gives blocks of shell commands the class "command", which adds line wrapping and a copy button."""
     for block in page.findall(nodes.literal_block):
         if re.match(r"(build|\.|\.venv|build-\w+)/|cmake |ctest |python3? ", block.astext()):
             block["classes"].append("command")
