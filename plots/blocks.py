@@ -61,8 +61,8 @@ def read(ds: xr.Dataset, i: int, p: int) -> Curves:
 
 
 def difference(a: Curves, b: Curves) -> float:
-    """Returns the largest difference, over layers, of the logarithms of the stream's standard deviation and gradient,
-    or of its angle to the input in radians. Uses predictions, or else measured angles; NaN if a stack lacks both."""
+    """Returns the largest difference over layers: in the logarithm of the stream's standard deviation or gradient, or
+    in its angle to the input (radians). Measurements replace missing predictions; NaN if both are missing."""
     at = np.arange(min(a.layers[-1], b.layers[-1]) + 1)
 
     def shown(c: Curves) -> np.ndarray:
@@ -78,8 +78,8 @@ def difference(a: Curves, b: Curves) -> float:
 def most_different(
     every: list[Curves], classes: list[str], first: int = 0
 ) -> tuple[list[int], dict[int, tuple[int, float]]]:
-    """Selects the stacks to show: `first`, then from every class, then from all classes, the one most different from
-    earlier ones. Also returns the nearest shown stack of each omitted one, and their difference."""
+    """Selects the stacks to show: `first`, then one from every class, then any. Each is the candidate that differs most
+    from those already selected. Also returns, for each omitted stack, the nearest shown stack and their difference."""
     complete = [p for p, c in enumerate(every) if np.isfinite(difference(c, c))]
     distance = {p: {q: difference(every[p], every[q]) for q in complete} for p in complete}
     shown = [first] if first in complete else complete[:1]

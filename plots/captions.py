@@ -32,7 +32,7 @@ def stacks(ds: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def placements(ds: xr.Dataset) -> list[str]:
-    """Returns the placement of every stack, even if the stack is labelled by a recipe or a user's name."""
+    """Returns the placement of every stack, even if its label is a recipe or a user-defined name."""
     labels = [str(label) for label in array(ds, "placement")]
     if "placement_settings" not in ds:
         return labels
@@ -85,7 +85,7 @@ def keys(ds: xr.Dataset) -> str:
 
 
 def _common(ds: xr.Dataset, every: list[dict[str, Any]]) -> str:
-    """Lists the keys that differ from their defaults; without the attribute config_differences, all keys."""
+    """Lists the keys that differ from their defaults, or all keys if the attribute config_differences is missing."""
     differences = scalar_or_none(ds, "config_differences")
     if differences is not None:
         found = {k: v for k, v in json.loads(differences).items() if k not in DESCRIBED}
@@ -123,7 +123,7 @@ def _is_in_label(label: str, key: str, value: str) -> bool:
 
 
 def _owners(names: list[str], labels: list[str]) -> str:
-    """Lists labels. If all labels with a common first part are listed, the part replaces them."""
+    """Lists `names`; if they include all labels with the same first part, lists only this part."""
     found: list[str] = []
     for prefix in dict.fromkeys(name.partition(", ")[0] for name in names):
         members = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == prefix]

@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(reports: Iterator[Path | drawing.Failed]) -> tuple[int, int]:
-    """Prints written files and failures. Returns their numbers."""
+    """Prints written files and failures, and returns how many there are of each."""
     written = failed = 0
     for report in reports:
         if isinstance(report, drawing.Failed):

@@ -63,7 +63,7 @@ def _curves(ds: xr.Dataset, styles: list[style.Style], axes: Axes, fits: Sequenc
 
 
 def _points(axes: Axes, curve_style: style.Style, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:
-    """Draws values with error bars, or upper limits as open markers with arrows if a bar reaches zero. Returns them."""
+    """Draws values with error bars, or open upper limits if a bar reaches zero. Returns the drawn values and limits."""
     is_positive = y > bar
     style.points(axes, curve_style, x[is_positive], y[is_positive], bar[is_positive])
     limit = (y + bar)[~is_positive]

@@ -81,7 +81,7 @@ def unpredicted(ds: xr.Dataset, p: int, statistics: Sequence[str]) -> list[str]:
 
 
 def caption(ds: xr.Dataset, points: slice, *statistics: str, mean: str = "mean") -> str:
-    """Explains the curves of statistics and describes the run. `mean` names the mean over seeds."""
+    """Explains the curves of statistics and describes the run. `mean` is the caption's term for the mean over seeds."""
     words = ["Lines: theory; bands (if wider than the line): ± 2 standard errors of the prediction."]
     if is_measured(ds):
         values = "one seed" if seeds(ds) == 1 else f"{mean} of {seeds_text(ds)}, ± 2 standard errors"
@@ -152,7 +152,7 @@ def input_title(ds: xr.Dataset, i: int) -> str:
 
 
 def input_note(ds: xr.Dataset) -> str:
-    """Returns a note if the input's second moment differs from embeddings drawn like the matrices, or ""."""
+    """Returns a note if the input's second moment differs from that of embeddings drawn like the matrices, or ""."""
     every = captions.stacks(ds)
     scheme, std, moment = (captions.shared(every, k) for k in ("init.scheme", "init.std", "input.second_moment"))
     if scheme != "normal" or std is None or moment is None or abs(moment / std**2 - 1) < 1e-6:
@@ -179,7 +179,7 @@ def panel_title(curve_style: style.Style, verdict: str) -> str:
 
 
 def norms(curve: Curve) -> Curve:
-    """Converts a curve of logarithms to norms; standard errors are of first order."""
+    """Converts a curve of logarithms to norms; standard errors are propagated to first order."""
     shown = {}
     for value, error in (("predicted", "predicted_stderr"), ("measured", "stderr")):
         if value in curve:

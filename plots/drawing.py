@@ -28,7 +28,7 @@ UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDa
 
 @dataclass(frozen=True)
 class Options:
-    """Options of drawing; the defaults are those of the command line."""
+    """Drawing options; the defaults are those of the command line."""
 
     only: tuple[str, ...] = ()  # names of kinds of figures; empty: all
     width: float | None = None  # inches; None: 7, or 4.6 for one panel

@@ -118,7 +118,7 @@ def _over_layers(ds: xr.Dataset, suffix: str, p: int, w: int) -> np.ndarray:
 
 
 def _until(ds: xr.Dataset, p: int, curve: curves.Curve) -> curves.Curve:
-    """Restricts the prediction of a curve over steps to those for which the theory is valid."""
+    """Restricts a curve's prediction to the steps for which the theory is valid."""
     is_valid = np.arange(len(array(ds, "step"))) <= _last(ds, p)
     return curve | {k: np.where(is_valid, v, np.nan) for k, v in curve.items() if k.startswith("predicted")}
 

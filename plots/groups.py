@@ -22,7 +22,7 @@ HEAD = 9.0  # points per line above the panels
 
 
 def rows(ds: xr.Dataset, study: str = "base", placements: Iterable[str] | None = None) -> list[int]:
-    """Returns the groups of a study in the order of the file, or those of `placements` in that order."""
+    """Returns the groups of a study in file order, or only those of `placements`, in the order of `placements`."""
     of_study = [g for g, s in enumerate(array(ds, "study")) if s == study]
     if placements is None:
         return of_study
@@ -33,8 +33,8 @@ def kind(
     name: str, description: str, required: makers.RequiredVariables,
     shown: Sequence[str] | Callable[[xr.Dataset], Sequence[Any]],
 ) -> Callable[[Callable[[xr.Dataset, Any], style.Page]], makers.Kind]:  # fmt: skip
-    """Decorator that makes a kind of figures of `reproduce` from a drawing function. `shown` is a list of placements or
-    a function. The selected groups, or its result, are passed to the drawing function; if empty, nothing is drawn."""
+    """Decorator that makes a kind of figures of `reproduce` from a drawing function, which receives the groups of the
+    placements `shown`, or the value returned by the function `shown`. If it is empty, nothing is drawn."""
 
     def cases(ds: xr.Dataset) -> dict[str, tuple[Any]]:
         found = shown(ds) if callable(shown) else rows(ds, placements=shown)
@@ -60,7 +60,7 @@ def records(ds: xr.Dataset, shares: Sequence[float]) -> list[int]:
 
 
 def bars(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Returns the lower and upper ends of bars of two standard errors of the mean logarithm."""
+    """Returns the lower and upper ends of error bars: ± 2 standard errors of the mean logarithm."""
     return np.array([mean * np.exp(-2 * error), mean * np.exp(2 * error)])
 
 

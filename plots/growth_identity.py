@@ -84,7 +84,7 @@ def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
-    # Parts of the split in the opposite order; hollow markers.
+    # The same growth split in the opposite order, with hollow markers.
     other = (("growth_from_scales_given_directions", "sizes, given directions", "#0072B2", "o", 0.3),
              ("growth_from_directions", "directions, at the sizes before training", "#D55E00", "s", -0.3))  # fmt: skip
     keys = []

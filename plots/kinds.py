@@ -8,7 +8,7 @@ import xarray as xr
 
 from .makers import Kind
 
-# Ordered by module and definition; the first kind of a result is the most informative one.
+# In order of modules and definitions. The first kind that a result supports is the most informative one.
 KINDS = tuple(value for name in """
     stream verdicts angular blocks convergence gradients verify probe probe_extremes certificate wrong_theories ladder
     number_formats trained losses growth_identity claims training first_steps

@@ -18,7 +18,7 @@ _LOCK = threading.RLock()  # matplotlib's settings are global
 
 @dataclass(frozen=True)
 class Available:
-    """The figures that a dataset supports, and why other figures, whose variables exist, cannot be drawn."""
+    """The figures that a dataset supports, and the reasons why others with the required variables cannot be drawn."""
 
     makers: Makers
     reasons: dict[str, str]  # by name of the unsupported figure

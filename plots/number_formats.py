@@ -19,13 +19,13 @@ MARKERS = 13  # maximum number of markers per curve
 
 
 def by_input(ds: xr.Dataset) -> dict[str, tuple[list[int], str]]:
-    """Returns the stacks of every input, and its name."""
+    """Maps the name of each input to its stacks and the name itself."""
     every = list(map(str, array(ds, "input")))
     return {name: ([i for i, other in enumerate(every) if other == name], name) for name in every}
 
 
 def by_site(ds: xr.Dataset, site: str) -> dict[str, tuple[list[int], str, str]]:
-    """Returns the stacks of every input, its name and the site, if the result has the site."""
+    """Maps the name of each input to its stacks, the name and `site`; empty if the result lacks the site."""
     return {name: (*found, site) for name, found in by_input(ds).items() if site in array(ds, "site")}
 
 
@@ -96,7 +96,7 @@ def _storage(ds: xr.Dataset) -> str:
 
 @kind("law", "second moments in number formats", REQUIRED | on("stack depth", "second_moment_predicted"), by_input)
 def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
-    """Draws the stream's second moment in FP64 over theory, and in each format over FP64."""
+    """Draws the stream's second moment: in FP64 relative to theory, and in each format relative to FP64."""
     formats = list(range(len(array(ds, "format"))))
     styles = [captions.styles(ds)[i] for i in stacks]
     site = list(array(ds, "site")).index("x_out")

@@ -94,7 +94,7 @@ def trained(ds: xr.Dataset) -> style.Page:
 @kind("growth-parts", "growth due to weight sizes and due to alignment",
       REQUIRED | on("depth", "log_growth_from_sizes_inside"))  # fmt: skip
 def parts(ds: xr.Dataset) -> style.Page:
-    """Draws growth over depth in three parts, and the excess over every null (T29)."""
+    """Draws growth over depth in three parts, and the excess over each kind of random weights (T29)."""
     depth = array(ds, "depth")
     figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
     for name, label, colour, marker in PARTS:

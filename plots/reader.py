@@ -58,7 +58,7 @@ def _require_readable(path: Path, file: netCDF4.Dataset) -> None:
 
 
 def _column(path: Path, name: str, variable: xr.Variable) -> xr.Variable:
-    """Returns the variable with tidy values and, of its attributes, only units and meaning."""
+    """Returns the variable with tidy values, keeping only the attributes for units and meaning."""
     try:
         values = tidy(variable.values, variable.attrs.get("_FillValue"))
     except (TypeError, ValueError) as error:

@@ -32,7 +32,7 @@ def signed_square(x: np.ndarray) -> np.ndarray:
 
 
 def spaced(candidates: Iterable[float], scale: Callable[[Any], Any], least: float) -> list[float]:
-    """Returns ticks whose labels do not overlap: candidates more than `least`, on a scale, from all earlier choices."""
+    """Returns ticks whose labels do not overlap. Skips candidates within `least` of an earlier tick on the scale."""
     chosen: list[float] = []
     for value in map(float, candidates):
         if all(abs(scale(np.array(value)) - scale(np.array(other))) > least for other in chosen):
@@ -59,7 +59,7 @@ def depth_axis(axes: Axes, last: float, label: str = "Sublayers passed") -> None
 
 def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:
     """Makes the y axes logarithmic and covers the finite positive `values`; if there are none, panels show a note. Also
-    covers `bars`, the ends of error bars, up to a decade beyond the values: bars of two seeds may span many decades."""
+    covers `bars`, the ends of error bars, but only up to a decade beyond the values: bars may span many decades."""
     exponents = _exponents(values)
     low, high = (exponents.min(), exponents.max()) if exponents.size else (-1.0, 1.0)
     if bars is not None and (ends := _exponents(bars)).size:

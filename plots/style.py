@@ -40,7 +40,7 @@ SETTINGS: Any = {
 PAGE = 7.0  # inches: the text width of a page
 PANEL = 4.6  # inches: a figure of one panel
 NARROWEST, WIDEST = 3.0, 20.0  # inches
-# Least panel widths in inches, for small multiples and for few panels with longer titles; narrower rows are broken.
+# Minimum panel widths in inches, for small multiples and for few panels with longer titles. Rows are broken to fit.
 MULTIPLE_LEAST, PANEL_LEAST, FEW = 1.55, 2.0, 4
 INK = "0.3"  # colour of reference lines and texts
 INPUTS = {"gaussian": "Gaussian input", "tokens": "random-token input", "text": "text input"}
@@ -112,14 +112,14 @@ FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "
 
 def styles(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Style]:
     """Returns the style of each stack of a file. A label is a placement, a custom placement as JSON, a recipe or a
-    user's name, optionally with differing keys, as in "peri, qk_norm full". Without `placements`, labels begin with the
-    stacks' placements. Stacks of one placement differ in shade, marker and dash."""
+    user-defined name, optionally with differing keys, as in "peri, qk_norm full". Without `placements`,
+    placements are read from the labels. Stacks with the same placement differ in shade, marker and dash."""
     every = [str(label) for label in labels]
     placement_of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
     known = dict(STYLES)
     for label, placement in placement_of.items():
         base = _parts(label)[0]
-        if placement not in known:  # a custom placement or a user's name gets a separate style
+        if placement not in known:  # a custom placement or a user-defined name gets a separate style
             placement_of[label] = base
         if placement_of[label] not in known:
             rank = len(known) - len(STYLES)
@@ -174,7 +174,7 @@ def _rule(table: Any) -> str:
 
 
 def shade(colour: str, rank: int) -> str:
-    """Returns the colour of stack or seed `rank`: the placement's, then alternately lighter and darker ones."""
+    """Returns the colour of stack or seed `rank`: the placement's, then alternately lighter and darker shades."""
     if rank == 0:
         return colour
     target = np.ones(3) if rank % 2 else np.zeros(3)
@@ -291,7 +291,7 @@ def small_multiples(
     number: int, height: float, x: str, y: str, threes: bool = False, width: float | None = None, align: bool = False,
     **keywords: Any,
 ) -> tuple[Page, list[Axes]]:  # fmt: skip
-    """Returns a figure of equal panels with labels on the outer panels: three per row, or as `multiples`."""
+    """Returns a figure of equal panels with labels on the outer panels: three per row, or as chosen by `multiples`."""
     rows, columns = (math.ceil(number / 3), min(3, number)) if threes else multiples(number)
     figure, grid = panels(rows, columns, height, width or (PAGE if threes else page(columns)), **keywords)
     every = [axes for row in grid for axes in row]
@@ -315,7 +315,7 @@ def entry(**keywords: Any) -> Line2D:
 
 
 def patch(**keywords: Any) -> Patch:
-    """Returns an area for a legend."""
+    """Returns a filled rectangle for a legend."""
     return Patch(**keywords)
 
 

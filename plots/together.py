@@ -38,8 +38,8 @@ def path(paths: Sequence[Path]) -> Path:
 
 
 def merged(found: Mapping[Path, xr.Dataset], labels: Sequence[str] = ()) -> xr.Dataset:
-    """Combines results. A stack is labelled by its placement and its result's differences or entry of `labels`; the
-    only stack of a result is labelled only by the entry of `labels`."""
+    """Combines results. A stack is labelled by its placement and by its result: the entry of `labels`, or the differing
+    keys without `labels`. If a result has a single stack, the entry of `labels` is the whole label."""
     every = list(found.values())
     first = every[0]
     if all(map(_has_claims, every)):
@@ -77,7 +77,7 @@ def _joined(every: Sequence[xr.Dataset], along: str) -> xr.Dataset:
 
 
 def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
-    """Returns the differing parts of the regimes of results, such as "σ√D 0.2"; [] if they are not unique."""
+    """Returns the parts in which the regimes of results differ, such as "σ√D 0.2"; [] if they are not unique."""
     parts = zip(*(str(scalar_or_none(ds, "regime")).split(", ") for ds in every), strict=False)
     words = [", ".join(own) for own in zip(*(part for part in parts if len(set(part)) > 1), strict=True)]
     return words if len(set(words)) == len(every) else []
@@ -116,7 +116,7 @@ def _differences(found: Sequence[xr.Dataset]) -> dict[str, str]:
 
 
 def _of_run(ds: xr.Dataset) -> dict[str, Any]:
-    """Returns settings shared by the stacks of a file, which captions list if files differ."""
+    """Returns settings shared by all stacks of a file. Captions list them if files differ."""
     run = config(ds)["run"]
     overrides = captions.theory_overrides(ds) or "no overrides"
     return {"run.seeds": run["seeds"], "run.dtype": run["dtype"], "theory": overrides}

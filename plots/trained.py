@@ -72,7 +72,7 @@ def laws(ds: xr.Dataset, shown: list[int]) -> str:
 
 
 def law_text(ds: xr.Dataset, g: int, law: str, found: list[str]) -> str:
-    """Returns text such as "linear (3; 2.2 %)"."""
+    """Returns text such as "linear (3; 2.2 %)": a law, the number of seeds and the misfit."""
     names = [str(name) for name in array(ds, "law")]
     seeds = [s for s, name in enumerate(found) if name == law]
     misfits = array(ds, "growth_misfit")[g][seeds]

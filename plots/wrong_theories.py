@@ -1,4 +1,4 @@
-"""Wrong theories and the correct one: excess of each over the limit of rejection."""
+"""Wrong theories and the correct one: the deviation of each, relative to the rejection limit."""
 
 import numpy as np
 import xarray as xr
@@ -14,7 +14,7 @@ MOST = 100.0  # larger or infinite ratios are drawn here, with their value as te
 
 
 def margins(ds: xr.Dataset) -> np.ndarray:
-    """Returns the excess over the limit of rejection; a theory with a ratio above 1 is rejected. NaN if not judged."""
+    """Returns each theory's deviation divided by the rejection limit: above 1 it is rejected; NaN if not judged."""
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 
