@@ -35,7 +35,7 @@ void add_descriptions(nanobind::module_& module);
 void add_model(nanobind::module_& module);
 /// Adds the classes Request, Result and Snapshot, and the functions that run studies.
 void add_run(nanobind::module_& module);
-/// Adds the functions for recording passes of other programs: `layout` (tensors of parameters) and `replay`.
+/// Adds the functions for recording passes of other programs: `layout` (tensors that store parameters) and `replay`.
 void add_recording(nanobind::module_& module);
 
 }  // namespace periscope::python

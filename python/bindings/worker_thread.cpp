@@ -18,8 +18,8 @@
 namespace periscope::python {
 namespace {
 
-/// Blocks all signals except those of faults in the calling thread and the threads that it starts, so that the
-/// interpreter's threads receive them.
+/// Blocks all signals except faults (such as SIGSEGV) for the calling thread and the threads that it starts. The
+/// interpreter's threads then receive them.
 void block_signals() {
   sigset_t all;
   sigfillset(&all);
@@ -171,7 +171,7 @@ void run_on_worker(WatchedProgress& progress, const std::function<void()>& work,
     }
   }
   {
-    const nanobind::gil_scoped_release released;  // the thread may still end its OpenMP threads
+    const nanobind::gil_scoped_release released;  // the thread may still be stopping its OpenMP threads
     thread.join();
   }
   if (interruption) std::rethrow_exception(interruption);

@@ -1,4 +1,4 @@
-"""``python -m periscope run STUDY``: runs a study without the C++ program, with Python tokenizers for texts."""
+"""``python -m periscope run STUDY``: runs a study without the C++ program, with Python tokenizers for text."""
 
 import argparse
 import sys

@@ -14,7 +14,7 @@ from ._patches import function_recorder, unwatch_rotations, watch_rotations
 from .errors import InputError
 
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
-# Signals in the order of the dataflow. _WHOLE ones are stored completely, others as the largest magnitude per row.
+# Signals in dataflow order. Those in _WHOLE are stored completely; others only as the largest magnitude per row.
 _FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "mixed", "gate", "up", "hidden", "f_out",
             "B_out", "sum", "x_out")  # fmt: skip
 _WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
@@ -126,7 +126,7 @@ class StepHooks:
             watch_rotations(sys.modules[type(modules[name]).__module__], self)
         mode = function_recorder(self)
         mode.__enter__()
-        # If the pass was interrupted in another thread, its mode ended with that thread.
+        # If the pass was interrupted in another thread, its TorchFunctionMode ended with that thread.
         on_stop(lambda: self._is_recording() and mode.__exit__(None, None, None))
 
     def _stop_pass(self) -> None:
@@ -252,7 +252,7 @@ class StepHooks:
         return list(labels.clip(min=-1).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
-        """Returns the signals, also under other names of one tensor (norm absent, or next sublayer's input)."""
+        """Returns the signals with second names: f_out as B_out if norm B is absent, and the next x_in as x_out."""
         found = dict(recorded)
         for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:
@@ -312,13 +312,13 @@ def _arrays(
 
 
 def _rows_of(part: dict[str, Any], tensor: Any) -> Any:
-    """Returns the rows of a tensor that contain the part's matrix."""
+    """Returns the part of a stored tensor, such as a fused QKV matrix, that holds the matrix `part`."""
     rows = slice(part["first"], part["first"] + part["rows"])
     return tensor[:, rows] if part["transposed"] else tensor[rows]
 
 
 def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Returns all arguments of a module's call by name, or only the named ones if they do not match its signature."""
+    """Returns the arguments of a module's call by name; only keyword arguments if they do not match its signature."""
     try:
         return {**inspect.signature(module.forward).bind_partial(*arguments, **named).arguments, **named}
     except (TypeError, ValueError):

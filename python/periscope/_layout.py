@@ -38,7 +38,7 @@ class Layout:
 
 
 def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
-    """Returns the layout of a model. Raises InputError for a signal of the stream without a module."""
+    """Returns the layout of a model. Raises InputError if the module of a signal cannot be identified."""
     from . import _periscope
 
     info = json.loads(_periscope.layout(compiled))
@@ -61,7 +61,7 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
             part = layout.parts[(sublayer, weight)]
             place = Place(sublayer, signal)
             if OUTPUT_OF.get(weight) == signal:
-                # Without norm A, the gradient of the module's input is the sum over its matrices.
+                # Without norm A, the gradient of the module's input is a sum over the module's matrices.
                 needs_gradient = weight in ("q", "k", "v") or not rule["norm_a"]
                 columns = slice(part["first"], part["first"] + part["rows"])
                 place = Place(sublayer, signal, columns, weight if needs_gradient else None)

@@ -14,7 +14,7 @@ _DEEPEST = 16  # nesting of tables and lists; keys need three levels
 
 def plain(key: str, value: Any, depth: int = 0) -> Any:
     """Converts a value to Python scalars, lists and dictionaries. Accepts paths, and arrays and scalars of numpy, torch
-    or jax. Raises ConfigError for too deep nesting."""
+    or jax. Raises ConfigError if the nesting is too deep."""
     if depth > _DEEPEST:
         raise ConfigError(f"{key}: found more than {_DEEPEST} levels of nested tables or lists; expected fewer")
     if isinstance(value, os.PathLike):

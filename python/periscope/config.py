@@ -78,7 +78,7 @@ class Config:
         raise ConfigError(f"config: found {type(config).__name__}; expected a Config, a dictionary or a path")
 
     def replace(self, keys: Mapping[str, Any] | None = None, /, **sections: Mapping[str, Any]) -> "Config":
-        """Returns a copy with other values: ``replace({"model.width": 256})`` or ``replace(model={"width": 256})``."""
+        """Returns a copy with new values: ``replace({"model.width": 256})`` or ``replace(model={"width": 256})``."""
         changed = Config.__new__(Config)
         changed._file = self._file
         changed._keys = {**self._keys, **flat(keys or {}), **flat(sections)}

@@ -31,8 +31,8 @@ _BY_DTYPE = {"i": "int64", "u": "int64", "b": "bool", "O": "str", "U": "str"}  #
 
 
 def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
-    """Returns the dataset of a run. Except for circumstances it equals ``open`` of the program's result file. Its
-    floating-point arrays share the memory of ``result``."""
+    """Returns the dataset of a run. Apart from ``circumstances`` (such as run time), it equals the dataset of
+    the program's result file. Its floating-point arrays share the memory of ``result``."""
     data: dict[str, xr.Variable] = {}
     coordinates: dict[str, xr.Variable] = {}
     for name, (kind, dimensions, shape, values, units, meaning, is_label) in result.variables().items():

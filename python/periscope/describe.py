@@ -39,7 +39,7 @@ def placements() -> "pd.DataFrame":
 
 
 def recipes() -> "pd.DataFrame":
-    """Returns the keys that each ``model.recipe`` sets, and properties of its family without a key (``extras``)."""
+    """Returns the keys that each ``model.recipe`` sets, and properties of its family that have no key (``extras``)."""
     rows = description()["recipes"]
     return _table([{"name": row["name"], **row["sets"], "extras": "; ".join(row["extras"])} for row in rows])
 

@@ -53,8 +53,8 @@ def whole(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> int:
 
 
 def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
-    """Returns a text or path as a string. Raises ConfigError, naming the argument, for a value of another type and for
-    text that UTF-8 cannot encode or with U+0000."""
+    """Returns a text or path as a string. Raises ConfigError, naming the argument, if the value has a different type,
+    cannot be encoded as UTF-8, or contains U+0000."""
     if not isinstance(words, (str, bytes, os.PathLike)):
         raise ConfigError(f"{name} = {words!r}: expected text or a path")
     text = os.fsdecode(words)
@@ -89,7 +89,7 @@ class CheckFailed(Error):
 _KEY = r"(?P<key>\[?[A-Za-z_][\w.\-]*\]?)"
 _AT = r"^(?:\S+:\d+: )?" + _KEY  # after an optional "FILE:LINE: "
 _PATTERNS = (
-    # model.widht = 3: unknown key …, and "unknown key model.widht: expected …; nearest is model.width"
+    # "model.widht = 3: unknown key …" or "unknown key model.widht: expected …; nearest is model.width"
     re.compile(r"(?:^[\w.\-]+ ?= ?(?P<found>.*): )?unknown key " + _KEY + r": (?:expected )?(?P<expected>.*)$", re.S),
     re.compile(_AT + r" ?= ?(?P<found>.*?): (?:.*?\b)?expected (?P<expected>.*)$", re.S),
     re.compile(_AT + r" (?P<found>.+?): (?:.*?\b)?expected (?P<expected>.*)$", re.S),
