@@ -37,8 +37,8 @@ def random_tensors(vocab=256):
 
 
 def write_checkpoint(folder, vocab=256, changes=None, **config):
-    """Writes a small checkpoint and returns its tensors. `changes` maps a part of tensor names to a factor, or to the
-    flat index of an entry and its value; `config` has further keys of config.json."""
+    """Writes a small checkpoint and returns its tensors. `changes` maps a substring of tensor names to a factor, or
+    to the flat index of an entry and its value; `config` has further keys of config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = random_tensors(vocab)
     for part, change in (changes or {}).items():

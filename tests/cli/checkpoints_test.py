@@ -153,7 +153,7 @@ def test_a_random_stack_is_bounded_by_its_input_or_by_its_embedding_norm():
     ds = result("certify", GAUSSIAN, "model.embedding_norm=true", "--attack", 40)
     assert ds.input_maximum == math.inf
     assert largest(ds.stream_bound[0]) == pytest.approx(32**0.5, abs=1e-9)
-    # fp32 can sum squares of any FP16 numbers, but not of any BF16 numbers.
+    # Norms sum squares in FP32, where squares of large BF16 numbers overflow, but squares of FP16 numbers do not.
     assert ds.stream_certified.sel(format="fp16")
     assert not ds.stream_certified.sel(format="bf16")
     assert "squares" in ds.stream_reason.sel(format="bf16").item()

@@ -1,4 +1,4 @@
-"""Help, invalid words and files, environment, instruction sets, and single commands beyond their golden results."""
+"""Help, invalid words and files, environment, instruction sets, and commands that golden results do not cover."""
 
 import json
 import os
@@ -163,13 +163,13 @@ CANNOT_HIDE = 77  # exit code of tests/base/lesser_processor.cpp
 
 
 def at(level):
-    """Returns the variable that chooses a level; "" is the default."""
+    """Returns the environment that selects a level of instruction sets; "" is the default."""
     return {"PERISCOPE_INSTRUCTIONS": level}
 
 
 @pytest.fixture
 def levels(folder):
-    """The levels of this build that this processor supports, from the message that rejects another."""
+    """The levels of this build that this processor supports, read from the message that rejects an unknown level."""
     (folder / "small.toml").write_text(SMALL.replace("width = 32", "width = 80"))
     return re.search(r"expected (.*)$", run("list", env=at("none"), code=2).err.strip())[1].split(" or ")
 

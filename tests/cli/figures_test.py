@@ -1,4 +1,4 @@
-"""Figures show the numbers of results: compared with the JSON of the same run, and from planted results."""
+"""Checks that figures show the numbers of results: the JSON of the same run, or planted results."""
 
 import io
 import pathlib

@@ -143,7 +143,7 @@ def test_a_stopped_run_can_write_its_dump_again():
     ("ladder", ["model.gamma=0.5"]), ("train", ["train.lr=0.01"]),
     ("gradients identity-path", ["run.seeds=30", "--seed", 5])])
 def test_another_run_restores_only_matching_tasks(name, other):
-    """Tasks of another configuration do not match; tasks of equal seeds match even if other seeds differ."""
+    """Tasks of a different configuration do not match. Tasks of a seed that both runs share do match."""
     interrupted(command(name), "out", signal.SIGKILL, 3)
     fresh, again = (run(command(name, other), "--json", "--quiet", where, code=(0, 4))
                      for where in ([], ["--out", "out"]))

@@ -1,4 +1,4 @@
-"""A value other than the value in SMALL for every configuration key, and its effect."""
+"""For every configuration key: a value that differs from the value in SMALL, and the effect of the change."""
 
 import dataclasses
 
@@ -11,8 +11,8 @@ FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A value of a key other than in SMALL. `changes` is the first of "measured", "predicted" and "judged" numbers that
-    differ; earlier ones have the same bits. "all": any column may differ. "nothing": no column differs."""
+    """A changed value of a key. `changes` is the first of "measured", "predicted" and "judged" whose numbers change;
+    earlier ones stay bit-identical. "all": any column may change. "nothing": no column changes."""
 
     value: str
     changes: str = "measured"

@@ -1,5 +1,5 @@
 """Memory estimates: runs beyond the limit are rejected, measured peaks are close to the estimate, and a failed
-allocation is reported at any moment."""
+allocation is reported whenever it occurs."""
 
 import collections
 import os
@@ -111,8 +111,8 @@ def test_force_starts_the_run_and_missing_memory_is_reported(settings, threads):
     (["--seeds", "2", "--out", "out"], [10**9] * 25, 0.75, "not enough memory|cannot write .*propagate.nc"),
 ], ids=["anywhere", "while the result is written"])
 def test_a_failed_allocation_at_any_moment_is_reported(words, faults, begin, message):
-    """Starting at a random allocation, one, 200 or all fail, even in destructors and while HDF5 writes the result; HDF5
-    may then crash or call exit."""
+    """One, 200 or all allocations fail, starting at a random one, even in destructors and while HDF5 writes the result;
+    HDF5 may then crash or call exit."""
     def with_faults(code=(0, 1), **variables):
         return run("propagate", CONFIG, "--threads", "1", "--quiet", words, code=code,
                    env={**library("memory_faults"), **variables})

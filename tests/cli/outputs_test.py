@@ -17,7 +17,7 @@ from program import CONFIG, cached, contents, differing, library, rejected, run
 
 SMALL = (*CONFIG, "model.layers=1", "model.placement=pre")
 PROBE = ("probe", "tiny", "--tokens", "1,2,3", "--no-theory")
-# Every command that writes files, up to the folder as the value of its last flag; and one of the files.
+# Every command that writes files, without the output folder (the value of its last flag), and one of these files.
 COMMANDS = {
     "propagate": (("propagate", SMALL, "--out"), "propagate.nc"),
     "theory": (("theory", SMALL, "--out"), "theory.nc"),
@@ -35,7 +35,7 @@ COMMANDS = {
     "regauge": (("regauge", "tiny", "--factor", 2, "--out"), "model.safetensors"),
 }
 MODELS = [name for name, (_, file) in COMMANDS.items() if file.endswith(".safetensors")]
-# The cache of these fills the disk before the result; verify is slow and writes like certify.
+# Not tested with a full disk: the cache would fill it before the result. Verify is slow, and writes like certify.
 CACHING = ("propagate", "theory", "ladder", "formats", "gradients", "verify")
 every_command = pytest.mark.parametrize("name", COMMANDS)
 CSV = ("theory", SMALL, "--quiet", "--csv")
@@ -120,7 +120,7 @@ def test_results_do_not_replace_special_files(name, folder):
 
 @every_command
 def test_invalid_folders_are_rejected_at_the_start(name, folder):
-    """The message is the only line: without progress nothing was computed."""
+    """The message is the only line. Progress lines would show that a computation had started."""
     (folder / "file").write_text("")
     (folder / "nowhere").symlink_to("no/such/folder")
     for out, code, names in (("file", 2, "file: "), ("file/below", 2, "file: "), ("nowhere", 2, "nowhere: "),

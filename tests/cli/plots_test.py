@@ -28,7 +28,7 @@ BOTH = 'input.kind=["gaussian","tokens"]'
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder with results; its folder "stack" has two."""
+    """A folder with results; its subfolder "stack" holds two of them."""
     folder = tmp_path_factory.mktemp("results")
     (folder / "small.toml").write_text(SMALL)
     for out, *words in (("plain", "propagate"), ("other", "propagate", "input.second_moment=4e-4"),

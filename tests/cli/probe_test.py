@@ -187,7 +187,7 @@ def test_gains_of_norm_b_give_the_branch_sizes_of_peri():
         where = "post_feedforward_layernorm" if s % 2 else "post_attention_layernorm"
         squares = (1.0 + tensors[f"model.layers.{s // 2}.{where}.weight"].astype(float)) ** 2
         assert size == pytest.approx(squares.mean(), abs=1e-12)
-        # hold for any direction of the branch
+        # These bounds hold for any direction of the branch.
         assert 0.5 * squares.min() < ds.growth_branch[s] <= squares.max()
 
 

@@ -44,7 +44,7 @@ down_factors = [0.05, 0.5, 5.0]
 widths = [32, 64, 96, 128]
 seeds = 8
 """
-# A list with one wrong theory about small.toml.
+# A list of configurations and theories, with one wrong theory for small.toml.
 LIST = """
 [[config]]
 name = "small"
@@ -61,8 +61,8 @@ SETTING = re.compile(rf"({SECTIONS})\.[^=]*=")
 
 
 def words_of(*words):
-    """Returns a command line of words and nested tuples of words, with `--set` before every setting such as
-    `model.width=8` without a flag."""
+    """Flattens words and nested tuples of words to a command line. Inserts `--set` before settings such as
+    `model.width=8`, unless a flag for settings precedes them."""
     found = []
     for word in words:
         if isinstance(word, (tuple, list)):
@@ -114,7 +114,7 @@ class Done:
 
 
 def memory_limit(size):
-    """Returns a function for `before` of `run` that limits the address space of the process to `size` bytes."""
+    """Returns a value for the argument `before` of `run`: limits the address space of the process to `size` bytes."""
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
@@ -145,8 +145,8 @@ def rejected(*words, code=2, names=(), **options):
 
 
 def start(*words, ignoring=(), program=PROGRAM, **options):
-    """Starts the program with default actions of stopping signals, and ignores the signals `ignoring`. Otherwise
-    children of nohup would inherit an ignored SIGHUP, and background jobs of a shell an ignored SIGINT."""
+    """Starts the program with default actions for stopping signals, except that it ignores those in `ignoring`. Tests
+    run by nohup would otherwise pass on an ignored SIGHUP, and background jobs of a shell an ignored SIGINT."""
     def set_signals():
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)

@@ -1,5 +1,5 @@
-"""Every study once, small, in a folder whose name is not UTF-8: streams, threads, flags, files, declared columns, and
-columns that figures use."""
+"""Runs every study once at a small size, in a folder whose name is not UTF-8. Checks streams, threads, flags, files,
+declared columns, and columns that figures use."""
 
 import functools
 import re

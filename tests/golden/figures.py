@@ -3,9 +3,9 @@
   figures.py compare --program build/periscope   prints changes by artist; exit code 1 if there are any
   figures.py refresh --program build/periscope   writes tests/golden/results/figures.txt
 
-The file has caption and legends of every figure, and for every panel its text, and colour, marker, style and numbers
-of lines, bars, bands, patches and images. Exit code 77 (skipped) if the build does not have the bits of the goldens
-(golden.py)."""
+The file has the caption and legends of every figure. For every panel it has the text, and colour, marker, style and
+numbers of lines, bars, bands, patches and images. Exit code 77 (skipped) if the build is not the reference build, which
+reproduces the goldens bit for bit (golden.py)."""
 
 import argparse
 import math
@@ -19,7 +19,7 @@ import golden
 ROOT = golden.HERE.parents[1]
 MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup", "ngpt",
         "layer-scale", "muse-spark", "span"]  # fmt: skip
-# Kinds of figures drawn for some results; their other kinds resemble figures of another result.
+# Results for which only these kinds of figures are drawn; the others would resemble figures of other results.
 STREAM = ("overview", "variance", "token_cosine", "gradient")
 ONLY = {"many": ["blocks"], "inputs": STREAM, "overflow": STREAM, "diverged": ["figure-3-rates"], "theory": STREAM,
         "claims": ["claims"], "deep": [], "wrong": [], "together": STREAM, "named": STREAM}
@@ -49,7 +49,7 @@ def commands(studies, sets):
 
 
 def results(program):
-    """Yields names and drawn results."""
+    """Yields the name and dataset of each result."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "cli")]
     import numpy as np
 

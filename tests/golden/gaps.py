@@ -76,7 +76,7 @@ def features(program, command):
 
 
 def placed(base, setting):
-    """Returns a setting of a placement; inserts it into the command's list of placements, if it has one."""
+    """Returns a setting. If the command has a list of placements, a placement is inserted into this list."""
     key, _, value = setting.partition("=")
     if key != "model.placement" or "placement" not in base or value.startswith("["):
         return setting

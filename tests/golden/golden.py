@@ -8,14 +8,14 @@ Commands after the flags restrict an action to them. cases/COMMAND.toml has a ta
 of the command line; `rows`, further words, one case per line; `set`, keys; `vary`, sweeps; `files`, text files in the
 working folder; `fixture`, a folder of tests/checkpoint/fixtures that is copied there as "model", with the keys of
 `edit` in its config.json; `before`, a command that runs first; `exact`, why the result is compared on the reference
-level only. [base] applies to all cases of the file; its `exempt` lists unsupported features with the reason.
-results/COMMAND.txt has the exit code, table, columns and written files of each case. "nan*4" is a value that occurs
-four times, " |3" ends a line that occurs three times in a row, "~" is the start of the previous name, "^" an earlier
+level only. [base] applies to all cases of the file; its `exempt` maps features that need no case to the reason.
+results/COMMAND.txt has the exit code, table, columns and written files of each case. "nan*4" stands for four equal
+values in a row, " |3" for three equal lines, "~" for the start of the previous name, and "^" with a hash for an earlier
 line of the file.
 
-A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, the
-default here; elsewhere numbers have to agree to 1e-9 of their column's largest. For a long column the file has
-three digits of the first values, a hash of all bits, and the weighted norm of the vector."""
+A golden shows that a number changed, not that it was right. The reference level is GNU's compiler at x86-64-v3, where
+all bits are compared. Elsewhere, numbers must agree to 1e-9 of the largest in their column. For a long column the file
+has three digits of the first values, a hash of all bits, and the weighted norm of the vector."""
 
 import argparse
 import concurrent.futures
@@ -206,7 +206,7 @@ def column_lines(rows):
             lines.append([])
             last = place[:-1]
         lines[-1].append(text if len(texts) <= FULL else short(text))
-    lines = [" ".join(counted_runs(line, "*")) for line in lines]  # equal neighbours are counted
+    lines = [" ".join(counted_runs(line, "*")) for line in lines]
     return lines if len(texts) <= FULL else [summary(texts), *shortened(lines)]
 
 
@@ -219,7 +219,7 @@ def shortened(lines, bits=""):
 
 
 def counted(fields):
-    """Returns labels as text; consecutive integers as the first and the last."""
+    """Returns labels as text; three or more consecutive integers as a range such as "0..4"."""
     if len(fields) > 2 and fields[0].isdigit() and fields == [str(int(fields[0]) + i) for i in range(len(fields))]:
         return f"{fields[0]}..{fields[-1]}"
     return json.dumps(fields, ensure_ascii=False)
@@ -329,7 +329,7 @@ def parsed(text):
 
 
 def spread(lines):
-    """Returns the words of lines, with counted ones repeated."""
+    """Returns the words of lines; repeats words and lines that have a count."""
     words = []
     for line in lines:
         if line.startswith("... "):

@@ -117,7 +117,7 @@ def test_rejections_have_the_message_of_the_program():
         command, _, row = name.partition(": ")
         key, _, text = shlex.split(row)[0].partition("=") if command == "theory" and "=" in row else ("", "", "")
         message = entries["table"][0] if key else ""
-        # Some messages describe the syntax of a command line.
+        # These messages are about the syntax of the command line.
         if not key or "invalid TOML" in message or "empty part" in message or key == "model" or "U+0000" in message:
             continue
         try:

@@ -17,7 +17,7 @@ LLAMA, LAYERS, IDS = FIXTURES / "llama", 2, [1, 2, 3, 7, 5]
 
 
 def of_config(config, weights, *ignore_keys):
-    """Returns a model of the text of a config.json, like ``from_torch``."""
+    """Returns a model from the text of config.json and weights, as ``from_torch`` does."""
     made = ps.Model.__new__(ps.Model)
     made._compiled = model.compiled("llama", config, weights, True, ignore_keys)
     return made

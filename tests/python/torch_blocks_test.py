@@ -1,5 +1,5 @@
 """Compares every placement, norm kind and module part with an independent PyTorch stack, forward and backward; every
-column of `propagate` with statistics of its signals; and the first optimizer steps with the same training."""
+column of `propagate` with statistics of its signals; and the first optimizer steps with the same steps in PyTorch."""
 
 import json
 import math
@@ -290,7 +290,7 @@ class Optimizer:
 
 
 def passed(stack, windows):
-    """Returns the values of a pass for every window, the signals of all windows, and the gradients of the mean loss."""
+    """Runs all windows. Returns the tensors of each, their joined signals, and the gradients of the mean loss."""
     for weight in stack.weights.values():
         weight.grad = None
     values, seen = [], []
