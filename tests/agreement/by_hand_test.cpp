@@ -44,7 +44,7 @@ Profile flat_profile(double value, double error) {
   return profile;
 }
 
-/// A prediction of second moments of exactly 1 at infinite width.
+/// Predicts second moments of exactly 1, at infinite width.
 theory::Prediction flat_prediction() {
   theory::Prediction prediction;
   prediction.profile = flat_profile(1.0, 0.0);
@@ -63,8 +63,8 @@ judge::StackVerdict judge_one(const Profile& measured, const theory::Prediction&
 }  // namespace
 
 TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
-  // Tolerated bias c·w = 1.0·0.05, not scaled by the prediction: excess (0.1 − 0.05)/0.02 = 2.5. The critical value of
-  // t with 15 degrees of freedom is 2.947.
+  // The tolerated bias 1.0 · 0.05 is not scaled by the prediction, so the excess is (0.1 − 0.05)/0.02 = 2.5. The
+  // critical value of t with 15 degrees of freedom is 2.947.
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
     const judge::StackVerdict a = edge.judged();
@@ -85,7 +85,7 @@ TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
 }
 
 TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom") {
-  // Error √(0.3² + 0.4²) = 0.5. The variance shares 0.36 and 0.64 give 1/(0.36²/15 + 0.64²/7) = 14.891 degrees.
+  // Error √(0.3² + 0.4²) = 0.5; variance shares 0.36 and 0.64; degrees of freedom 1/(0.36²/15 + 0.64²/7) = 14.891.
   const judge::Test test = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().tests.at(0);
   CHECK(test.error() == approx(0.5).epsilon(1e-12));
   CHECK(test.z() == approx(0.6).epsilon(1e-12));
@@ -96,10 +96,10 @@ TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom
   const judge::StackVerdict replicates =
       OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
   CHECK(replicates.tests.at(0).degrees() == approx(7.0).epsilon(1e-12));
-  CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
+  CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t, 7 degrees of freedom, two-sided 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
-  CHECK(beyond.rejected == 1);  // critical t: 3.4995; 3.355 for 8 degrees, 3.707 for 6
+  CHECK(beyond.rejected == 1);  // critical t for 7 degrees of freedom: 3.4995 (8: 3.355, 6: 3.707)
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive, and the reason 
   CHECK(signal.verdict == judge::Verdict::inconclusive);
   CHECK(signal.reason.starts_with("second_moment x_out[3]: "));
 
-  // The same for gradients, which are compared by their logarithms, and for the score share of attention.
+  // A NaN prediction of a log gradient, or of the score share of attention, is also inconclusive.
   const auto with_gradients = [] {
     Profile profile = flat_profile(1.0, 0.01);
     for (const Statistic s : {Statistic::grad_sq, Statistic::log_grad_sq}) {

@@ -29,7 +29,7 @@ config::Resolved resolved_with(int value, int seeds = 1) {
   return {.printed = {}, .hashed = Json{{"value", value}, {"run", {{"seed", 0}, {"seeds", seeds}}}}};
 }
 
-/// Counts calls of `say`, and computed and cached tasks whose label contains `filter`.
+/// Counts calls to `say`, and computed and cached tasks whose label contains `filter`.
 class CountedTasks : public stacks::Progress {
  public:
   explicit CountedTasks(const Cache* tasks, std::string filter = "") : filter_(std::move(filter)) { use_cache(tasks); }
@@ -156,11 +156,11 @@ TEST_CASE("seeds in overlapping cache files are restored; other seeds are comput
   };
   run_of(40, 5, 0);
   run_of(50, 3, 0);
-  run_of(38, 20, 8);  // cached: 40 … 44 and 50 … 52
+  run_of(38, 20, 8);  // cached: seeds 40 … 44 and 50 … 52
   run_of(41, 12, 12);
   run_of(57, 1, 1);
   write_file(tasks.folder() + "/" + stacks::seeds_task("seed", spec, {}) + ".40-44", "damaged");
-  run_of(39, 7, 2, true);  // cached: 39 and 45
+  run_of(39, 7, 2, true);  // cached: seeds 39 and 45
   run_of(39, 7, 7);
 }
 

@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Alternates local and global attention, as in Gemma 2, with score rules that change the result strongly.
+/// Returns a stack with alternating local and global attention, as in Gemma 2, and score rules of strong effect.
 StackSpec with_rules() {
   StackSpec spec = placed(tiny_stack(), "pre");
   ModelSpec& m = spec.model;

@@ -83,7 +83,7 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
   const ladder::Convergence correlated = judged_fit(planted_fit(-1.0, 0.0), true);
   CHECK(correlated.bias.test.verdict == judge::Verdict::agrees);
   CHECK(correlated.noise.test.verdict == judge::Verdict::disagrees);
-  // With relative errors r at four widths, each twice the last, the fitted exponent has the error r/(√5 ln 2). The
+  // With relative errors r at four widths, each twice the previous one, the fitted exponent has error r/(√5 ln 2). The
   // exponent −0.8 differs from −1 by 0.2, just above or just below the critical value times that error.
   const double edge_error = 0.2 * std::sqrt(5.0) * std::log(2.0) / critical;
   for (const double factor : {0.98, 1.02}) {
@@ -94,7 +94,7 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
 
 TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy") {
   // With relative errors of 0.38 the bias is significant (√4/0.38 > 5), but the error of the exponent is about 0.25:
-  // its detectable error (2.7 + 1.7) · 0.25 exceeds 1, the difference between the orders 1/D and constant.
+  // its detectable error (2.7 + 1.7) · 0.25 exceeds 1, the difference between the exponents of 1/D and of a constant.
   const ladder::Convergence weak = judged_fit(planted_fit(-1.0, -0.5, 0.38), false);
   CHECK(weak.bias.test.verdict == judge::Verdict::inconclusive);
   int seeds = 0;
@@ -112,7 +112,7 @@ TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy")
 TEST_CASE("convergence: fits without information on the exponent are not checked") {
   const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias.test.verdict == judge::Verdict::not_checked);
-  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4: four points
+  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4 for four points
   CHECK(unseen.noise.test.verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
     ladder::Convergence c = planted_fit(0.0, 0.0);

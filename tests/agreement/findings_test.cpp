@@ -101,13 +101,13 @@ TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {
                                   {.predicted = {2.0, 0.2}, .tolerated_bias = 0.6},
                                   {.predicted = {9.0, 5.0}, .tolerated_bias = 100.0, .precise = false}};
   const judge::Test f = gradients::sum_of_logs(rows, points, {-1.0, 1.0, 0.0}, 1.0);
-  CHECK(f.precise);  // weight 0
+  CHECK(f.precise);  // the imprecise point has weight 0
   points[1].precise = false;
   CHECK_FALSE(gradients::sum_of_logs(rows, points, {-1.0, 1.0, 0.0}, 1.0).precise);
   CHECK(f.measured.value == approx(1.0));
   CHECK(f.predicted.value == approx(1.0));
   CHECK(f.predicted.error == approx(0.3));
-  CHECK(f.tolerated_bias == approx(0.1 + 0.02));  // variances over seeds: 0.02/3 and 4 · 0.02/3
+  CHECK(f.tolerated_bias == approx(0.1 + 0.02));  // 0.6 − 0.5, and variances over seeds 0.08/3 − 0.02/3
 }
 
 TEST_CASE("a claim holds, holds with a condition, or fails") {
@@ -125,7 +125,7 @@ TEST_CASE("a claim holds, holds with a condition, or fails") {
 }
 
 TEST_CASE("an underpowered claim is not shown; a refuted claim fails") {
-  // Detectable error of 24 seeds: (2.807 + 1.714) · 0.05 = 0.226.
+  // Detectable error with 24 seeds: (2.807 + 1.714) · 0.05 = 0.226.
   const judge::Estimate measured{-0.51, 0.05};
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.25) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.2) == judge::ClaimVerdict::not_shown);

@@ -49,7 +49,7 @@ TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent 
   CHECK(outcome_of(depth, config, result).code == ExitCode::ok);
   judge::Test& exponent = result.cases[0].tests.at("exponent").front();
   CHECK(exponent.measured.value < -0.3);
-  // G8 neglects the difference between these depths and the limit of many layers.
+  // Claim G8 neglects the difference between these depths and the limit of many layers.
   CHECK(result.cases[0].claims.at("claim").correction ==
         result.cases[0].test("late_exponent").predicted.value - result.cases[0].limit_exponent);
   exponent.predicted.value *= 2.0;
@@ -87,7 +87,7 @@ TEST_CASE("gradients of W_o with gates: theory agrees with simulation") {
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
       const double found = measured.find(Statistic::log_grad_sq, Weight::o)->value[layer];
-      // A gate of 1/2 divides the squared gradient by 4 and shifts its logarithm by 1.4.
+      // A theory without the gates, which are about 1/2, would be wrong by ln 4 = 1.4.
       CHECK(std::abs(found - stack.prediction.profile.find(Statistic::log_grad_sq, Weight::o)->value[layer]) < 0.3);
     }
   }

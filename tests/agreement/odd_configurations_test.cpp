@@ -30,7 +30,7 @@ const std::vector<std::string> degenerate{
     "model.gamma=0.0 model.norm=layer", "model.vocab=1", "model.vocab=1 run.dtype=f64",
     "input.kind=tokens model.vocab=1", "init.down_factor=0.0", "init.down_factor=0.0 model.mlp=relu",
     "init.o_factor=0.0",
-    "init.residual=l run.dtype=f64",  // 0 in the first sublayer only
+    "init.residual=l run.dtype=f64",  // W_o of the first sublayer is 0
     "init.scheme=normal init.std=0.0", "init.scheme=normal init.std=1e-30", "init.scheme=normal init.std=30.0",
     "model.placement={A=true,beta=0.0}", "model.placement={A=true,B=true,beta=0.0} run.dtype=f64",
     "model.placement={alpha=0.0}", "input.second_moment=1e-60", "input.second_moment=1e-60 run.dtype=f64",

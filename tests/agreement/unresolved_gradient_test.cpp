@@ -71,7 +71,7 @@ TEST_CASE("the rounding error of the gradient of W_q scales with the norms and w
   Unresolved one(1.0);
   ModelSpec& m = one.spec.model;
   m.norm_eps = 1e-3;
-  const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // mean square of a value
+  const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // mean square of the entries of v
   REQUIRE(square > one.spec.input.tokens * m.norm_eps);
   const auto size = [&] { return judge::gradient_rounding(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
   const double plain = size();
