@@ -20,7 +20,7 @@ TEST_CASE("rope matches the reference for odd token counts, several heads and se
           for (const int sequences : {1, 3}) {
             INFO("tokens := ", tokens, ", head_dim := ", head_dim, ", heads := ", heads, ", sequences := ", sequences);
             const Twin x = normal_twin(target, sequences * tokens, heads * head_dim, 20);
-            // A rotated entry has terms of total magnitude |a| + |b| at most: twice the largest entry.
+            // The terms of a rotated entry sum to at most |a| + |b| in magnitude, bounded by twice the largest entry.
             const std::vector<double> values = truth().to_host(magnitude(x.truth));
             const double size = 2.0 * *std::ranges::max_element(values);
             const std::vector<double> frequencies = rope_frequencies(static_cast<int>(x.here.cols()) / heads, 10000.0);

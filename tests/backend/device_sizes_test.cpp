@@ -7,7 +7,7 @@
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
 
-/// All dtypes at sizes near a warp, near a block of 256 threads, and of several device chunks.
+/// All dtypes at sizes near a warp, near a block of 256 threads, and larger than a device chunk.
 namespace periscope::testing {
 namespace {
 
@@ -94,7 +94,7 @@ void check_attention_sizes(const Target& target, const AttentionShape& shape, In
 TEST_CASE("device sizes: attention and its gradients match the reference" * doctest::test_suite("slow")) {
   std::vector<Target> all = targets_of_every_dtype();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-    all.push_back({make_cuda_backend_on_host(), dtype});  // a single tile, as on a GPU
+    all.push_back({make_cuda_backend_on_host(), dtype});  // all scores in a single tile, as on a GPU
   }
   const AttentionShape shapes[] = {{1, 1, 33, 1, true, {.scale = 0.3}},
                                    {3, 3, 2, 3, false},

@@ -35,9 +35,9 @@ struct Factors {
 };
 
 /// Checks the contract of row_basis for finite rows. Rounding the basis to the dtype changes a product of two rows by
-/// 2u. Sums of n terms in double add rounding errors, amplified if a row is nearly in the span of the others (by up to
-/// 2²⁰ if the Cholesky factor is used). The magnitudes of the terms of an entry of x sum to less than √rows times the
-/// row's length. A dependent row loses its component outside the span.
+/// up to 2u. Sums of n terms in double add rounding errors, amplified if a row is nearly in the span of the others (by
+/// up to 2²⁰ if the Cholesky factor is used). The magnitudes of the terms of an entry of x sum to less than √rows times
+/// the row's length. A dependent row loses its component outside the span.
 void check_factors(const Target& target, const Factors& f) {
   const double u = unit_roundoff(target.dtype);
   const double sums = rounding_bound(static_cast<double>(f.n + f.rows), DType::f64) *

@@ -24,7 +24,7 @@ std::vector<T> numbers(Index count, std::uint64_t seed) {
   return x;
 }
 
-/// A view of a matrix stored by rows or by columns.
+/// A view of a row-major or column-major matrix.
 template <class T>
 MatrixView<T> view(const std::vector<T>& x, Index rows, Index cols, bool by_rows) {
   return by_rows ? MatrixView<T>{x.data(), cols, 1} : MatrixView<T>{x.data(), 1, rows};
@@ -195,7 +195,7 @@ TEST_CASE("linear_weight_square matches the reference, computed from the gradien
 TEST_CASE("linear_weight_square is accurate despite cancellation between nearly equal tokens") {
   constexpr Index rows = 16, in = 257, out = 129;
   for (const Target& target : targets()) {
-    // Rows of x are equal up to 2^-9; the second half of dy is the negative of the first.
+    // Rows of x differ by about 2^-9; the second half of dy is the negative of the first.
     std::vector<double> x = numbers<double>(rows * in, 5);
     const std::vector<double> common = numbers<double>(in, 6);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = common[i % in] + 0x1p-9 * x[i];

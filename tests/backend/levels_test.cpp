@@ -46,7 +46,7 @@ TEST_CASE("levels: the lowest level runs on this processor and matches the rest 
 }
 
 // Products have the same summation order at every level; Eigen's exp and row sums differ with the vector width.
-TEST_CASE("levels: results of one level are reproducible to the bit; two levels round differently") {
+TEST_CASE("levels: results of one level are bitwise reproducible; two levels round differently") {
   const auto results = [](const CpuLevel& level, DType dtype) {
     const auto ops = level.make();
     const Tensor x = ops->normal(29, 517, dtype, {1, 0, Stream{1}}, 1.0);

@@ -100,7 +100,7 @@ TEST_CASE("narrow dtypes: linear_weight_square does not round the gradient to th
     const Twin dy = twin_of(target, 33, 5, Values(33 * 5, 1e-5));
     const Values actual = target.backend->to_host(target.backend->linear_weight_square(dy.here, x.here));
     const Values expected = truth().to_host(truth().linear_weight_square(dy.truth, x.truth));
-    // All terms have the same sign: the square of a sum of 33 products in f32.
+    // All terms are positive. The result is the square of a sum of 33 products in f32.
     check_close(target.name(), actual, expected, 2.0 * rounding_bound_of_both(34, DType::f32) * expected[0]);
   }
 }

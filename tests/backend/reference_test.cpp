@@ -69,7 +69,7 @@ TEST_CASE("reference: row dots, token cosine and top magnitudes match hand-compu
   const auto cosine = [](const Tensor& y, int sequences) {
     return truth().statistics_of(y, {.cosine_of_sequences = sequences}).token_cosine;
   };
-  // Three tokens at angles of 60, 120 and 60 degrees; then two sequences with angles of 0 and 180 degrees.
+  // Three tokens with pairwise angles of 60, 120 and 60 degrees; then two pairs with angles of 0 and 180 degrees.
   const double h = std::sqrt(0.75);
   CHECK(cosine(matrix(3, 2, {2, 0, 0.5, h, -0.5, h}), 1) == approx((0.5 + 0.5 - 0.5) / 3));
   CHECK(cosine(matrix(4, 1, {1, 5, 2, -3}), 2) == 0.0);

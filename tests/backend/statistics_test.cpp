@@ -42,7 +42,7 @@ TEST_CASE("row moments match the reference for odd sizes, means far above the sp
         check_moments(target, normal_twin(target, rows, cols, 40));
       }
     }
-    // A mean of 1e4 must not affect the variance: moments take two passes.
+    // A mean of 1e4 must not affect the variance, since moments are computed in two passes.
     std::vector<double> values = truth().to_host(normal_twin(target, 3, 257, 40).truth);
     for (double& x : values) x += 1e4;
     check_moments(target, twin_of(target, 3, 257, values));
