@@ -74,11 +74,11 @@ class AlignedWeights {
     return d;
   }
 
-  /// b of a matrix that reads the stream (its rows), of one that writes it (its columns), or of the rows of a table.
+  /// Returns b, indexed by rows of a table or of a matrix that reads the stream, or by columns of one that writes it.
   [[nodiscard]] std::vector<double> other_side(int layer, Weight weight, std::size_t n) const {
     std::vector<double> b(n);
     for (std::size_t i = 0; i < n; ++i) b[i] = (1.0 + 0.25 * layer) * (0.5 + 0.1 * static_cast<double>(i % 7));
-    // The rows that token 0 and its positions read are the largest.
+    // The rows that the input reads (token 0, type 0, positions from the offset on) are the largest.
     if (weight == Weight::embedding || weight == Weight::token_types) b[0] = 3.0;
     if (weight == Weight::positions) std::fill(b.begin() + model_.embedding.position_offset, b.end(), 2.0);
     // Later heads have larger weights, so that the output depends on the order of heads.

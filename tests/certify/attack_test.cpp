@@ -52,7 +52,7 @@ TEST_CASE("gradient ascent exceeds no bound on stacks of every kind, with soft c
 TEST_CASE("gradient ascent reaches sharp bounds, after an embedding norm and for bounded inputs" *
           doctest::test_suite("slow")) {
   struct Row {
-    double largest;  ///< entry of the input; infinite: unbounded, before an embedding norm
+    double largest;  ///< largest entry of the input; infinite if an embedding norm follows
     certify::SignalPlace place;
     double least;
   };
@@ -61,7 +61,7 @@ TEST_CASE("gradient ascent reaches sharp bounds, after an embedding norm and for
       if (static_cast<NormKind>(norm) == NormKind::none) continue;
       for (const Row& row : {Row{theory::infinity, {Signal::x_out, -1, 4}, 1.0 - 1e-6},
                              Row{theory::infinity, {Signal::v, 0, 2}, 0.9}, Row{0.5, {Signal::A_out, 0, 2}, 0.9}}) {
-        if (row.place.signal == Signal::A_out && placement == "residual-dual") continue;  // has no norm A
+        if (row.place.signal == Signal::A_out && placement == "residual-dual") continue;  // placement without norm A
         StackSpec spec = placed(tiny_stack(), placement);
         spec.model.norm = static_cast<NormKind>(norm);
         spec.model.norm_eps = 1e-12;
@@ -88,7 +88,7 @@ TEST_CASE("greedy search changes tokens at every position and finds the largest 
   const int vocab = spec.model.vocab;
   for (int position = 0; position < 3; ++position) {
     CAPTURE(position);
-    // Feature 3 is the token id plus 1000 at one position, so that only the token at this position matters.
+    // Feature 3 is the token id, plus 1000 at one position, so that only the token at this position matters.
     const EditedWeights weights(
         plain,
         [&](int, Weight weight, const Tensor& w) {

@@ -20,9 +20,9 @@ namespace {
 using theory::Certificate;
 using theory::SignalBound;
 
-/// Bounds exceed signals by rounding (1e-11 at these depths) and by the proofs of up to three spectral norms, of gate
-/// and up or query and key and one before them. Each proof adds 0.2 % to the square, because power iteration on a
-/// single eigenvalue is exact at once (spectral_norm.h).
+/// Bounds exceed signals by rounding (1e-11 at these depths) and by the margins of up to three proven spectral norms:
+/// gate and up, or query and key, and one earlier matrix. Each margin adds 0.2 % to the square, because power iteration
+/// on a single eigenvalue is exact at once (spectral_norm.h).
 constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
 constexpr double roundings = 1e-11;
 
@@ -37,8 +37,8 @@ double least_share(const ModelSpec& m, bool exact) {
 const std::set<Signal> feature_by_feature{Signal::v,    Signal::scores, Signal::mixed,
                                           Signal::gate, Signal::up,     Signal::hidden};
 
-/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: single features of a norm's output, and sums with
-/// them.
+/// Signals whose bounds the input along (1, ±1 …)/√D does not attain: single features of a norm's output, and sums that
+/// contain them.
 const std::set<Signal> of_single_features{Signal::A_out,     Signal::B_out,       Signal::sum,       Signal::x_out,
                                           Signal::output,    Signal::transformed, Signal::projected, Signal::dense,
                                           Signal::activated, Signal::head_scores, Signal::logits};
@@ -51,7 +51,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
   for (const SignalBound& b : certificate.bounds) {
     const bool of_arithmetic = b.signal >= Signal::dots && b.signal <= Signal::denominators;
     const double largest = b.signal == Signal::weights ? b.largest : seen.largest(b.signal, b.sublayer);
-    if (of_arithmetic && std::isnan(largest)) continue;  // not every run reports it
+    if (of_arithmetic && std::isnan(largest)) continue;  // not reported by every run
     INFO(what, ": ", name_of(b.signal), "[", b.sublayer, "]: ", largest, " of ", b.largest);
     CHECK(largest <= b.largest * (1.0 + roundings));
     const double share = b.largest > 0.0 ? largest / b.largest : 0.0;
@@ -60,7 +60,7 @@ void compare(const std::string& what, const Certificate& certificate, const cert
     const std::vector<double>& each = *seen.find(b.signal, b.sublayer);
     for (std::size_t k = 0; k < each.size(); ++k) {
       const double bound = b.magnitude[static_cast<Eigen::Index>(k)];
-      // The bound of a head with zero output is a rounding error of underflow.
+      // If the output of a head is zero, its bound covers only underflow.
       const bool tight = bound < 1e-300 || !feature_by_feature.contains(b.signal) || each[k] >= least * bound;
       CHECK_MESSAGE((each[k] <= bound * (1.0 + roundings) && tight), "feature ", k, ": ", each[k], " of ", bound);
     }
@@ -147,7 +147,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST_CASE("T17, T24: one input attains the bound of every signal") {
+TEST_CASE("one input attains the bound of every signal (T17, T24)") {
   constexpr double largest = 1e3;
   constexpr int tokens = 2;
   Shares shares;
@@ -165,7 +165,7 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
       if (domain.tokens) {
         seen.add(c, std::vector<int>(tokens, 0), hooks);
       } else {
-        // The same token twice, its opposite followed by it, and zeros.
+        // A token twice, its negative followed by the token, and two zero tokens.
         for (const auto& [first, second] : {std::pair{1.0, 1.0}, {-1.0, 1.0}, {0.0, 0.0}}) {
           seen.add(c, weights.input(largest, {first, second}), hooks);
         }
@@ -180,8 +180,8 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
   }
 }
 
-/// Each pair of rotated features reads two features of the input, and is bounded by the ball of the head's image.
-TEST_CASE("T17: RoPE rotates one feature into another, which bounds both") {
+/// The bound of a rotated pair of features is the norm of both together, since RoPE may rotate one into the other.
+TEST_CASE("inputs of one feature attain the bound of every feature of rotated queries and keys (T17)") {
   StackSpec spec = aligned_stack("pre", NormKind::rms);
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
   const EditedWeights weights(

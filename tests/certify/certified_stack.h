@@ -10,7 +10,7 @@
 
 namespace periscope::testing {
 
-/// Adds N(0, scale²) to the bias of every matrix of another source, except tables.
+/// Adds N(0, scale²) noise to the bias of every matrix of another source, except tables.
 class BiasedWeights final : public WeightSource {
  public:
   BiasedWeights(const Backend& backend, const WeightSource& source, double scale)
@@ -59,7 +59,7 @@ inline theory::Certificate certify(const ModelSpec& model, const WeightSource& w
   return theory::certify(model, config::TheoryParameters(truth(), model, weights), domain, run, longest);
 }
 
-/// A random stack with any options of a model and at most six tokens.
+/// Returns a random stack with random options and at most six tokens.
 inline StackSpec random_stack(verify::Draw& draw) {
   soundness::Specimen specimen;
   soundness::draw_model(draw, specimen);

@@ -24,7 +24,7 @@ EditedWeights::MatrixEdit all_matrices_times(double factor) {
   };
 }
 
-TEST_CASE("the first signal that may overflow, in the stream or upstream of it") {
+TEST_CASE("the first signal that may overflow is found, in the stream or upstream of it") {
   struct Row {
     const char* placement;
     double factor;  ///< factor of the matrices of all layers
@@ -40,13 +40,13 @@ TEST_CASE("the first signal that may overflow, in the stream or upstream of it")
       // Weights overflow when they are rounded to the format.
       {"peri", 1e7, 1.0, eps, Arithmetic::mixed, fp16, Signal::weights},
       {"peri", 1e7, 1.0, eps, Arithmetic::pure, fp16, Signal::weights},
-      // Infinite products and module outputs make norm B return NaN, so a stream within the format is not certified.
+      // In FP16, modules overflow and norm B returns NaN, so the stream is not certified although its size fits.
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, bf16, {}},
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, fp16, Signal::dots},
       // eps underflows to 0 in the accumulators' format.
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::mixed, bf16, Signal::reciprocals},
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::pure, bf16, Signal::reciprocals},
-      // Squares overflow the accumulators before the norm's input overflows the format; in FP16 at 256/√D.
+      // Squares overflow the accumulators before the norm's input overflows the format (in FP16 from 256/√D on).
       {"pre", 1.0, 1e25, eps, Arithmetic::mixed, bf16, Signal::squares},
       {"pre", 1.0, 1e3, eps, Arithmetic::pure, fp16, Signal::squares},
       {"pre", 1.0, 1e3, eps, Arithmetic::mixed, fp16, {}},
@@ -61,12 +61,12 @@ TEST_CASE("the first signal that may overflow, in the stream or upstream of it")
     spec.model.norm_eps = row.eps;
     const theory::Certificate c = certify_run(spec.model, weights, row.kind, row.format);
     for (const SignalClass kind : {SignalClass::stream, SignalClass::attention}) {
-      // Attention of the last layer reads the stream of all layers before it.
+      // The verdicts are equal, because attention in the last layer reads the stream of all earlier layers.
       const theory::Verdict v = theory::verdict(c, kind);
       CHECK(v.certified == !row.first.has_value());
       if (v.first != nullptr) CHECK(v.first->signal == row.first);
     }
-    if (row.factor == 300.0) {  // in exact arithmetic the verdict is on one class alone
+    if (row.factor == 300.0) {  // in exact arithmetic, a verdict covers a single class of signals
       const theory::Certificate exact = certify(spec.model, weights);
       CHECK(theory::verdict(exact, SignalClass::stream, fp16).certified);
       CHECK_FALSE(theory::verdict(exact, SignalClass::mlp, fp16).certified);

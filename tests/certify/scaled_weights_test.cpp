@@ -145,7 +145,7 @@ TEST_CASE("headroom: the certified factor is the largest power of two whose scal
   CHECK(certified > 15);
 }
 
-TEST_CASE("the stream can be scaled if only norms A and the final norm read it; recipes that change gains alone") {
+TEST_CASE("the stream can be scaled if only norms A and the final norm read it, in Peri-LN by gains alone") {
   const std::set<std::string_view> gauges{"pre",   "peri",   "lns",         "depth-scaled", "beam",
                                           "u-mup", "sub-ln", "layer-scale", "parallel",     "muse-spark",
                                           "x0",    "hyper",  "parallel-two"};

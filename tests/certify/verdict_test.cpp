@@ -58,7 +58,7 @@ TEST_CASE("an infinite signal exceeds its bound, unless the certificate says tha
     REQUIRE(own.overflowed);
     CHECK(own.overflowed->signal == Signal::f_out);
     CHECK(own.overflowed->channel == 1);
-    // Nothing overflows upstream, and finite signals are compared with their bounds.
+    // No overflow upstream explains an infinite stream, and finite signals are always compared with their bounds.
     CHECK(check(overflows, {1.0, infinity}, {2.0, infinity}).exceeded);
     CHECK(check(overflows, {1.0, 8.0}, {2.5, 4.0}).exceeded);
   }
@@ -156,7 +156,7 @@ TEST_CASE("after an embedding norm every input of FP16 is certified: 65519 round
   }
 }
 
-TEST_CASE("attention that divides after averaging is covered for n tokens if n plus two per rescaling is certified") {
+TEST_CASE("a certificate for n + 2 tokens per rescaling covers n tokens if attention divides after averaging") {
   ModelSpec model;
   model.layers = 1;
   const auto covered = [&](int longest, double values, const RunArithmetic& run) {
@@ -166,7 +166,7 @@ TEST_CASE("attention that divides after averaging is covered for n tokens if n p
   };
   const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, fp16);
   const RunArithmetic pure = run_arithmetic(Arithmetic::pure, fp16);
-  // Blocks of 64 tokens; every block after the first rescales, which costs two tokens.
+  // Attention reads blocks of 64 tokens. Every block after the first rescales, which counts as two tokens.
   for (int longest = 1; longest < 400; ++longest) {
     const int n = covered(longest, 1.0, mixed);
     CHECK(n + 2 * ((n - 1) / 64) <= longest);
@@ -199,7 +199,7 @@ TEST_CASE("rounded rotations of queries and keys widen the bounds of their produ
         ->largest;
   };
   const double widened = (dots(true) / dots(false) - 1.0) / fp16.unit_roundoff();
-  CHECK(widened > 15.0);  // 8 roundings in the query and in the key
+  CHECK(widened > 15.0);  // 8 roundings each in the query and the key
   CHECK(widened < 20.0);
 }
 
