@@ -17,7 +17,7 @@ double loss_of(EditedCheckpoint& edited) {
 }
 
 TEST_CASE("gradients of stored tensors match finite differences of their values" * doctest::test_suite("slow")) {
-  // They have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding, a head transform.
+  // These have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding, a head transform.
   for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy

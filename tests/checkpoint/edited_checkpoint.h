@@ -11,7 +11,6 @@ namespace periscope::testing {
 
 /// Returns the folder of a small checkpoint (fixtures/make_fixtures.py).
 std::string fixture(const std::string& name);
-/// Returns the names of all fixtures.
 std::vector<std::string> fixture_names();
 
 /// An editable copy of a fixture: config.json and tensors in F64.

@@ -60,7 +60,7 @@ TEST_CASE("equivalent spellings of keys and tensor names give the same logits, b
       {"llama-tied", [](EditedCheckpoint& c) { c.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2}); }},
       {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", ""); }},
       {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.", "model.language_model."); }},
-      {"llama-tied",  // as transformers before version 5 wrote it
+      {"llama-tied",  // as written by transformers before version 5
        [](EditedCheckpoint& c) {
          nlohmann::json rope = c.config["rope_parameters"];
          c.config.erase("rope_parameters");

@@ -85,14 +85,14 @@ double width(const FamilyStack& s) { return s.model.width; }
 double layers(const FamilyStack& s) { return s.model.layers; }
 double heads(const FamilyStack& s) { return s.model.heads; }
 double vocab(const FamilyStack& s) { return s.model.vocab; }
-/// Returns RoPE frequency 1 of a layer.
+/// Returns the RoPE frequency with index 1 of a layer.
 Value freq(int layer) {
   return [=](const FamilyStack& s) { return s.model.rope_frequencies_at(layer).at(1); };
 }
 
 double kind(MlpKind k) { return static_cast<double>(k); }
 
-/// RoPE frequency 1: theta^(−2/head_dim).
+/// RoPE frequency with index 1: theta^(−2/head_dim).
 double freq_of(double theta, double dim) { return std::pow(theta, -2.0 / dim); }
 
 struct Default {
@@ -123,7 +123,8 @@ Json llama3_rope() {
           {"low_freq_factor", 1.0},
           {"high_freq_factor", 4.0}};
 }
-/// RoPE frequency 1 at head_dim 4 with `llama3_rope`. Unscaled, it is 10000^(−1/2) = 0.01: wavelength 200π tokens.
+/// RoPE frequency with index 1 at head_dim 4 with `llama3_rope`. Unscaled, it is 10000^(−1/2) = 0.01, a wavelength of
+/// 200π tokens.
 double scaled_freq(double context) {
   const double waves = context * 0.01 / (2.0 * std::numbers::pi);
   if (waves < 1.0) return 0.01 / 4.0;
@@ -201,7 +202,7 @@ std::vector<Default> every_default() {
   const Edit plain = erasing(text + "rope_scaling");
   all.push_back({"gemma3-nested", text + "rope_theta", 100.0, freq(1), freq_of(100.0, 4), freq_of(1e6, 4), plain});
   all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4)});
-  const auto nested_ropes = [=](Json& c) {  // as transformers writes it since version 5
+  const auto nested_ropes = [=](Json& c) {  // as written by transformers since version 5
     for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) c["text_config"].erase(key);
     for (const char* kind : {"full_attention", "sliding_attention"}) {
       c["text_config"]["rope_parameters"][kind] = {{"rope_type", "default"}};

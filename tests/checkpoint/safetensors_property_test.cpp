@@ -76,7 +76,7 @@ bool is_valid(std::vector<Stated> tensors, std::int64_t data) {
   return at == data;
 }
 
-/// Changes one random number, type or the length of the data slightly.
+/// Slightly changes a random number in a header entry, its type, or the length of the data.
 void disturb(std::vector<Stated>& tensors, std::int64_t& data) {
   const auto step = *rc::gen::element<std::int64_t>(-8, -4, -2, -1, 1, 2, 4, 8);
   const int kind = *rc::gen::inRange(0, 6);

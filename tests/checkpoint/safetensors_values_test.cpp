@@ -112,7 +112,7 @@ void check_integers(SafetensorsType type) {
   CAPTURE(name_of(type));
   using Limits = std::numeric_limits<T>;
   std::vector<T> values{0, 1, 2, 100, Limits::min(), Limits::max()};
-  if constexpr (sizeof(T) == 8) values.back() = T{1} << 53;  // all integers up to 2^53 are doubles
+  if constexpr (sizeof(T) == 8) values.back() = T{1} << 53;  // integers up to 2^53 are exact in double
   const std::string bytes = raw(values);
   const SafetensorsView view = view_of(type, bytes);
   const auto wide = read<double>(view);
