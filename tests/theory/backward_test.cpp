@@ -217,7 +217,7 @@ TEST_CASE("score_share is the fraction of the gradient that disappears without t
   CHECK((share[0] > 0.05 && share[0] < 0.95));
   const std::vector<double>& g = all.find(Statistic::grad_sq, Signal::x_out)->value;
   const std::vector<double> value_path = stream_gradient(spec, GradientPaths::without_scores);
-  // Pre-LN with unit input: r_a = 1, so the branch adds the gradient kernel of the module.
+  // With unit input, norm A of Pre-LN divides by 1, so the branch adds the module's gradient kernel unscaled.
   CHECK(value_path[0] - g[1] == approx((1.0 - share[0]) * (g[0] - g[1])).epsilon(1e-9));
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("the skip-path gradient is constant without norms, else divided by the
   const std::vector<double> g =
       with_gradients(post, {{0}}, GradientPaths::skip_only).find(Statistic::grad_sq, Signal::x_out)->value;
   for (std::size_t l = 0; l < 12; ++l) {
-    const double sum = l % 2 == 0 ? 2.0 : 1.5;  // mean square before norm C: attention of one token, ReLU MLP
+    const double sum = l % 2 == 0 ? 2.0 : 1.5;  // mean square before norm C: 1 + 1 (one token), 1 + 1/2 (ReLU)
     CHECK(g[l] == approx(g[l + 1] / sum).epsilon(1e-6));
   }
 }

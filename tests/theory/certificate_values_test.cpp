@@ -185,7 +185,7 @@ TEST_CASE("the bound is infinite if underflow of squares may cancel eps") {
   CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
 }
 
-TEST_CASE("for tables that cancel, the bound covers partial sums in any order") {
+TEST_CASE("if rows of the embedding tables cancel, the bound covers partial sums in any order") {
   ModelSpec m;
   m.layers = 0;
   m.width = 6;
@@ -211,7 +211,7 @@ TEST_CASE("matrices, tables, biases and gains are rounded to the format, and the
     }
     [[nodiscard]] NormParameters norm(int, Weight) const override {
       Vector gain(3);
-      // w = 1/8 + 2⁻⁹, with a smaller last place than 1 + w; w = −(1 − 2⁻⁹); w = 2 + 2⁻⁵.
+      // Gains 1 + w with w = 1/8 + 2⁻⁹ (finer last place than 1 + w), −(1 − 2⁻⁹) and 2 + 2⁻⁵.
       gain << 1.0 + 0x1p-3 + 0x1p-9, 0x1p-9, 3.0 + 0x1p-5;
       return {gain, Vector::Constant(3, 5.0 + 0x1p-6), 1.0};
     }

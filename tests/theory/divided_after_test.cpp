@@ -8,8 +8,8 @@
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/rounded_parameters.h"
 
-/// Certificates (T24) for blockwise attention: it accumulates Σp and Σp v, rescales both at a larger score and divides
-/// at the end. With R rescalings it must stay within the certificate for n + 2R tokens.
+/// Certificates (T24) for blockwise attention: it accumulates Σp and Σp v, rescales both when the largest score
+/// rises, and divides at the end. With R rescalings it must stay within the certificate for n + 2R tokens.
 // The inner namespace avoids name clashes in unity builds.
 namespace periscope::theory {
 namespace {
@@ -70,7 +70,7 @@ TEST_CASE("attention that divides after averaging stays within the certificate f
     for (const std::size_t n : {1U, 2U, 5U, 24U, 90U}) {
       for (const std::size_t block : {1U, 2U, 4U, 16U}) {
         for (int draw = 0; draw < 24; ++draw) {
-          // Rising scores rescale in every block; others fall, are equal or random. Values are 1, near 1 or normal.
+          // Scores rise (a rescaling in every block), fall, are equal or are random. Values are 1, near 1 or normal.
           const double step = std::array{0.03, -0.03, 0.0, 0.0}[static_cast<std::size_t>(draw % 4)];
           const double score_noise = draw % 4 == 3 ? 3.0 : 0.0;
           const double value_noise = std::array{0.0, 0.1, 1.0}[static_cast<std::size_t>(draw % 3)];

@@ -102,7 +102,7 @@ TEST_CASE("profile prefers curves of the finite-width chain; limit has all curve
   }
 }
 
-TEST_CASE("replicates are independent and divided among sequences; the spread is the one within a sequence") {
+TEST_CASE("replicates are independent and divided among sequences; the spread is measured within a sequence") {
   StackSpec spec = small("pre");
   spec.input.kind = InputKind::tokens;
   spec.input.correlation = 0.0;

@@ -79,7 +79,7 @@ TEST_CASE("the largest entry before norm C agrees with simulation and differs fr
       if (std::isnan(of_sum[d])) continue;  // KEEL's first layer has no norm C
       CAPTURE(d);
       const testing::Estimate found = testing::estimate(measured[d]);
-      // 2 % are added because entries are not exactly normal at finite width.
+      // The tolerance includes 2 %, because entries are not exactly normal at finite width.
       CHECK(std::abs(found.mean - of_sum[d]) <=
             testing::most_standard_errors * found.standard_error + 0.02 * of_sum[d]);
       if (std::string_view(placement) == "keel") {
@@ -89,7 +89,7 @@ TEST_CASE("the largest entry before norm C agrees with simulation and differs fr
   }
 }
 
-TEST_CASE("angular distances agree with simulation; a negative alpha turns the stream by over a right angle") {
+TEST_CASE("angular distances agree with simulation; a negative alpha turns the stream by more than a right angle") {
   StackSpec spec = testing::tiny_stack();
   spec.model.width = 256;
   spec.model.placement = custom_placement({.norm_a = true, .norm_b = true, .alpha = -0.8, .beta = 0.5});
@@ -112,7 +112,7 @@ TEST_CASE("angular distances agree with simulation; a negative alpha turns the s
     }
     CAPTURE(depth);
     CHECK((measured > 0.5) == (depth % 2 == 1));
-    // The cosine of random directions has standard deviation 1/√D. Allows four of them, in half turns.
+    // The cosine of random directions has standard deviation 1/√D. The tolerance is four of these, divided by π.
     CHECK(std::abs(measured - predicted[depth]) < 4.0 / std::sqrt(256.0) / std::numbers::pi);
     CHECK(std::abs(1.0 - measured - predicted[depth]) > 4.0 / std::sqrt(256.0) / std::numbers::pi);
   }
@@ -126,7 +126,7 @@ TEST_CASE("the finite-width factor adds per sublayer with norms and multiplies w
   const std::vector<double> bounded = finite_width_factor(spec, q, q);
   REQUIRE(bounded.size() == 5);
   for (std::size_t i = 0; i < 5; ++i) CHECK(bounded[i] == exactly(static_cast<double>(i) / 12));
-  // Without norms SwiGLU has degree 2: with equal shares the elasticity is 3/2.
+  // Without norms SwiGLU has degree 2. For equal shares of stream and branch, the elasticity is (1 + 2)/2.
   spec = testing::placed(tiny, "none");
   const std::vector<double> free = finite_width_factor(spec, q, q);
   CHECK(free[1] == exactly(1.0 / 12));
@@ -140,7 +140,7 @@ TEST_CASE("the finite-width factor adds per sublayer with norms and multiplies w
   spec.model.mlp_width = 2048;
   spec.model.heads = 2;  // limited by the number of heads
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
-  // One gate per head fluctuates like a head of 4 features, an eighth of 32.
+  // With one gate per head, 1/(4 H) replaces 1/(32 H) for H heads.
   spec = testing::placed(tiny, "peri");
   spec.model.attention_gate = AttentionGate::channel;
   CHECK(finite_width_factor(spec, q, q)[1] == exactly(1.0 / 12));

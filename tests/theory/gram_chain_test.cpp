@@ -16,8 +16,8 @@ namespace {
 
 constexpr int replicates = 4000;
 
-/// Limit in standard errors, 3.8e-7 two-sided. This file makes about 8000 comparisons (means and deviations), so a
-/// false alarm has a probability below 0.3 %.
+/// Limit in standard errors (two-sided probability 3.8e-7). This file makes about 8000 comparisons of means and
+/// deviations, so a false alarm has a probability below 0.3 %.
 constexpr double limit = 5.08;
 
 using Change = std::function<void(StackSpec&)>;
@@ -67,7 +67,7 @@ std::vector<Profile> readings(const std::function<Profile(std::uint64_t)>& readi
 }
 
 /// Describes the means and standard deviations that differ by more than `limit` standard errors. Numbers without spread
-/// are compared to 1e-9.
+/// must agree within 1e-9·(1 + |mean|).
 std::vector<std::string> differences(const std::vector<Profile>& a, const std::vector<Profile>& b) {
   std::vector<std::string> found;
   for (const auto& [key, curve] : a.front().curves) {
@@ -200,7 +200,7 @@ TEST_CASE("the chain agrees with dense stacks of extreme shapes: more tokens tha
       {both, "more tokens", [](StackSpec& s) { s.input.tokens = 9, s.model.width = 4; }},
       {both, "few more features than tokens", [](StackSpec& s) { s.input.tokens = 5, s.model.width = 8; }},
       {both, "one token", [](StackSpec& s) { s.input.tokens = 1; }},
-      // With the default eps, one token in 1/eps dominates the deviation; 4000 replicates are too few for it.
+      // With the default eps, rare tokens (one in 1/eps) would dominate the deviation; 4000 replicates are too few.
       {both, "two features", [](StackSpec& s) { s.model.width = 2, s.model.norm_eps = 0.05; }},
       {both, "one feature", [](StackSpec& s) { s.model.width = 1; }},
       {both, "one hidden feature", [](StackSpec& s) { s.model.mlp_width = 1; }},

@@ -75,7 +75,7 @@ TEST_CASE("harmonic growth needs modules of degree one: the branch of a gated ML
 }
 
 TEST_CASE("the share of each branch falls like 1/sqrt(l) (T12g)") {
-  // A hidden width of 2·D and standard deviations 1/√D make both branches 1.
+  // A hidden width of 2·D and standard deviations 1/√D give both branches a second moment of 1.
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp_width = 128;
   spec.init.scheme = InitScheme::normal;

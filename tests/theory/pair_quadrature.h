@@ -10,8 +10,8 @@ namespace periscope::testing {
 
 using Function = std::function<double(double)>;
 
-/// ∫ over N(mean, std²) of f by composite 25-point Gauss–Legendre over ±9 std, panels 0.9 std wide and split
-/// at 0, the kink of activations: exact to about 1e-14 for functions that are smooth elsewhere.
+/// E f(x) for x ~ N(mean, std²) by composite 25-point Gauss–Legendre quadrature over ±9 std. Panels are 0.9 std wide
+/// and split at 0, the kink of activations. The error is about 1e-14 for functions that are smooth elsewhere.
 template <class F>
 double normal_expectation(const F& f, double mean, double std) {
   if (std == 0.0) return f(mean);

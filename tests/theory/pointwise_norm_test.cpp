@@ -42,8 +42,8 @@ struct Pair {
 constexpr Pair pairs[] = {{0.01, 0.02, 0.5}, {0.25, 0.25, -0.7}, {1.0, 4.0, 0.3},    {3.9, 3.9, 0.999},
                           {16.0, 1.0, 0.9},  {40.0, 40.0, 0.6},  {100.0, 0.1, -0.4}, {900.0, 400.0, 0.99}};
 
-/// Derf has closed forms. DyT with one large and one small variance is accurate to four digits, limited by the nodes of
-/// the rule over Kolmogorov's distribution.
+/// Derf has closed forms. DyT with one large and one small variance is accurate to four digits, limited by the
+/// quadrature over Kolmogorov's distribution.
 double tolerance_of(NormKind kind, const Pair& p) {
   if (kind == NormKind::derf) return 1e-9;
   return std::max(p.a, p.b) > 4.0 && std::min(p.a, p.b) < 1.0 ? 1e-4 : 1e-5;

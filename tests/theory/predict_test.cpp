@@ -174,7 +174,7 @@ TEST_CASE("an operation budget reduces replicates and patterns; the predictions 
     const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
     const Curve& wide = *usual.profile.find(Statistic::second_moment, Signal::x_out);
     for (std::size_t i = 0; i < q.value.size(); ++i) {
-      // Student's t with 3 degrees of freedom: 12 deviations have probability 0.001.
+      // Student's t with 3 degrees of freedom exceeds 12 with probability 0.001.
       CHECK(std::abs(q.value[i] - wide.value[i]) <= 12.0 * std::hypot(q.standard_error[i], wide.standard_error[i]));
     }
   }

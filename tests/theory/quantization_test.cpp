@@ -26,7 +26,7 @@ TEST_CASE("rounding noise of Gaussian numbers, even subnormal ones, agrees with 
     for (const double sigma : {1.0, 1.4, 0.02, 0.004, 0.0015, 6e-4, 1e-4}) {
       INFO(format.name, " at ", sigma);
       const Rounding round(format);
-      // Relative to the noise of normal numbers, so that the scale is 1 for every format.
+      // The unit is the noise of normal numbers, so that values are about 1 for every format.
       const double unit = std::ldexp(1.0, -2 * format.precision);
       std::vector<double> nearest, stochastic;
       for (int i = 0; i < 100'000; ++i) {
@@ -57,8 +57,7 @@ TEST_CASE("numbers below half a step round to zero; stochastic rounding noise ex
 }
 
 TEST_CASE("averaged over the scale's phase, noise is 4^-p/(4 ln 4), and twice that if stochastic (T26)") {
-  // Averages over 64 standard deviations in one binade. From 2^8 on, numbers below E4M3's
-  // smallest normal number, 2^−6, add less than 1e-12.
+  // Averages over 64 standard deviations in the binade from 2^8, where E4M3's subnormals (below 2^−6) add under 1e-12.
   for (const NumberFormat& format : number_formats) {
     for (const bool mode : {false, true}) {
       INFO(format.name, mode);
@@ -89,7 +88,7 @@ TEST_CASE("integer formats: rounding noise of groups of Gaussian numbers agrees 
         sum += std::pow(std::remainder(v, step), 2.0);
         if (v == most) continue;  // the largest value is exact
         const double below = v - std::floor(v / step) * step;
-        drawn += below * (step - below);  // mean square of the two roundings
+        drawn += below * (step - below);  // mean squared error of rounding down or up
       }
       nearest.push_back(sum / c.group);
       stochastic.push_back(drawn / c.group);

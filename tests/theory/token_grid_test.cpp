@@ -50,7 +50,7 @@ TEST_CASE("grid positions are sorted, singles then pairs of neighbours, and cell
 
 TEST_CASE("on a grid of all tokens, means are exact and interpolation is the identity") {
   const TokenGrid grid = TokenGrid::of_all_tokens(9);
-  // Kernel of causal averages: 1/max(t, s), doubled on the diagonal, plus a common part.
+  // Kernel of causal averages: 1/max(t, s), doubled on the diagonal, plus a constant.
   const Matrix k = Matrix::NullaryExpr(
       9, 9, [](Index t, Index s) { return 0.3 + (t == s ? 2.0 : 1.0) / static_cast<double>(std::max(t, s) + 1); });
   CHECK(grid.mean(k.diagonal()) == approx(k.diagonal().mean()).epsilon(1e-14));
