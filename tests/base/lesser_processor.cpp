@@ -19,7 +19,7 @@ bool catch_cpuid(bool caught) { return syscall(SYS_arch_prctl, ARCH_SET_CPUID, c
 void answer(int, siginfo_t*, void* context) {
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  if (code[0] != 0x0f || code[1] != 0xa2) {  // another kind of fault
+  if (code[0] != 0x0f || code[1] != 0xa2) {  // not the CPUID instruction
     std::signal(SIGSEGV, SIG_DFL);
     return;
   }

@@ -51,8 +51,8 @@ double fall(const StackSpec& spec, OptimizerLaw law, const ReplicateDraws& draws
   return (loss(-1.0) - loss(1.0)) / (2.0 * law.rates.front());
 }
 
-/// Returns true within five standard errors (1 false alarm in 2e6) plus 1 %, which allows for finite samples of
-/// channels and third-order terms.
+/// Returns true if the difference is at most five standard errors (1 false alarm in 2e6) plus 1 %, which allows for
+/// finite samples of channels and third-order terms.
 bool agree(const Mean& mean, double expected) { return std::abs(mean.value - expected) < 5.0 * mean.error + 0.01; }
 
 void check_fall(const char* placement, double second_moment) {
@@ -121,7 +121,7 @@ TEST_CASE("first steps: AdamW's first step moves only the embedding rows of the 
   for (const int id : input.ids) seen += trained.contains(id) ? 1.0 : 0.0;
   const FirstSteps p = predict_first_steps(small_stack("pre"), input, few());
   const double expected = rate * rate * seen / static_cast<double>(input.ids.size());
-  CHECK(p.steps[1].coherent.value.front() / expected == approx(1.0).epsilon(1e-4));  // rounding of float
+  CHECK(p.steps[1].coherent.value.front() / expected == approx(1.0).epsilon(1e-4));  // float rounding
 }
 
 TEST_CASE("first steps: an SGD step moves the stream by the square of the embedding scale") {

@@ -175,7 +175,7 @@ TEST_CASE("input matrix: the predicted effect of a sign step on held-out tokens 
   CHECK(std::abs(difference.mean()) < 4.0 * error + exact_mean / spec.model.width);
 }
 
-/// Context of an OutputMatrix of a stack of 64 channels.
+/// Context of an OutputMatrix in a stack with 64 channels.
 struct OutputCase {
   StackSpec spec = small_stack("pre");
   TrainingTokens tokens;
@@ -223,7 +223,7 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise with the 
   CHECK(std::abs(mean - expected) < 5.0 * error);
   // ΔW also contains the decay, of variance (ηλσ)².
   const double decayed = std::pow(rate * optimizer.weight_decay * stddev_of(one.spec, 0, Weight::down), 2) * fan_in;
-  const double of_decayed = decayed * std::sqrt(2.0 / (drawn * repetitions));  // error from the drawn h²
+  const double of_decayed = decayed * std::sqrt(2.0 / (drawn * repetitions));  // sampling error of h²
   CHECK(std::abs(update - expected - decayed) < 5.0 * std::hypot(error, of_decayed));
 }
 
@@ -287,7 +287,7 @@ TEST_CASE("trained norm: gradients match finite differences for every kind with 
       TrainedNorm other(spec, tokens, true, 2.0);
       const Sampled difference = (passed(up, other) - passed(down, other)) / (2.0F * step);
       const double expected = difference.row(0).cwiseProduct(gradient).sum();
-      CHECK(std::abs(dx(0, k) - expected) < 1e-3);  // float rounding over 1/32; the curvature is smaller
+      CHECK(std::abs(dx(0, k) - expected) < 1e-3);  // float rounding times 32; the third-order term is smaller
     }
   }
 }
@@ -372,7 +372,7 @@ TEST_CASE("trained norm: the response is the trace of the product of derivatives
     CAPTURE(static_cast<int>(kind));
     spec.model.norm = kind;
     TrainedNorm norm(spec, tokens, true, 2.0);
-    std::vector<Sampled> derivatives;  // of every batch's token at its step
+    std::vector<Sampled> derivatives;  // one per batch, at the batch's token and step
     for (Index done = 0; done < tokens.steps; ++done) {
       const CurrentTokens now{tokens, done};
       TrainedSignal signal = signal_of(x, now, Sampled::Ones(now.count(), done));

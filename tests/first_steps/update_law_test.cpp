@@ -172,7 +172,7 @@ TEST_CASE("update law: a step is m̂/ε if gradients are far below ε") {
 TEST_CASE("update law: a batch without gradients has slope 0 and does not change other slopes") {
   const double root = std::sqrt(2.0 / std::numbers::pi);
   const OptimizerLaw o = adam({});
-  // With one nonzero gradient every step is its sign times the remaining weight of the running averages.
+  // With one nonzero gradient, every step is the gradient's sign times its remaining weight in the running averages.
   const double second = o.beta1 / (1.0 + o.beta1) / std::sqrt(o.beta2 / (1.0 + o.beta2));
   const UpdateLaw::Moments early = adam_of(2).moments(covariance(Eigen::Vector2d(3.0, 0.0), 0.0));
   CHECK(early.slope(0) == approx(root / 3.0 * (rates[0] + rates[1] * second)).epsilon(1e-4));

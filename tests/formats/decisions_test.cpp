@@ -134,7 +134,7 @@ TEST_CASE("formats: add() records the first overflow of a pass, the number of ov
   }
   CHECK(half.forward.seeds == 4);
   CHECK(half.forward.first.sublayer == 1);
-  CHECK(half.forward.first.signal == Signal::up);  // before hidden
+  CHECK(half.forward.first.signal == Signal::up);  // precedes `hidden` in the sublayer
   CHECK_FALSE(half.forward.of_first_seed);
   CHECK(half.backward.first.sublayer == 3);  // the backward pass starts at sublayer 3
   CHECK(stack.formats[0].variants[0].forward.seeds == 0);

@@ -37,7 +37,7 @@ TEST_CASE("every measure matches hand-computed values") {
 TEST_CASE("a loss scale that is a power of two changes no gradient and prevents underflow of gradients in FP8") {
   FormatsConfig config = small_config("post", {"bf16", "fp8_e5m2"});
   config.covers = {"stream", "norms", "modules"};
-  config.base.model.vocab = 16384;  // probabilities of 2^-14 over 12 tokens are below E5M2's smallest number, 2^-16
+  config.base.model.vocab = 16384;  // 2^-14 per class, divided by 12 tokens, is below E5M2's smallest number 2^-16
   const SeedReading plain = reading_of(config);
   config.loss_scale = 4096.0;
   const SeedReading scaled = reading_of(config);

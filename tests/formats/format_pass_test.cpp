@@ -65,8 +65,8 @@ TEST_CASE("a pass in fp32 equals the plain pass in f32 bit for bit, forward and 
   CHECK(quick().to_host(found) == quick().to_host(expected));
 }
 
-/// Returns the number of differing entries, or of all entries if one differs by more than one step of the format.
-std::size_t neighbours(const std::vector<double>& a, const std::vector<double>& b, const NumberFormat& format) {
+/// Returns the number of differing entries, or of all entries if any differs by more than one step of the format.
+std::size_t count_different(const std::vector<double>& a, const std::vector<double>& b, const NumberFormat& format) {
   std::size_t different = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double step = std::max(std::abs(a[i]), std::abs(b[i])) * format.spacing_at_1() + format.smallest_subnormal();
@@ -95,9 +95,9 @@ TEST_CASE("an MLP sublayer in bf16 equals the sublayer of the emulated ops, whic
     StepPass emulated_pass(context, {}, 1, Pass::forward, Save::nothing);
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
     const Tensor expected = step_forward(emulated_pass, {start}).front();
-    // Sums of 64 terms in f32 have an error of about 2^-20. One in 2^11 is near a tie of 2^-9 and rounds differently,
-    // which changes later numbers by one bit each.
-    CHECK(neighbours(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
+    // Sums of 64 terms in f32 have an error of about 2^-20, and bf16 rounds at 2^-9. So one sum in 2^11 rounds
+    // differently, which changes later numbers by one bit each.
+    CHECK(count_different(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
   }
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("stochastic rounding: inputs of products, weights, signals and gradien
       Signal signal;
       Pass pass;
       Rounded kind;
-      double scale;  ///< the loss scale applies to the gradient of the logits
+      double scale;  ///< loss scale of the gradient of the logits
     };
     for (const Row& r : {Row{1, Signal::hidden, Pass::forward, Rounded::signal, 1.0},
                          Row{1, Signal::hidden, Pass::recomputation, Rounded::signal, 1.0},

@@ -38,7 +38,7 @@ void check_predicted(const std::string& what, const std::vector<SeedReading>& re
                    pass.predicted[static_cast<std::size_t>(depth)]);
   }
   INFO(what, " at depth ", depth, ": ", difference.mean(), " ± ", difference.standard_error());
-  // The tolerance of 0.4 dB (10 %) covers second-order terms and the common gradient of 16 tokens.
+  // The tolerance of 0.4 dB (10 %) covers second-order terms and the gradient component shared by 16 tokens.
   CHECK(std::abs(difference.mean()) < 4.0 * difference.standard_error() + 0.4);
   CHECK(std::abs(difference.mean()) < 1.5);
 }
@@ -49,7 +49,7 @@ TEST_CASE("noise of the stream (T27): prediction agrees with measurement in ever
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
     const std::vector<SeedReading> readings = readings_of(config);
-    // The gradient is isotropic where the loss reads the stream, and nearly isotropic a few identity-path layers below.
+    // The gradient is isotropic where the loss reads the stream; with an identity path, nearly so some layers below.
     const int end = config.base.model.sublayers();
     const int first = placement == "pre" || placement == "peri" ? 1 : end;
     for (std::size_t f = 0; f < config.format.size(); ++f) {
@@ -95,7 +95,7 @@ TEST_CASE("noise of every part alone (T27): prediction agrees; stochastic roundi
 
 TEST_CASE("noise without a scale (T27) depends on the standard deviation of each matrix" *
           doctest::test_suite("slow")) {
-  // DeepNorm draws smaller V and O. They are below the normal numbers of E4M3, where the relative noise is larger.
+  // DeepNorm's smaller entries of V and O are below E4M3's normal numbers, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;
   config.covers = {"weights"};

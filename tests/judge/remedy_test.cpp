@@ -138,7 +138,7 @@ TEST_CASE("the recommended width reduces gradient fluctuations that are too larg
 }
 
 TEST_CASE("a verdict with the recommended seeds is conclusive") {
-  // The theory is correct, 16 seeds have spread 0.5, the limit is 0.2: the recommended seeds should agree.
+  // The theory is correct, 16 seeds have spread 0.5, and the limit is 0.2. The recommended number should suffice.
   std::mt19937 engine(11);
   std::normal_distribution<double> normal;
   const auto judged = [&](int seeds) {
@@ -159,7 +159,7 @@ TEST_CASE("a verdict with the recommended seeds is conclusive") {
     REQUIRE(first.verdict == judge::Verdict::inconclusive);
     const int seeds = number_before(first.reason, "seeds");
     CHECK(seeds < 1000);
-    // 16 seeds estimate the spread to 20 % and therefore the number of seeds to 40 %.
+    // 16 seeds estimate the spread to within 20 % and therefore the number of seeds to within 40 %.
     decided += judged(seeds).verdict == judge::Verdict::agrees ? 1 : 0;
   }
   CHECK(decided >= 5);
@@ -177,7 +177,7 @@ TEST_CASE("an imprecise prediction names the tolerance that it meets; NaN has no
   imprecise.precise = false;
   CHECK(judged(imprecise, imprecise).ends_with("(theory.gradient_tolerance = 0.0044 would be met)"));
   judge::Test share = imprecise;
-  share.statistic = Statistic::score_share;  // relative tolerance
+  share.statistic = Statistic::score_share;  // its tolerance is relative
   share.measured.value = share.predicted.value = 0.5;
   share.measured.error = 0.001;
   CHECK(judged(share, share).ends_with("(theory.gradient_tolerance = 0.0088 would be met)"));

@@ -22,7 +22,7 @@ judge::SignClaim tested_values(const Values& values) { return tested({{values}})
 
 double largest_rate(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
 
-/// Returns the shares of claims from `make` that hold and that fail.
+/// Shares of claims that hold and that fail.
 struct Frequencies {
   double holds = 0.0, fails = 0.0;
 };
@@ -132,7 +132,7 @@ TEST_CASE("a flat curve is rarely called U-shaped or not U-shaped: in at most 5 
       CHECK(found.holds < largest_rate(draws));
       CHECK(found.fails < largest_rate(draws));
     }
-    // One end is far above equal other values: not a U.
+    // One end is far above the other values, which are equal: not a U.
     Values slope = flat;
     slope.front() = 30.0;
     CHECK(frequencies(draws, [&](std::mt19937& generator) {
@@ -167,7 +167,7 @@ TEST_CASE("test that some row is positive: values, p and detectable difference m
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == approx(3.0 * tail(2.0 * root)));
   CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // p is 0.037 for one row, 3 · 0.037 for three rows
-  // Quantiles of Student's t with two degrees of freedom at 1/60 and 1/20, from its inverse.
+  // Quantiles of Student's t with two degrees of freedom at 1/60 (closed form) and 1/20.
   const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
   CHECK(claim.detectable == approx((of_three + 2.919986) / root));
   const judge::SignClaim opposite = tested({{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});

@@ -61,7 +61,7 @@ TEST_CASE("limit and lack of fit are rejected at the nominal rate") {
     lack += fit.lack_of_fit < level ? 1 : 0;
     mean_lack += fit.lack_of_fit / runs;
   }
-  // 200 rejections expected ± six standard deviations (83), plus 20, since t and F laws assume known variance ratios.
+  // 200 rejections are expected ± six standard deviations (83), ± 20 since t and F laws assume known variance ratios.
   CHECK(std::abs(limit - 200) < 103);
   CHECK(std::abs(lack - 200) < 103);
   CHECK(std::abs(mean_lack - 0.5) < 0.03);  // six standard deviations of a mean of uniform numbers are 0.027
@@ -91,7 +91,7 @@ TEST_CASE("an exact power law is recovered") {
 }
 
 TEST_CASE("power law: chi squared rises by 1 at the ends of the error interval of the exponent") {
-  // For two points, χ² = (y_1 − y_0 r)²/(e²(1 + r²)), r = 10^p: it is 1 at r = (0.1 ± e√(1.01 − e²))/(1 − e²).
+  // For two points, χ² = (y_1 − y_0 r)²/(e²(1 + r²)), r = 10^p. It equals 1 at r = (0.1 ± e√(1.01 − e²))/(1 − e²).
   const double e = 0.01;
   const judge::PowerLaw fit = judge::fit_power_law({1, 10}, {1.0, 0.1}, {e, e});
   CHECK(fit.exponent == approx(-1.0).epsilon(1e-6));

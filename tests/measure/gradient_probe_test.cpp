@@ -82,7 +82,7 @@ TEST_CASE("gradient probe: both streams of ResiDual share the gradient at depth 
 TEST_CASE("gradient probe: the score share is the share of queries and keys together") {
   GradientsByHand hand("pre");
   hand.probe().on_signal({2, Signal::q_in, Pass::backward}, GradientsByHand::tensor({1, 2, 0, 0}));
-  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // sum: 1, 0, 0, 3
+  hand.probe().on_signal({2, Signal::k_in, Pass::backward}, GradientsByHand::tensor({0, -2, 0, 3}));  // q+k: 1, 0, 0, 3
   hand.probe().on_signal({2, Signal::v_in, Pass::backward}, GradientsByHand::tensor({5, 1, 2, 0}));
   hand.probe().on_signal({2, Signal::up_in, Pass::backward}, GradientsByHand::tensor({9, 9, 9, 9}));
   CHECK(hand.take().find(Statistic::score_share, Signal::A_out)->value[2] == 10.0 / 40.0);

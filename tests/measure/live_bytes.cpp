@@ -14,7 +14,7 @@ constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 }  // namespace
 
-// Replaces the nothrow form of sanitizers, whose blocks have no header.
+// Replaces the sanitizers' nothrow operator new, whose blocks have no header.
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   void* block = is_out_of_memory ? nullptr : std::malloc(header + bytes);
   if (block == nullptr) return nullptr;

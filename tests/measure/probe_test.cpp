@@ -64,7 +64,7 @@ double value(const Reading& reading, Statistic statistic, Signal site, std::size
 }
 
 TEST_CASE("probe: ratio and cosine of branch and stream match hand-computed values") {
-  // beta is the placement's: 1/√2 for depth-scaled with one layer.
+  // The placement determines beta: 1/√2 for depth-scaled with one layer.
   for (const auto& [placement, scale] : {std::pair{"peri", 1.0}, std::pair{"depth-scaled", std::sqrt(0.5)}}) {
     ByHand probe(placement);
     probe.input({1, 0, 0, 2});
@@ -123,7 +123,7 @@ TEST_CASE("probe: token cosine pairs only tokens of the same sequence") {
 }
 
 TEST_CASE("probe: angular distance of many tokens uses a subset spread over all tokens") {
-  // The first 100 of 200 tokens rotate by π/2, the other tokens do not rotate.
+  // The first 100 of 200 tokens rotate by π/2; the other tokens do not rotate.
   Values before, after;
   for (int t = 0; t < 200; ++t) {
     before.insert(before.end(), {1.0, 0.0});

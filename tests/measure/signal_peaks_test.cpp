@@ -39,7 +39,7 @@ TEST_CASE("signal peaks equal every recorded maximum, including a second stream"
       CAPTURE(name_of(signal));
       const auto found = std::ranges::find(peaks, signal, &SignalPeaks::signal);
       REQUIRE(found != peaks.end());
-      const std::size_t first = signal == Signal::sum ? 1 : 0;  // values by depth start at the first sublayer
+      const std::size_t first = signal == Signal::sum ? 1 : 0;  // depth 0 has no residual sum
       REQUIRE(found->values.size() + first == curve.value.size());
       for (std::size_t i = 0; i < found->values.size(); ++i) {
         const double expected = curve.value[i + first];
@@ -78,7 +78,7 @@ TEST_CASE("signal peaks: a planted maximum is attributed to its sublayer, or in 
         if (inside != reading.extremes.inside.end()) {
           inside->second[i] = 1e9;
         } else {
-          const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // values by depth start at the first sublayer
+          const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // depth 0 has no residual sum
           reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value[i + first] = 1e9;
         }
         ++planted;

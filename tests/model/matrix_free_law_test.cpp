@@ -32,7 +32,7 @@ void add_curves(const Profile& profile, Samples& samples) {
     const Signal signal = std::get<Signal>(place);
     const bool wanted = statistic == Statistic::second_moment || statistic == Statistic::token_cosine ||
                         statistic == Statistic::log_grad_sq || statistic == Statistic::branch_cosine;
-    if (!std::isfinite(curve.value.front())) continue;  // one token has no cosine
+    if (!std::isfinite(curve.value.front())) continue;  // the cosine of a single token is NaN
     if (!wanted || signal == Signal::r_out || signal == Signal::A_out) continue;
     const std::string name = std::string(name_of(statistic)) + " " + std::string(name_of(signal));
     samples[name + ", first"].push_back(curve.value.front());

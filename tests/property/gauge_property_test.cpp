@@ -170,7 +170,7 @@ double mean(const std::vector<double>& x) {
   return sum / static_cast<double>(x.size());
 }
 
-/// Rotation of the stream by all layers after the first at initialization, and second moment of their branches.
+/// Rotation of a freshly initialized stack's stream by all layers after the first, and mean square of their branches.
 struct Turn {
   double angle2;
   double branch;

@@ -37,7 +37,7 @@ double difference(const StackSpec& spec, std::string_view a, std::string_view b,
 }
 
 TEST_CASE("A+C equals Post-LN for input normalized to the gain of norms A and C (T13)") {
-  // For this input norm A is the identity, and norm C preserves this. Any positive scalar gain works, not only T13's 1.
+  // For this input norm A is the identity, and norm C preserves this. Any positive scalar gain works, not only 1 (T13).
   CHECK(rc::check("a+c = post", [] {
     const StackSpec spec = any_stack();
     const std::uint64_t seed = any_seed();
@@ -85,8 +85,8 @@ TEST_CASE("A+C differs from Post-LN for other inputs, and for gains that differ 
   CHECK(residual(with_random_gains("a+c"), with_random_gains("post"), 1.0).worst > 0.1);
 }
 
-/// A stack with positively homogeneous modules: f(c·x) = c·f(x) for c > 0. The ReLU MLP is homogeneous, and attention
-/// is if its pattern does not depend on c.
+/// A stack with positively homogeneous modules: f(c·x) = c·f(x) for c > 0. The ReLU MLP is homogeneous, and so is
+/// attention if its pattern does not depend on c.
 StackSpec any_homogeneous_stack() {
   StackSpec spec = any_stack();
   spec.model.mlp = MlpKind::relu;

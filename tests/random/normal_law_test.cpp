@@ -227,7 +227,7 @@ TEST_CASE("shared counters, overlapping counters and repeated words are detected
     return x;
   };
   CHECK(spectrum(overlapping, next_layer, 512, 256) > 1.0);
-  // Every word is used twice, as by a generator of pairs that does not advance.
+  // Every word is used twice, as if a generator of pairs did not advance.
   const std::vector<double> x = ours(some_key, 20'000);
   std::vector<double> twice;
   for (const double v : x) twice.insert(twice.end(), {v, v});

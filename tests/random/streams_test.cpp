@@ -8,7 +8,7 @@
 namespace periscope {
 namespace {
 
-// Neither duplicate stream numbers (duplicate case values) nor a stream without a case (a warning) compile.
+// Duplicate stream numbers (duplicate case values) and streams without a case (-Wswitch) do not compile.
 constexpr std::string_view name_of(Stream stream) {
   static_assert(weight_names.size() <= 100);
   switch (stream) {
@@ -75,7 +75,7 @@ TEST_CASE("random-stream places of the theory are at least 2^20 sublayers apart"
     }
   }
   REQUIRE(starts.size() == count);
-  starts.erase(place::table);  // uses one place, so it may follow the input directly
+  starts.erase(place::table);  // occupies a single place, so it may directly follow the input
   for (auto next = std::next(starts.begin()); next != starts.end(); ++next) {
     CHECK(*next - *std::prev(next) > most_sublayers);
   }

@@ -9,14 +9,14 @@
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"
 
-/// Compares the number of every claim with its known value for planted runs.
+/// Compares the tested value of every claim with its known value for planted runs.
 namespace periscope::testing {
 namespace {
 
 using Make = std::function<training::TrainingResult(int)>;
 using Values = std::vector<double>;
 
-/// Makes the value of consecutive seeds differ by 1 %, so that every claim has a spread.
+/// Makes values of consecutive seeds differ by 1 %, so that every claim has a spread.
 double of_seed(double value, int seed) { return value * (1.0 + 0.01 * seed); }
 
 Make loss(double value) {
@@ -72,7 +72,7 @@ Make gradients(const Values& start) {
   };
 }
 
-/// An alternating loss of 120 steps with `count` separate spikes, and `more` additional ones for each next seed.
+/// An alternating loss of 120 steps with `count` separate spikes for the first seed, and `more` more per further seed.
 Make spikes(int count, int more) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(3.0);
@@ -85,7 +85,7 @@ Make spikes(int count, int more) {
   };
 }
 
-/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later for each next seed.
+/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later per further seed.
 Make falls_after(int steps, int later) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(2.0);
@@ -187,7 +187,7 @@ std::vector<Row> rows() {
   return all;
 }
 
-TEST_CASE("the number of every claim is positive if its statement holds") {
+TEST_CASE("the tested value of every claim is positive if the statement holds") {
   for (const Row& row : rows()) {
     std::vector<reproduce::GroupRuns> runs;
     for (const auto& [name, make] : row.groups) runs.push_back(group_of(name, name.ends_with('1') ? 1.0 : 3.0, make));

@@ -18,7 +18,7 @@ GroupRuns with_losses(const std::string& name, const std::vector<double>& losses
   return group_of(name, rate, [&](int seed) { return run_with_loss(losses.at(static_cast<std::size_t>(seed))); });
 }
 
-/// A group whose last record of `column` is `values` of the seed.
+/// A group of runs in which the last record of `column` is values(seed).
 GroupRuns with_end(const std::string& name, const std::string& column,
                    const std::function<std::vector<double>(int)>& values) {
   return group_of(name, 1.0, [&](int seed) {

@@ -49,7 +49,7 @@ TEST_CASE("columns have standard errors of geometric means, top magnitudes and t
   CHECK(first("growth_from_scales") == approx(std::log(4.0 / 3.0)));
   CHECK(first("growth_from_sizes_inside") == approx(std::log(5.0 / 4.0)));
   CHECK(first("growth_from_alignment") == approx(std::log(7.0 / 5.0)));
-  // In the other order, directions alone give 6/3, then scales 7/6; scales alone give 4/3.
+  // In the other order, trained directions alone give 6/3, and trained scales then 7/6 (but 4/3 alone).
   CHECK(first("growth_from_directions") == approx(std::log(6.0 / 3.0)));
   CHECK(first("growth_from_scales_given_directions") == approx(std::log(7.0 / 6.0)));
   CHECK(first("growth_interaction") == approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));

@@ -9,7 +9,7 @@
 #include "theory/kernels/discrete_rule.h"
 #include "theory/modules/module_kernels.h"
 
-/// Compares single modules with variance profiles (T29) with sums over all hidden channels.
+/// Compares the theory of single modules with variance profiles (T29) against sums over all hidden channels.
 namespace periscope::testing {
 namespace {
 

@@ -14,7 +14,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Lognormal sizes of mean square 1, correlated between all sides of equal length in a sublayer.
+/// Lognormal row or column sizes of mean square 1, correlated between all sides of equal length in a sublayer.
 std::vector<double> uneven_side(std::uint64_t place, int sublayer, int length, double own, double common) {
   const auto n = static_cast<std::size_t>(length);
   const std::vector<double> shared = normals(5000 + 10000 * static_cast<std::uint64_t>(sublayer + 1) + n, n);

@@ -115,7 +115,7 @@ TEST_CASE("random signs preserve magnitudes and flip half of the signs") {
   CHECK(std::abs(alike - count / 2.0) < 2.5 * std::sqrt(count));
 }
 
-TEST_CASE("repeated sequences keep log second moments; deviations of draws equal hand-computed values") {
+TEST_CASE("repeating a sequence does not change log second moments; deviations equal hand-computed values") {
   StackSpec spec = with_everything();
   spec.input.tokens = 6;
   const auto ops = make_backend("cpu");

@@ -78,7 +78,7 @@ Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& f
       for (int j = 0; j < cols; ++j) w[at(row * cols + j)] *= 1e3;
       return {std::move(w), "a huge row"};
     }
-    // For nearly constant rows, terms with the centre of a bound cancel.
+    // For nearly constant rows, the terms of W·centre cancel (centre of an ellipsoid in bounded_set.h).
     case 10: {
       Values w = constant_rows(draw, rows, cols, scale);
       for (double& v : w) v += 1e-3 * scale * draw.normal();

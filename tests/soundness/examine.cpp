@@ -44,8 +44,8 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Returns for every bound whether runs can be compared with it: all earlier bounds, which may enter the signal, fit
-/// their formats, or the class of the signal is certified.
+/// Returns, for every bound, whether runs can be compared with it: if all earlier bounds, which may enter the signal,
+/// fit their formats, or if the class of the signal is certified.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {

@@ -16,7 +16,7 @@ struct SoundnessConfig {
   std::uint32_t first = 0;  ///< index of the first checkpoint
   std::uint32_t checkpoints = 1000;
   std::vector<RunArithmetic> arithmetics;  ///< checkpoint i uses entry i mod size
-  double scale = 1.0;                      ///< factor on every bound; factors below 1 must give violations
+  double scale = 1.0;                      ///< multiplies every bound; values below 1 must give violations
 };
 
 inline constexpr std::size_t class_count = theory::signal_class_names.size();

@@ -100,7 +100,7 @@ TEST_CASE("custom placements get a final norm by the rule for named placements, 
   CHECK_FALSE(final_norm("none", "post"));
 }
 
-TEST_CASE("a scale expression that is not finite for some l is rejected; the message has its text and that l") {
+TEST_CASE("a scale expression that is not finite for some l is rejected; the message quotes it and that l") {
   const auto alpha = [](const char* expression, int l, int layers) {
     const Placement placement = free_placement(FreeForm{.alpha = DepthExpression::parse(expression)});
     return placement.at({.layers = layers, .addition = l}).alpha;

@@ -104,7 +104,7 @@ TEST_CASE("init.residual scales only W_o and W_down, by an expression in L and l
   check("1/(l+1)", [](int addition) { return 1.0 / (addition + 1); });
 }
 
-TEST_CASE("init.truncation multiplies standard deviations by the truncated normal distribution's") {
+TEST_CASE("init.truncation multiplies standard deviations by the deviation of a truncated standard normal") {
   for (const double at : {0.1, 1.0, 2.0, 3.0, 50.0}) {
     // Moments of the truncated density by Simpson's rule.
     constexpr int steps = 2000;

@@ -25,7 +25,7 @@ struct Differentiable {
   double step = 1e-3;       ///< finite-difference step; no kink of the loss may lie within three steps
 };
 
-/// Compares along random directions (entries N(0, 1)), or for `entries` evenly spaced single entries (0: all).
+/// Compare along random directions with N(0, 1) entries, or for `entries` evenly spaced single entries (all if 0).
 GradientCheck check_directions(const Differentiable& f, int directions);
 GradientCheck check_entries(const Differentiable& f, int entries);
 

@@ -42,7 +42,7 @@ TEST_CASE("a correct gradient passes; a wrong entry is detected along directions
   }
 }
 
-TEST_CASE("the gradient of a constant has no significant derivative") {
+TEST_CASE("the check of a constant function finds no significant derivative") {
   Differentiable f = sines();
   f.loss = [](std::span<const double>) { return 1.0; };
   f.gradient.assign(f.gradient.size(), 0.0);

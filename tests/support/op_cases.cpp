@@ -89,7 +89,7 @@ std::vector<OpCase> make_cases() {
        [](In in) { (void)in.ops.linear_backward_input(in.x, in.kv); }},
       {op::LinearBackwardWeight::facts, [](In in) { return in.ops.linear_backward_weight(in.x, in.kv); }, 67, 4,
        [](In in) { (void)in.ops.linear_backward_weight(in.x, in.w); }},
-      // squares of sums of 67 products: the relative error doubles
+      // Squaring sums of 67 products doubles their relative error.
       {op::LinearWeightSquare::facts, [](In in) { return in.ops.linear_weight_square(in.x, in.kv); }, 134, 4,
        [](In in) { (void)in.ops.linear_weight_square(in.x, in.w); }},
       {op::LinearDrawn::facts, [](In in) { return in.ops.linear_drawn(in.x, drawn); }, 516, 4,
@@ -137,7 +137,7 @@ std::vector<OpCase> make_cases() {
        [](In in) { (void)in.ops.soft_cap(0.0, in.x); }},
       {op::SoftCapBackward::facts, [](In in) { return in.ops.soft_cap_backward(1.5, in.x, in.y); }, 24, 1,
        [](In in) { (void)in.ops.soft_cap_backward(1.5, in.x, in.kv); }},
-      // one norm with a divisor and one with alpha
+      // One norm has a divisor, the other alpha.
       {op::Norm::facts,
        [](In in) -> OpResult {
          const Tensor alpha = in.ops.constant(1, 1, in.dtype, 0.5);

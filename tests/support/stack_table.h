@@ -12,7 +12,7 @@ struct NamedStack {
   StackSpec spec;
 };
 
-/// Returns small stacks that cover all placements (with and without a final norm), free placements, norms, MLPs,
+/// Returns small stacks that cover all placements (with and without a final norm), custom placements, norms, MLPs,
 /// attention options, and norms and gates inside modules.
 [[nodiscard]] std::vector<NamedStack> stacks_of_every_kind();
 

@@ -89,7 +89,7 @@ inline double variance_error(double n, double variance, double mean_magnitude) {
   const double shift = mean_error(n, mean_magnitude);
   return 2.0 * rounding_bound(n + 8, DType::f64) * variance + 2.0 * shift * shift;
 }
-/// Error of m₄/m₂², first order in the mean's error, |∂κ/∂mean| = 4|m₃|/m₂² ≤ 4√κ/σ ≤ 4κ/σ.
+/// Error of m₄/m₂² to first order in the mean's error: |∂κ/∂mean| = 4|m₃|/m₂² ≤ 4√κ/σ ≤ 4κ/σ.
 inline double kurtosis_error(double n, double kurtosis, double variance, double mean_magnitude) {
   const double shift = mean_error(n, mean_magnitude) / std::sqrt(variance);
   return kurtosis * (2.0 * rounding_bound(4.0 * n + 16, DType::f64) + 4.0 * shift);

@@ -162,7 +162,7 @@ TEST_CASE("training: at_end adds only to the last record of a completed run") {
   const AtEnd whole(small_task(DType::f64));
   CHECK(whole.calls == 1);
   CHECK(whole.steps() == std::vector{12});
-  // The last step is non-finite and recorded.
+  // The last step is non-finite and has a record.
   TrainingTask task = diverging_task();
   task.train.steps = static_cast<int>(AtEnd(task).trained.history.loss.size());
   const AtEnd diverged(task);

@@ -122,7 +122,7 @@ Series planted(double deviation, int count, int steps, int apart) {
 }
 
 TEST_CASE("robust spikes have a low false-alarm rate on lognormal noise of any width" * doctest::test_suite("slow")) {
-  // A simulation of 900 000 steps found at most 1 in 10 000, for windows of 16 to 128 steps.
+  // A simulation of 900 000 steps found at most 1 spike in 10 000 steps for windows of 16 to 128 steps.
   constexpr int series = 500;
   constexpr std::size_t steps = 240;
   std::vector<int> found;
@@ -134,7 +134,7 @@ TEST_CASE("robust spikes have a low false-alarm rate on lognormal noise of any w
     CHECK(count <= series * static_cast<int>(steps) / 10000);
     found.push_back(count);
   }
-  // The logarithms of all series differ only by a factor, so their spikes must be equal.
+  // For each seed, logarithms differ between deviations only by a factor, so the spikes must be equal.
   for (const int count : found) CHECK(count == found.front());
 }
 

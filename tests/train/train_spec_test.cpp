@@ -16,8 +16,8 @@ std::vector<double> rates(const TrainSpec& train) {
 }
 
 /// Fraction of the peak rate after 1/4 and 3/4 of the decay: 0.1 + 0.45·(1 + cos(π/4)) and 0.1 + 0.45·(1 + cos(3π/4)).
-constexpr double at_eighth = 0.55 + 0.45 * 0.70710678118654752;
-constexpr double at_three_eighths = 0.55 - 0.45 * 0.70710678118654752;
+constexpr double at_quarter = 0.55 + 0.45 * 0.70710678118654752;
+constexpr double at_three_quarters = 0.55 - 0.45 * 0.70710678118654752;
 
 void check_rates(const TrainSpec& train, const std::vector<double>& expected) {
   const std::vector<double> all = rates(train);
@@ -31,8 +31,9 @@ void check_rates(const TrainSpec& train, const std::vector<double>& expected) {
 TEST_CASE("the learning rate warms up, then decays by a cosine to a tenth or stays constant") {
   // round(0.25 · 6) = 2 steps of warm-up and 4 of decay.
   check_rates({.steps = 6, .lr = 2.0, .warmup = 0.25},
-              {1.0, 2.0, 2.0 * at_eighth, 2.0 * 0.55, 2.0 * at_three_eighths, 0.2});
-  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.0}, {3.0, 3.0 * at_eighth, 3.0 * 0.55, 3.0 * at_three_eighths, 0.3});
+              {1.0, 2.0, 2.0 * at_quarter, 2.0 * 0.55, 2.0 * at_three_quarters, 0.2});
+  check_rates({.steps = 5, .lr = 3.0, .warmup = 0.0},
+              {3.0, 3.0 * at_quarter, 3.0 * 0.55, 3.0 * at_three_quarters, 0.3});
   check_rates({.steps = 4, .lr = 1.0, .warmup = 1.0}, {0.25, 0.5, 0.75, 1.0});
   check_rates({.steps = 1, .lr = 1.0, .warmup = 0.1}, {1.0});
   check_rates({.steps = 5, .lr = 3.0, .warmup = 0.6, .schedule = ScheduleKind::constant}, {1.0, 2.0, 3.0, 3.0, 3.0});

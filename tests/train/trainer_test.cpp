@@ -171,7 +171,7 @@ TEST_CASE("gradients of all parts of a micro-batch use at most 128 MiB") {
   spec.model.head_dim = 64;
   spec.model.vocab = 1024;
   spec.input.tokens = 512;
-  // 7 matrices in each layer and 2 tables of 4 MiB in f32: 64 MiB.
+  // 7 matrices in each of 2 layers and 2 tables, each of 4 MiB in f32: 64 MiB.
   const TrainSpec train{.batch = 12};
   CHECK(parts_of_micro_batch(spec, train, DType::f32) == 2);
   CHECK(parts_of_micro_batch(spec, train, DType::f64) == 1);

@@ -89,7 +89,7 @@ TEST_CASE("sharp bounds fail if scaled by 0.9; the published bound C.2-whole fai
   CHECK_FALSE(broken(0.36, 2000).contains("C.2-whole"));
   CHECK(broken(0.33, 2000).contains("C.2-whole"));
   for (const auto& [id, width] :
-       {std::pair{"G4-whole", 3}, std::pair{"G4", 4}}) {  // widths at which the simplified bounds break
+       {std::pair{"G4-whole", 3}, std::pair{"G4", 4}}) {  // smallest widths at which these bounds fail
     for (const int d : {width - 1, width}) CHECK((verify::statement(id).limit(d) > 1.0) == (d == width));
   }
 }
