@@ -26,15 +26,15 @@ class WidthBias {
       : spec_(spec), factor_(factor), options_(options) {}
 
   /// Returns the bias of a forward statistic, absolute for cosines and relative otherwise: c·w at the input and
-  /// c·(w + s·ln(1 + n/D)) after a sublayer. The second term comes from overlaps of tokens, of order 1/√D each.
-  /// Attention's output, a mean over n keys, has s = 1 and the c of cosines; otherwise s = ¼. For cosines w is at least
-  /// 1/D. Without norms s = 4, times 2^m after m gated MLPs, and the bias of moments compounds: exp(bias) − 1.
+  /// c·(w + ψ·ln(1 + n/D)) after a sublayer. The second term comes from overlaps of tokens, of order 1/√D each.
+  /// Attention's output, a mean over n keys, has ψ = 1 and the c of cosines; otherwise ψ = ¼. For cosines w is at least
+  /// 1/D. Without norms ψ = 4, times 2^m after m gated MLPs, and the bias of moments compounds: exp(bias) − 1.
   [[nodiscard]] double of_signal(Statistic statistic, Signal signal, std::size_t i) const;
 
   /// Returns the bias of a squared gradient's logarithm, without half its variance over seeds:
-  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). 2 w_2L − w_depth covers the path to the top of the
+  /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + ψ·ln(1 + n/D)). 2 w_2L − w_depth covers the path to the top of the
   /// stack and back to `depth`; w_step, the first step of w, covers the inside of a module and the loss. a is the
-  /// number of directions that a norm's backward pass removes: 2 for LayerNorm, else 1. s = 1 for attention's matrices
+  /// number of directions that a norm's backward pass removes: 2 for LayerNorm, else 1. ψ = 1 for attention's matrices
   /// and the score path's share, else ¼. g = 3 in a stack without norms, else 1. Infinity for D ≤ a.
   [[nodiscard]] double of_log_gradient(std::size_t depth, bool of_attention) const;
 
