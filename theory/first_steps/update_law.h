@@ -8,8 +8,8 @@
 namespace periscope::theory {
 
 /// An entry of a matrix after τ steps of an optimizer: W_τ = ρ_τ W₀ − U_τ(a_1 … a_τ), a_b the entry's gradient on the
-/// batch of step b, and ρ_τ = Π_s (1 − η_s λ) for decoupled weight decay λ. U_τ is Σ_s (ρ_τ/ρ_s) η_s m̂_s/(√v̂_s + ε)
-/// for AdamW, Σ_s (ρ_τ/ρ_s) η_s m_s for SGD.
+/// batch of step b, and ρ_τ = Π_i (1 − η_i λ) for decoupled weight decay λ. U_τ is Σ_i (ρ_τ/ρ_i) η_i m̂_i/(√v̂_i + ε)
+/// for AdamW, Σ_i (ρ_τ/ρ_i) η_i m_i for SGD.
 class UpdateLaw {
  public:
   /// `clips`: clipping factors of the gradients, one per step.
