@@ -13,11 +13,11 @@ namespace {
 double probability_within(double x) { return std::erf(x / std::sqrt(2.0)); }
 
 /// Returns E[(x̂ − x)²] of x ~ N(0, σ²) rounded to multiples of Δ = `step`, by the Fourier series of the mean square
-/// error in x. To nearest the series is Δ²(1/12 + Σ_k (−1)^k cos(2πkx/Δ)/(πk)²); stochastic rounding has
+/// error in x. Rounding to nearest has Δ²(1/12 + Σ_k (−1)^k cos(2πkx/Δ)/(πk)²); stochastic rounding has
 /// (x − a)(b − x) = Δ²(1/6 − Σ_k cos(2πkx/Δ)/(πk)²). E cos(2πkx/Δ) = exp(−2(πkσ/Δ)²).
 double uniform_noise(double step, double sigma, bool stochastic) {
   const double pi = std::numbers::pi;
-  // Nearly all |x| < Δ/2: to nearest the error is x; stochastic rounding has mean square error E|x|(Δ − |x|).
+  // Nearly all |x| < Δ/2: rounding to nearest has error x; stochastic rounding has mean square error E|x|(Δ − |x|).
   if (sigma < 0.1 * step) {
     return stochastic ? sigma * (step * std::sqrt(2.0 / pi) - sigma) : sigma * sigma;
   }

@@ -16,8 +16,8 @@ namespace periscope::theory {
 /// Returns the noise ratio of rounding N(0, σ²) to a floating format of precision p, ignoring overflow: the mean over
 /// binades divided by σ². Numbers in [2^e, 2^(e+1)) have spacing 2^(e+1−p) and mean square error 4^(e+1−p)/12, or
 /// 4^(e+1−p)/6 if stochastic. Below the smallest normal number 2^m the spacing is 2^(m+1−p), and the error depends
-/// on the ratio of spacing and σ. Far from both ends of the format's range, rounding to nearest has ratio 0.1803·4^−p,
-/// averaged over phases of log₂ σ: 6.02p + 7.44 dB.
+/// on the ratio of spacing to σ. Far from both ends of the format's range, rounding to nearest has ratio 0.1803·4^−p
+/// (6.02p + 7.44 dB) on average over the fractional part of log₂ σ.
 double floating_noise(const NumberFormat& format, double sigma, bool stochastic = false);
 
 /// Returns the noise ratio of absmax-scaled integers −Q … Q with one scale per `group` entries: E[a²]/(12Q²) with
@@ -32,7 +32,7 @@ double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quant
 /// E‖Jδ‖² = Σ_i v_i g_i² · N/‖∂L/∂x‖² for a stream of N numbers.
 class NoiseBudget {
  public:
-  /// Adds `factor`·v_i g_i² of every entry.
+  /// Adds `factor`·v_i g_i² for every entry.
   void add(std::span<const double> square_errors, std::span<const double> gradient, double factor = 1.0);
   /// Adds v·g² of one entry, or a precomputed sum over entries.
   void add(double square_error, double gradient_square) { sum_ += square_error * gradient_square; }

@@ -20,7 +20,7 @@ DiscreteRule discrete_gauss_rule(const Vector& points, const Vector& weights, In
     Vector next = points.cwiseProduct(basis.col(count));
     diagonal(count) = next.dot(basis.col(count));
     ++count;
-    // Two passes make the vector orthogonal to rounding error.
+    // Two passes make `next` orthogonal to the basis, up to rounding.
     for (int pass = 0; pass < 2; ++pass) next -= basis.leftCols(count) * (basis.leftCols(count).transpose() * next);
     const double rest = next.norm();
     if (count == steps || !(rest > rounding)) break;

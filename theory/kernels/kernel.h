@@ -24,7 +24,7 @@ TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel
 /// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·1 + c). Token ids:
 /// scale²·second_moment where ids are equal, times σ²·fan-in if the embedding is projected. Learned positions add
 /// second_moment where positions in the sequence are equal; a token type adds it to every entry. `ids` may concatenate
-/// several sequences of input.tokens. With given scales every table has its own second moment.
+/// several sequences of length input.tokens. With given scales every table has its own second moment.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 
 /// Returns the mean of K_tt'/√(K_tt K_t't') over pairs of distinct tokens. NaN for one token.

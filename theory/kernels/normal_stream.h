@@ -12,7 +12,7 @@ namespace periscope::theory {
 struct StreamKey {
   std::uint64_t seed;
   std::uint64_t replicate;
-  std::uint64_t place;  ///< sublayer or purpose, a value of theory::place
+  std::uint64_t place;  ///< sublayer or purpose, see theory::place
 };
 
 /// Independent standard normal numbers from Threefry counters and the Box–Muller transform. Numbers have float

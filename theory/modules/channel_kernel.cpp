@@ -24,7 +24,7 @@ ChannelKernel sum_of(std::vector<ChannelTerm> terms) {
   return {std::move(total), std::move(terms)};
 }
 
-/// Normalises a term with per-channel gains; `scale` is the factor of every token.
+/// Normalises a term with per-channel gains; `scale` holds one factor per token.
 ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, const Vector& scale) {
   const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
   const auto width = static_cast<double>(gain.each.size());
@@ -34,7 +34,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, cons
   y.power = before.cwiseProduct(gain.each.cwiseAbs2());
   if (!subtracts_mean(kind)) {
     y.kernel.product = rescaled(x.kernel.product);
-    // Mean kernel of independent channels, or smaller after an earlier LayerNorm.
+    // Keeps the ratio of mean kernel to mean power: product/D for independent channels, smaller after a LayerNorm.
     y.kernel.mean = rescaled(x.kernel.mean) * (mean_before > 0.0 ? y.power.mean() / mean_before : 0.0);
     return y;
   }

@@ -22,7 +22,7 @@ enum class Fault {
   beta0,           ///< β₀, the branch's kernel in T6: ×1.01 after a norm B, otherwise ×1.05, from sublayer L on
   no_score_path,   ///< T9: gradients of queries and keys do not propagate further down the stack
   query_gradient,  ///< T11: E‖∂loss/∂W_q‖² ×1.1
-  depth_constant,  ///< T1: α, β, input gain and Mix-LN boundary of a stack with one more layer; layer indices + 1
+  depth_constant,  ///< T1: use α, β, input gain and Mix-LN boundary of a stack with one more layer, layer indices + 1
 };
 
 inline constexpr std::array<std::string_view, 5> fault_names{"none", "beta0", "no-score-path", "query-gradient",
@@ -36,7 +36,7 @@ static_assert(are_names_of<Fault>(fault_names));
 /// depth_constant for a placement without depth constants.
 [[nodiscard]] bool acts_on(Fault fault, const StackSpec& spec, bool backward);
 
-/// Factor on the kernel of a branch (β times the output of B) where it enters the residual sum of a sublayer.
+/// Returns the factor of the kernel of a branch (β times the output of B) in the residual sum of a sublayer.
 [[nodiscard]] double branch_factor(Fault fault, const ModelSpec& model, int sublayer);
 /// Returns a step with the fault applied. The initial value of a per-channel scale is multiplied into `writes`.
 [[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);

@@ -26,13 +26,13 @@ Vector head_weights(const StackSpec& spec, int layer);
 /// Kernel of the output of a layer's MLP (T5), without the bias of W_down. If rows differ, hidden channel j contributes
 ///   K_f = σ_d² Σ_j c_d,j² Φ(r_g,j² κ_g + b_g²) ∘ (r_u,j² κ_u + b_u²).
 /// A Gauss rule in r_g,j (plain MLPs: r_u,j) evaluates the sum over j. Row powers of W_down are the output's channel
-/// powers. `activated`, unless null, receives the activation's kernel without the up factor; requires flat matrices.
+/// powers. `activated`, unless null, receives the activation's kernel without the up factor; not for variance profiles.
 ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& input, Matrix* activated = nullptr);
 
 /// `unevenness` of a module's input and output channels and of its heads or hidden channels; 1 without profiles.
 struct ChannelUnevenness {
-  double width = 1.0;   ///< product over input and output channels
-  double hidden = 1.0;  ///< unevenness over heads or hidden channels
+  double width = 1.0;   ///< unevenness of the input channels times unevenness of the output channels
+  double hidden = 1.0;  ///< unevenness of the heads or hidden channels
 };
 ChannelUnevenness channel_unevenness(const StackSpec& spec, int sublayer);
 

@@ -45,7 +45,7 @@ class StreamPairs {
       }
     }
   }
-  /// Scales a stream: the rows of its matrices by `rows` where it is first in a pair, the columns where it is second.
+  /// Scales a stream: matrix rows by `rows` where it is first in a pair, columns by `columns` where it is second.
   template <class Factors>
   void scale(std::size_t stream, const Factors& rows, const Factors& columns) {
     for (std::size_t j = 0; j < count(); ++j) {

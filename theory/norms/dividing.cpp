@@ -5,12 +5,12 @@
 namespace periscope::theory {
 namespace {
 
-/// Returns the square in the norm's formula divided by the mean square: D if the formula sums squares, else 1.
+/// Returns the ratio of the square in the norm's formula to the mean square: D if the formula sums squares, else 1.
 double features_of(const NormUse& norm) {
   return formula_of(norm.kind).divisor == NormFormula::Divisor::length ? norm.width : 1.0;
 }
 
-/// Returns mean square + eps of every token, with eps in units of the mean square.
+/// Returns mean square + eps of every token (LayerNorm: variance + eps), eps divided by D if the formula sums squares.
 Vector square_of(const TokenKernel& x, const NormUse& norm) {
   const Vector square =
       subtracts_mean(norm.kind) ? Vector((x.product - x.mean).diagonal()) : Vector(x.product.diagonal());

@@ -26,7 +26,7 @@ struct NormTrace {
 
 /// Formulas of one kind of norm.
 struct NormLaw {
-  /// Kernel after a norm with gain gamma (T2), eps included. For pointwise norms correct only if entries are normal.
+  /// Kernel after a norm with gain gamma (T2), eps included. For pointwise norms, correct only if entries are normal.
   TokenKernel (*kernel)(const TokenKernel& x, const NormUse& norm, double gamma);
   /// Returns the inputs of `slope` and `gradient` for a norm whose input has kernel x.
   NormTrace (*trace)(const TokenKernel& x, const NormUse& norm);
@@ -50,8 +50,8 @@ extern const NormLaw dividing_law;
 /// covariance of u = αx:
 ///   kernel γ²E[φ(u_t)φ(u_t')], gradient G_tt' → γ²α²E[φ'(u_t)φ'(u_t')]·G_tt', slope γα·E φ'(u_t).
 /// Derf: closed forms. DyT: Mehler's series for small c. For large c, tanh(u) = E_S erf(u/(S√2)) with S from the
-/// Kolmogorov distribution (Andrews and Mallows 1974: S·N(0, 1) is logistic). Its expectations are therefore the closed
-/// forms of erf, averaged over two independent S by a Gauss rule.
+/// Kolmogorov distribution (Andrews and Mallows 1974: S·N(0, 1) is logistic). Expectations of tanh are therefore the
+/// closed forms of erf, averaged over two independent S by a Gauss rule.
 extern const NormLaw dyt_law;
 extern const NormLaw derf_law;
 extern const NormLaw scale_law;  ///< φ(u) = u

@@ -12,7 +12,7 @@ namespace {
 using std::numbers::inv_sqrtpi;
 using std::numbers::pi;
 
-/// for_pairs with correlations clamped to [−1, 1] against rounding.
+/// Same as for_pairs, but clamps correlations to [−1, 1], which rounding may exceed.
 template <class Pair>
 Matrix over_pairs(const Matrix& c, const Pair& pair) {
   return for_pairs(c, [&](double a, double b, double ab) {

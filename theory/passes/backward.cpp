@@ -44,7 +44,7 @@ class Backward {
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
     const StreamEnds ends = m.ends();
-    // The output is plain + N(normed), so the gradient kernel has terms with the norm on both, one or no side.
+    // The output is plain + N(normed), so the gradient kernel has terms with N on both sides, one or none.
     Gradients g(ends.names.size(), Matrix::Zero(loss.rows(), loss.cols()));
     g.add(ends.plain, loss);
     g.add(ends.normed, m.final_norm ? through_norm(loss, trace_.final_norm) : loss);
@@ -107,7 +107,7 @@ class Backward {
   [[nodiscard]] Matrix through_norm(const Matrix& g, const NormTrace& trace) const {
     return law_of(norm_.kind).gradient(g, trace, norm_, spec_.model.gamma);
   }
-  /// One-sided factor of T8, for cross kernels of two different gradients.
+  /// Returns the factor that a norm applies to one side of a gradient kernel (T8).
   [[nodiscard]] Vector slope(const NormTrace& trace) const {
     return law_of(norm_.kind).slope(trace, norm_, spec_.model.gamma);
   }
@@ -158,7 +158,7 @@ class Backward {
   }
 
   /// Sets the gradients of the attention weights (T11) and returns the gradient kernel at A_out. `heads` holds the
-  /// gradient kernels of values, queries and keys and the kernel at the input of W_o; g is the kernel at its output.
+  /// gradient kernels of values, queries and keys and the forward kernel before W_o; g: gradient kernel after W_o.
   Matrix through_heads(int l, const Matrix& input, const HeadGradients& heads, const Matrix& g) {
     const ModelSpec& m = spec_.model;
     const double query_factor = replicate_.fault == Fault::query_gradient ? 1.1 : 1.0;
@@ -221,7 +221,7 @@ class Backward {
   }
 
   [[nodiscard]] double variance_of(int l, Weight weight) const { return squared(stddev_of(spec_, l / 2, weight)); }
-  /// Writes the mean over tokens of E‖∂loss/∂x_t‖² for the first stream, at fixed other streams, or the sum over the
+  /// Writes the mean over tokens of E‖∂loss/∂x_t‖² for the first stream, at fixed other streams, or its sum over the
   /// streams that are parts of x_out. At depth 0 all streams are equal, and the gradient is the total over streams.
   void write(int depth, const StreamEnds& ends, const Gradients& g) {
     const bool parts = ends.parts_of_stream() > 1;

@@ -29,7 +29,7 @@ bool changes_direction(const StackSpec& spec, const ParameterId& gain) {
   return !norm_gain(spec, gain.sublayer, gain.weight).is_uniform() || bias_stddev_of(spec, gain) > 0.0;
 }
 
-/// Returns true if norms fix the size of the logits in every attention and their standard deviation is at most `limit`.
+/// Returns true if norms fix the size of attention logits in every layer, to a standard deviation of at most `limit`.
 bool logits_are_bounded(const StackSpec& spec, double limit) {
   const ModelSpec& m = spec.model;
   for (int s = 0; s < m.steps(); ++s) {

@@ -36,10 +36,10 @@ struct ForwardReplicate {
 /// Data of one branch that the backward recursion needs.
 struct SublayerTrace {
   Matrix input;      ///< kernel of the module's input (A_out) [T, T]
-  Matrix activated;  ///< MLPs: `activated` of mlp_kernel [T, T]
+  Matrix activated;  ///< MLPs: the output `activated` of mlp_kernel [T, T]
   NormTrace norm_a;  ///< trace of norm A, whose input is x_in
   NormTrace norm_b;  ///< trace of norm B, whose input is f_out
-  Vector r_inner;    ///< squared divisor of the inner norm of an attention [T]; empty without one
+  Vector r_inner;    ///< attention: squared divisor of the inner norm [T]; empty without that norm
 };
 
 /// A forward replicate, stored for the backward pass.
@@ -57,7 +57,7 @@ PatternLaw pattern_law(const StackSpec& spec, int layer);
 /// Returns nullopt for windows, uniform or very sharp patterns, or weights with given scales.
 std::optional<TokenGrid> grid_for(const StackSpec& spec);
 
-/// Attention averages of the layers of a stack, for sequences of input.tokens that do not attend to each other.
+/// Attention averages of a stack's layers, for sequences of length input.tokens that do not attend to each other.
 class StackAttention {
  public:
   StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr);
@@ -70,7 +70,7 @@ class StackAttention {
 };
 
 /// Runs the forward recursion and evaluates every statistic at every site, without standard errors
-/// (docs/theory/README.md). The maximum assumes independent tokens (T18). With the scales of given weights channels
+/// (docs/theory/README.md). The maximum assumes independent tokens (T18). With the scales of given weights, channels
 /// differ (ChannelKernel): kurtosis and maximum then assume normal entries of unequal variance, and angular distances
 /// are omitted after a norm C with per-channel gains. Fills `trace` unless it is null.
 Profile forward_profile(const StackSpec& spec, const ForwardReplicate& replicate, ForwardTrace* trace = nullptr);

@@ -70,7 +70,7 @@ void KernelProfile::write_branch(int sublayer, double scale, const TokenKernel& 
 }
 
 void KernelProfile::compute_tails(Matrix second_moments) {
-  // x_in repeats x_out, and B_out repeats f_out without a norm B.
+  // x_in equals the previous x_out and, without a norm B, B_out equals f_out.
   if (second_moments.rows() == last_.rows() && second_moments.cols() == last_.cols() && second_moments == last_) return;
   last_ = std::move(second_moments);
   const Matrix& v = last_;

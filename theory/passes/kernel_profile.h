@@ -50,8 +50,8 @@ class KernelProfile {
 };
 
 /// Returns the angular distances between the streams at all pairs of depths, mean over tokens; empty for very deep
-/// stacks. `step_cosine`: for every step alpha·√(K/K⁺ before norm C) per token. Branches are orthogonal to the stream,
-/// so the cosine of two depths is the product over the steps between these depths.
+/// stacks. `step_cosine`: alpha·√(K/K⁺) for every step and token, K⁺ before norm C. Branches are orthogonal to the
+/// stream, so the cosine of two depths is the product over the steps between these depths.
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid = nullptr);
 
 }  // namespace periscope::theory

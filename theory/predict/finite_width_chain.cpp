@@ -94,7 +94,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   }
   if (replicates == 0) return;
   const int per_sequence = replicates / sequence_count;
-  // One entry in total if each sequence has one replicate.
+  // A single entry if each sequence has only one replicate.
   std::vector<ProfileMoments> of_sequence(per_sequence > 1 ? sequences.size() : 1);
   std::vector<Profile> readings(static_cast<std::size_t>(replicates_per_batch));
   PredictionProgress progress(options.on_progress);
@@ -145,7 +145,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
       mean.value.push_back(sum / static_cast<double>(of_sequence.size()));
       mean.standard_error.push_back(deviation / std::sqrt(replicates));
       spread.value.push_back(deviation);
-      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // for normal readings
+      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // if normal
     }
   }
 }

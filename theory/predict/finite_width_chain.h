@@ -21,12 +21,12 @@ struct FiniteWidthOptions {
 /// Returns the approximate cost of one replicate of the finite-width chain (T25), in equivalent f32 operations.
 double chain_operations(const StackSpec& spec);
 
-/// Returns the number of replicates for a measurement of `seeds` seeds, the same for each of `sequences`. Their
-/// standard errors are spread/√replicates and spread/√seeds. The error of the difference is therefore 1.12 times the
-/// measurement's error with 4 replicates per seed, and 1.03 times with 16. At least 32 replicates and 4 per seed are
-/// run, and up to 16 per seed within 4e11 operations (seconds). If these cost more than 4e13 operations (minutes),
-/// fewer are run, at least 8. The cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8,
-/// returns 0, and the infinite-width limit is used with its finite-width term.
+/// Returns the number of replicates for a measurement of `seeds` seeds, the same for each of `sequences`. With standard
+/// errors spread/√replicates and spread/√seeds, the error of the difference is 1.12 times the measurement's error for 4
+/// replicates per seed, and 1.03 times for 16. At least 32 replicates and 4 per seed are run, and up to 16 per seed
+/// within 4e11 operations (seconds). If these cost more than 4e13 operations (minutes), fewer are run, at least 8. The
+/// cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8, returns 0, and the
+/// infinite-width limit is used with its finite-width term.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());
 

@@ -130,7 +130,7 @@ PatternLevel::PatternLevel(const StackSpec& spec, const ReplicateInputs& inputs,
 double PatternLevel::work(int replicates) const {
   const bool backward = !inputs_.labels.empty() || !options_.labels.empty();
   const bool sampled = !is_uniform(pattern_law(spec_, 0));
-  // A layer is two sublayers and the patterns of its attention.
+  // Work of one layer: two sublayers, and the patterns of its attention.
   const double forward_cost = 2.0 + (sampled ? samples_ : 0.0);
   const double backward_cost = backward ? backward_work * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
   return static_cast<double>(replicates) * spec_.model.layers * (forward_cost + backward_cost);

@@ -20,7 +20,7 @@ struct ReplicateInputs {
 /// The squared gradient of a mean over B windows, Σ_ij ⟨g_i, g_j⟩/B², involves at most two windows per term, so pairs
 /// determine its expectation. At most `max_pairs` pairs are chosen, each window about equally often.
 /// Throws std::invalid_argument without windows, for windows of different lengths, for labels that do not match, and
-/// for tokens without a label: they would give windows different weights in the loss.
+/// for tokens without a label, which would give windows different weights in the loss.
 ReplicateInputs pairs_of_windows(const std::vector<std::vector<int>>& ids, const std::vector<std::vector<int>>& labels,
                                  std::size_t max_pairs);
 
@@ -89,7 +89,7 @@ class PatternLevel {
 /// Richardson extrapolation in the number of patterns. A replicate with S patterns has bias a/S + O(1/S²), because the
 /// recursion is nonlinear in the sampled kernels. With the means m(S/r) (`previous`) and m(S) (`curve`), `curve`
 /// becomes m(S) + step/(r − 1), step = m(S) − m(S/r), which removes a. The bias compounds over sublayers like exp(a/S),
-/// so a remainder of about step²/(2(r − 1)) stays, relative to the value if `relative`; the standard error includes it.
+/// so about step²/(2(r − 1)) remains, relative to the value if `relative`; the standard error includes it.
 /// Returns the part of every error that more replicates of S patterns do not reduce: the remainder and the noise of
 /// m(S/r). Infinite where m(S/r) is not finite, 0 for a zero step.
 std::vector<double> extrapolate(Curve& curve, const Curve& previous, double r, bool relative);

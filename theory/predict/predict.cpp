@@ -22,11 +22,11 @@ constexpr int first_samples = 2;  // patterns per replicate and attention sublay
 /// patterns. More forward patterns only reduce the bias of sharp patterns, which backward patterns do not affect.
 constexpr int long_max_backward = 16;
 
-/// The first two levels of a prediction: at least `min_replicates` replicates of first_samples patterns, and as many
-/// replicates of `ratio` times as many patterns.
+/// The first two levels of a prediction: at least `min_replicates` replicates of first_samples patterns, then equally
+/// many replicates of `ratio` times as many patterns.
 struct Scheme {
   int min_replicates;
-  int ratio;  ///< ratio of the numbers of patterns of consecutive levels
+  int ratio;  ///< ratio of pattern counts between consecutive levels
 
   /// Returns the number of replicates, equal for every input and at least two per input.
   [[nodiscard]] int replicates(int inputs) const {
@@ -45,7 +45,7 @@ constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 constexpr int long_sequence = 64;
 constexpr Scheme long_sequence_scheme{8, 8};
 
-/// Returns the first scheme that costs at most `affordable` patterns, or the last. `back_tokens` = 0: no gradients.
+/// Returns the first scheme within `affordable` patterns, or the last. `back_tokens`: tokens; 0 without gradients.
 const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   if (back_tokens >= long_sequence && long_sequence_scheme.patterns(inputs) <= affordable) return long_sequence_scheme;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
@@ -159,8 +159,8 @@ double worst_error(const Prediction& prediction, const Profile& profile) {
   return worst;
 }
 
-/// Extrapolates every curve from the previous level. Returns the largest ratio of an error that more replicates do not
-/// reduce to half the requested error.
+/// Extrapolates every curve from the previous level. Returns the largest error that more replicates cannot reduce,
+/// divided by half the requested error.
 double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& previous, int level_ratio) {
   double worst = 0.0;
   for (auto& [key, curve] : profile.curves) {
@@ -178,8 +178,8 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
 /// sublayer. Measured in docs/theory/attention_and_mlp.md.
 constexpr double grid_share = 0.02;
 
-/// Returns the interpolation error of every value for uniform patterns, where nothing is sampled: estimated from a grid
-/// of twice as many nodes. It is the entire grid error where patterns hardly vary.
+/// Returns the interpolation error of every value for uniform patterns, which are not sampled, estimated from a grid of
+/// twice as many nodes. Where patterns hardly vary, this is the entire grid error.
 Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
   spec.init.qk_factor = 0.0;
   const TokenGrid finer(spec.input.tokens, spec.model.causal, 2.0);
@@ -289,8 +289,8 @@ class InputsPrediction {
     }
   }
 
-  /// Returns the affordable number of replicates, equal for every input. With gradients a fourth of the operations of a
-  /// pattern belong to the forward pass, which may have more patterns than the backward pass.
+  /// Returns the affordable number of replicates, equal for every input. With gradients, a fourth of the operations of
+  /// a pattern belong to the forward pass, which may have more patterns than the backward pass.
   [[nodiscard]] int affordable_replicates(int forward_patterns, int backward_patterns) const {
     const double each =
         backward_ ? std::min(forward_patterns, forward_patterns / 4 + backward_patterns) : forward_patterns;
@@ -361,9 +361,9 @@ class InputsPrediction {
   int samples_ = first_samples;
   int backward_samples_ = first_samples;
   Profile previous_ = {};    ///< means of the previous level
-  double bias_ratio_ = 0.0;  ///< largest error that more replicates do not reduce, over half the requested error
-  double grid_ratio_ = 0.0;  ///< largest grid error over the requested error
-  double needed_ = 0.0;      ///< patterns that the tolerance needs; 0 if it is reached
+  double bias_ratio_ = 0.0;  ///< largest error that replicates cannot reduce, divided by half the requested error
+  double grid_ratio_ = 0.0;  ///< largest grid error divided by the requested error
+  double needed_ = 0.0;      ///< number of patterns needed to reach the tolerance; 0 if reached
 };
 
 }  // namespace
@@ -376,9 +376,9 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   }
   const double t = spec.input.tokens;
   const double square = t * t;
-  // Run time in units of one operation of the measurement.
+  // Costs are run times, in units of one operation of the measurement.
   constexpr double fixed_cost = 5e4;          // cost of a pattern, independent of the number of tokens
-  constexpr double default_patterns = 512.0;  // patterns among which the cost of an exact average is divided
+  constexpr double default_patterns = 512.0;  // number of patterns over which the cost of an exact average is spread
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / default_patterns
                                                        : 6.0 * square * (t + spec.model.head_dim) + fixed_cost;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);

@@ -21,7 +21,7 @@ struct PredictionOptions {
   int max_samples = 1 << 14;  ///< patterns per attention sublayer; up to four times as many below 64 tokens (T3)
   /// Budget of operations for the patterns.
   double operations = std::numeric_limits<double>::infinity();
-  bool reaches_tolerance = false;  ///< true: `operations` limits only the first replicates; run on to the tolerance
+  bool reaches_tolerance = false;  ///< run beyond `operations` until the tolerance is reached
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
@@ -39,7 +39,7 @@ struct Prediction {
   int replicates = 0;        ///< 1 + degrees of freedom of standard errors; for one input the number of replicates
   int samples = 0;           ///< patterns per attention sublayer in the forward pass, over all replicates
   int backward_samples = 0;  ///< patterns averaged in the backward pass; 0 without gradients
-  double tolerance = 0.0;    ///< tolerance of PredictionOptions
+  double tolerance = 0.0;    ///< PredictionOptions::tolerance
   double gradient_tolerance = 0.0;
   std::string gradient_unsupported = {};  ///< why requested gradients are missing; empty otherwise
 
@@ -50,7 +50,7 @@ struct Prediction {
   // Except left_out, the following fields are empty or 0 unless exact_at_width.
   Profile limit = {};         ///< all curves at infinite width (T2–T11)
   Profile spread = {};        ///< `value` is the standard deviation of a statistic over seeds, given the token ids
-  std::string left_out = {};  ///< parts omitted because they cost more than the measurement; "": none
+  std::string left_out = {};  ///< parts omitted as too expensive or unsupported, with the reason; "": none
   int finite_width_replicates = 0;  ///< replicates of the finite-width chain (T25)
   int finite_width_degrees = 0;     ///< degrees of freedom of `spread`
   bool replicates_given = false;    ///< the number of replicates was set by the user, not derived from the seeds
@@ -92,7 +92,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
 Profile quick_profile(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const PredictionOptions& options);
 
-/// predict() for all windows of one batch, with labels or without; the loss is the mean over all tokens of the batch.
+/// Runs predict() for all windows of a batch, with or without labels; the loss is the mean over all its tokens.
 /// The gradient of a weight is the mean over the windows, E‖Σ_i g_i/B‖² = (Σ_i E‖g_i‖² + Σ_i≠j E⟨g_i, g_j⟩)/B². T2–T11
 /// therefore run on pairs of windows, including their cross kernels. Other statistics are means over the windows; the
 /// maximum is omitted. Ignores options.labels. Throws like pairs_of_windows.

@@ -9,8 +9,7 @@
 namespace periscope::theory {
 namespace {
 
-/// QK-norm, V-norm and inner norms divide gradients by the rms of n features. E[1/rms²] = n/(n − 2), infinite for n
-/// ≤ 2.
+/// QK-norm, V-norm and inner norms divide gradients by the rms of n features. E[1/rms²] = n/(n − 2), finite for n > 2.
 std::string few_normed_features(const ModelSpec& m) {
   const auto reason = [](std::string_view norm, int features) {
     return fmt::format("{} over {} feature{}: expected at least 3, otherwise the mean squared gradient is infinite",
@@ -30,7 +29,7 @@ std::string few_normed_features(const ModelSpec& m) {
 }
 
 /// Norm B divides the gradient at its input by the rms of the module's output. If the output is a linear map of n ≤ 2
-/// random numbers, E[1/rms²] is infinite too. This happens for MLPs of at most 2 hidden channels, and for attention
+/// random numbers, E[1/rms²] is infinite. This happens for MLPs of at most 2 hidden channels, and for attention
 /// with at most 2 value features in total if some token sees only itself or equal tokens.
 std::string few_features_of_branch(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
