@@ -96,7 +96,7 @@ TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom
   const judge::StackVerdict replicates =
       OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
   CHECK(replicates.tests.at(0).degrees() == approx(7.0).epsilon(1e-12));
-  CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t, 7 degrees of freedom, two-sided 1 %
+  CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t with 7 degrees of freedom, level 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
   CHECK(beyond.rejected == 1);  // critical t for 7 degrees of freedom: 3.4995 (8: 3.355, 6: 3.707)

@@ -28,7 +28,7 @@ double critical_by_hand(double degrees, double level) {
   return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
 }
 
-/// A bias proportional to D^exponent and noise 0.1·n^slope, with relative errors `error` and `noise_error`.
+/// A bias proportional to D^exponent and noise 0.1·n^slope for n seeds, with relative errors `error` and `noise_error`.
 ladder::Convergence planted_fit(double exponent, double slope, double error = 0.02, double noise_error = 0.05) {
   ladder::Convergence c{.spec = {}, .bias = {}, .from_theory = 0.01, .noise = {}};
   c.spec.model.placement = *find_placement("pre");
@@ -324,9 +324,9 @@ TEST_CASE("verify passes only if every statement, attack and massive-activation 
       by_width.back().largest = ratio;
     });
   };
-  CHECK(with_ratio("C.2-whole", 3, 0.35));  // bound √2/4
+  CHECK(with_ratio("C.2-whole", 3, 0.35));  // below the bound √2/4 = 0.354
   CHECK_FALSE(with_ratio("C.2-whole", 3, 0.36));
-  CHECK(with_ratio("G4-whole", 4, 1.41));  // bound D√2/4 for D = 4
+  CHECK(with_ratio("G4-whole", 4, 1.41));  // below the bound D√2/4 = 1.414 for D = 4
   CHECK_FALSE(with_ratio("G4-whole", 4, 1.42));
 }
 

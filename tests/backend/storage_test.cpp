@@ -53,7 +53,7 @@ TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is fr
   CHECK(pool.idle_bytes() == 100 * kib);
   CHECK(pool.take(20 * kib).get() == last);
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five were freed
+  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five buffers were freed
   pool.take(101 * kib).reset();           // larger than the limit: freed at once
   CHECK(pool.idle_bytes() == 100 * kib);
   pool.clear();
@@ -146,7 +146,7 @@ TEST_CASE("buffer pool: a failed request changes neither usage nor peak") {
   CHECK(fails(56 * kib));
   pool.take(48 * kib).reset();
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 88 * kib);  // 48 KiB if the failed 56 KiB counted as in use
+  CHECK(pool.idle_bytes() == 88 * kib);  // would be 48 KiB if the failed 56 KiB counted as in use
 }
 
 TEST_CASE("tensors reuse freed buffers of the process-wide pool") {

@@ -40,7 +40,7 @@ TEST_CASE("the first signal that may overflow is found, in the stream or upstrea
       // Weights overflow when they are rounded to the format.
       {"peri", 1e7, 1.0, eps, Arithmetic::mixed, fp16, Signal::weights},
       {"peri", 1e7, 1.0, eps, Arithmetic::pure, fp16, Signal::weights},
-      // In FP16, modules overflow and norm B returns NaN, so the stream is not certified although its size fits.
+      // In FP16, but not in BF16, modules overflow. Norm B then returns NaN, so the stream is not certified.
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, bf16, {}},
       {"peri", 300.0, 1.0, eps, Arithmetic::mixed, fp16, Signal::dots},
       // eps underflows to 0 in the accumulators' format.

@@ -177,14 +177,14 @@ TEST_CASE("a certificate for n + 2 tokens per rescaling covers n tokens if atten
   CHECK(covered(4096, infinity, mixed) == 0);
   CHECK(covered(4096, 1.0, pure) == 1008);  // n·u' ≤ 1/2
   CHECK(covered(4096, 1.0, {}) == 0);
-  model.layers = 3;  // the largest values over all layers count
+  model.layers = 3;  // the layer with the largest values decides
   CHECK(covered(4096, 100.0, pure) == 327);
   model.layers = 1;
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
   CHECK(covered(4096, 1.0, mixed) == 65);  // the window limits tokens and rescalings
   model.layers = 3;
   model.attention.resize(3);
-  model.attention[2].scores.window = 200;  // the smallest window of all layers counts
+  model.attention[2].scores.window = 200;  // the smallest window of all layers decides
   CHECK(covered(4096, 1.0, mixed) == 65);
 }
 

@@ -24,7 +24,7 @@ const Edit nothing = [](Json&) {};
 FamilyStack read_changed(const std::string& name, const Edit& edit) {
   EditedCheckpoint files(name);
   edit(files.config);
-  // Without a head tensor, the model would be tied whatever the default is.
+  // Without a head tensor, the model would be tied regardless of the default.
   std::set<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
   for (const auto& [tensor, contents] : files.tensors) tensors.insert(tensor);
   const Family& family = *find_family(files.config["model_type"].get<std::string>());

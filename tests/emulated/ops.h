@@ -74,7 +74,7 @@ class Ops {
   Emulation emulation_;
   Rounding stored_, accumulated_;
   Rounding inside_;         ///< accumulated_ for activations, where exponentials and cubes may overflow harmlessly
-  Rounding inside_stored_;  ///< stored_ with the same overflow rule
+  Rounding inside_stored_;  ///< stored_ with the overflow rule of inside_
   Sums sums_;
   Peaks peaks_{};
   std::vector<double> work_, weights_, scaled_query_;

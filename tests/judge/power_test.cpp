@@ -148,9 +148,9 @@ TEST_CASE("an underpowered verdict is inconclusive; a rejection outranks it") {
   CHECK(judge::disagrees(wrong.worst_test()));
 }
 
-TEST_CASE("a tolerated bias as large as the value never agrees, for any limit") {
+TEST_CASE("a test with a tolerated bias as large as the value never agrees, for any limit") {
   Planted stack(1e-3, 0.0);
-  stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5
+  stack.prediction.finite_width.assign(depths, 2.0);  // times c = 0.5: as large as the value
   config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 999.0;
   CHECK(stack.judged(lenient).verdict == judge::Verdict::inconclusive);

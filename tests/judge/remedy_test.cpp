@@ -177,7 +177,7 @@ TEST_CASE("an imprecise prediction names the tolerance that it meets; NaN has no
   imprecise.precise = false;
   CHECK(judged(imprecise, imprecise).ends_with("(theory.gradient_tolerance = 0.0044 would be met)"));
   judge::Test share = imprecise;
-  share.statistic = Statistic::score_share;  // its tolerance is relative
+  share.statistic = Statistic::score_share;  // a share's tolerance is relative
   share.measured.value = share.predicted.value = 0.5;
   share.measured.error = 0.001;
   CHECK(judged(share, share).ends_with("(theory.gradient_tolerance = 0.0088 would be met)"));

@@ -29,8 +29,8 @@ class ShortWrites {
   ~ShortWrites();
 };
 
-/// Logs calls during its lifetime, as in DISK_LOG, without the prefix `without` of paths and with "*" for the random
-/// part of temporary names.
+/// Logs calls during its lifetime, as in DISK_LOG, but strips the prefix `without` from paths and replaces the random
+/// part of temporary names by "*".
 class DiskLog {
  public:
   explicit DiskLog(std::string without);

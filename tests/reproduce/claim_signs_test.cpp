@@ -72,7 +72,7 @@ Make gradients(const Values& start) {
   };
 }
 
-/// An alternating loss of 120 steps with `count` separate spikes for the first seed, and `more` more per further seed.
+/// An alternating loss of 120 steps with `count` separate spikes, plus `more` for every further seed.
 Make spikes(int count, int more) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(3.0);
@@ -85,7 +85,7 @@ Make spikes(int count, int more) {
   };
 }
 
-/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later per further seed.
+/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later for each further one.
 Make falls_after(int steps, int later) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(2.0);

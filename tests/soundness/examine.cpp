@@ -23,7 +23,7 @@ struct Claim {
   RunArithmetic arithmetic;
   int longest;                              ///< largest number of tokens
   bool unrounded;                           ///< certify weights before rounding to the format
-  std::optional<theory::SignalClass> kind;  ///< class whose verdict the scale is tuned for
+  std::optional<theory::SignalClass> kind;  ///< class to be certified at the tuned scale
 };
 
 theory::Certificate certificate_of(const Specimen& s, const Backend& ops, Knob knob, double factor,
@@ -135,7 +135,7 @@ class Trial {
 
   /// Runs an input and returns the ratio of the target signal to its bound.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    // The simulator adds the first row of the token types; every second run replaces that row by another one.
+    // The simulator adds the first row of the token types; every second run replaces that row by a different one.
     const WeightSource& weights = ++result_.runs % 2 == 0 && other_types_ ? *other_types_ : weights_;
     certify::SignalMaxima seen;
     InnerSignals inner(model_, weights, seen);

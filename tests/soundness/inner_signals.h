@@ -25,7 +25,7 @@ class InnerSignals final : public Watch, public SignalRecorder {
     const bool of_step = is_of_step(at.signal) && at.sublayer >= 0 && at.sublayer < model_.steps();
     const int sublayer = of_step ? model_.step(at.sublayer).branches.back().sublayer : at.sublayer;
     for (const Record& r : std::exchange(records_, {})) {
-      // Without a bias the product is the result of the op, which is another signal.
+      // Without a bias the product is the result of the op, which is recorded as a different signal.
       if (r.signal == Signal::products && !has_bias(sublayer, r.parameter)) continue;
       maxima_.raise_to(r.signal, sublayer, r.magnitudes);
     }

@@ -180,7 +180,7 @@ TEST_CASE("weight scales override init and gamma for single matrices and norms")
   CHECK_THROWS_AS((void)gain_of(spec, 2, Weight::norm_a), std::logic_error);
   CHECK_THROWS_AS((void)alpha_of(spec, 1, Weight::norm_a), std::logic_error);
   CHECK(alpha_of(StackSpec{}, 1, Weight::norm_a) == 0.5);
-  CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // 1 gain, D channels
+  CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // one gain for D channels
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST_CASE("the sampled average agrees with simulation for every mask, RoPE, QK-n
   law.query.heads = 48;
   law.key.heads = 24;
   check_against_simulation("full QK-norm, many heads", law, five_tokens(), 1.0 / (24 * 2));
-  // Repeated tokens have a singular kernel.
+  // Repeated tokens make the kernel singular.
   constexpr int ids[] = {0, 1, 0, 2, 1};
   const Matrix k = Matrix::NullaryExpr(5, 5, [&](auto t, auto s) { return ids[t] == ids[s] ? 1.0 : 0.0; });
   for (const bool rope : {false, true}) {
@@ -279,7 +279,7 @@ TEST_CASE("ScaledKernel factorizes every kernel, even a singular one, and report
   CHECK_FALSE(ScaledKernel(repeated).triangular);
 }
 
-/// Compares every entry of the gradient kernels (T9): closed form versus fully sampled score path.
+/// Compares every entry of the gradient kernels (T9) in closed form with a fully sampled score path.
 void check_closed_form(const std::string& what, const PatternLaw& law) {
   const Matrix k = five_tokens();
   Matrix g = five_tokens().reverse();

@@ -188,7 +188,7 @@ TEST_CASE("with norm B, scaling W_down by k divides its gradient by k (T13, T14e
   StackSpec spec = xiong_stack("peri");
   spec.init.scheme = InitScheme::scaled;
   spec.init.factor = 4.0;
-  spec.model.unembedding = false;  // the stream is the logits, without a gain
+  spec.model.unembedding = false;  // the logits are the stream itself, without a gain
   StackSpec plain = spec;
   plain.init.factor = 1.0;
   const Profile scaled = with_gradients(spec, {distinct});

@@ -51,7 +51,7 @@ TEST_CASE("activations of an interval equal the extrema on a fine grid") {
       const BoundedSet y = activated(kind, {Vector::Constant(1, low), Vector::Constant(1, high), {}});
       CHECK(y.low[0] <= least + 1e-15);
       CHECK(y.low[0] == approx(least).epsilon(1e-9));
-      CHECK(y.high[0] >= most - 1e-15);  // 1e-15 allows rounding of grid values
+      CHECK(y.high[0] >= most - 1e-15);  // 1e-15 allows for rounding of grid values
       CHECK(y.high[0] == approx(most).epsilon(1e-12));
     }
   }
@@ -88,7 +88,7 @@ TEST_CASE("bounds stay valid for weights near the limits of double") {
   CHECK(BoundedSet(point(Vector::Constant(3, 1e200))).norm() <= 1.8e200);
   CHECK(spectral_bound(RowMatrix::Constant(5, 4, 5e-324)) >= 4.4 * 5e-324);  // the iteration also terminates
   CHECK(spectral_bound(RowMatrix::Constant(2, 2, 1e300)) == approx(2e300).epsilon(1e-2));
-  // A product that overflows has an infinite bound, and so does NaN.
+  // The bound is infinite if a product overflows or is NaN.
   const RowMatrix w = RowMatrix::Constant(1, 2, 1e200);
   CHECK(image_and_sums(w, ball(Vector::Constant(2, 1e200), infinity)).set.magnitude()[0] == infinity);
   Vector broken(2);

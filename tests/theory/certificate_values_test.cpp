@@ -229,7 +229,7 @@ TEST_CASE("matrices, tables, biases and gains are rounded to the format, and the
   CHECK(rounded.changed());  // later unchanged weights do not reset it
   CHECK(rounded.bias(0, Weight::q) == all(2, rounded_to(seven, 1.01)));
   const NormParameters n = rounded.norm(0, Weight::norm_a);
-  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
+  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w has at most seven bits; 1 + w would be rounded down
   CHECK(n.gain[1] == 0x1p-9);  // −(1 − 2⁻⁹) rounds to −1 and 1 + w to 0; the unrounded sum is larger
   CHECK(n.bias[0] == 5.0);
   CHECK(rounded.largest() == 5.0);

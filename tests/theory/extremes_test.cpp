@@ -52,7 +52,7 @@ TEST_CASE("the expected maximum agrees with simulation for tokens of equal and u
 }
 
 TEST_CASE("the expected maximum equals closed forms for one and two entries (T18)") {
-  // One entry has E|x| = √(2/π)σ; two have 2σ/√π.
+  // E max|x| is √(2/π)σ for one entry and 2σ/√π for two.
   CHECK(expected_maximum(Vector::Constant(1, 4.0), 1) ==
         approx(2.0 * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-12));
   CHECK(expected_maximum(Vector::Constant(1, 4.0), 2) == approx(4.0 / std::sqrt(std::numbers::pi)).epsilon(1e-12));

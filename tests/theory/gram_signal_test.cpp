@@ -32,7 +32,7 @@ TEST_CASE("NormalStream returns independent normal numbers, the same for blocks 
     const double expected = power == 2 ? 1.0 : power == 4 ? 3.0 : 0.0;
     testing::check_consistent("moment", testing::estimate(powers), expected);
   }
-  for (const std::size_t lag : {1UL, 2UL, 256UL, 512UL}) {  // 256: cosine and sine of one angle
+  for (const std::size_t lag : {1UL, 2UL, 256UL, 512UL}) {  // lag 256: cosine and sine of the same angle
     std::vector<double> products;
     for (std::size_t i = 0; i + lag < values.size(); ++i) products.push_back(values[i] * values[i + lag]);
     testing::check_consistent("lag", testing::estimate(products), 0.0);

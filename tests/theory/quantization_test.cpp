@@ -49,7 +49,7 @@ TEST_CASE("numbers below half a step round to zero; stochastic rounding noise ex
     const double expected = std::sqrt(2.0 / std::numbers::pi) * 0x1p-9 / sigma - 1.0;
     CHECK(theory::floating_noise(e4m3, sigma, true) / expected == approx(1.0).epsilon(1e-12));
   }
-  // The series and the limit below a tenth of a step agree: to nearest, one number in 1.7 million exceeds half a step.
+  // The series agrees with the limit used below a tenth of a step, where one number in 1.7 million exceeds half a step.
   for (const bool mode : {false, true}) {
     const double below = theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 - 1e-9), mode);
     CHECK(theory::floating_noise(e4m3, 0.1 * 0x1p-9 * (1.0 + 1e-9), mode) / below == approx(1.0).epsilon(1e-5));

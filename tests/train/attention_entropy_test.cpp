@@ -62,7 +62,7 @@ TEST_CASE("attention entropy is the mean over heads and over tokens that see sev
   };
   const Values zero4(4, 0.0), zero12(12, 0.0), zero16(16, 0.0), one4(4, 1.0), one12(12, 1.0), one16(16, 1.0);
   const double root = std::sqrt(2.0);
-  // Token 1 has q = (2, 1); k = (1, 3) and (2, 0) give the scores 5/√2 and 4/√2. Token 0 has 36/√2 and 18/√2.
+  // Token 1 has q = (2, 1); k = (1, 3) and (2, 0) give the scores 5/√2 and 4/√2. Token 0: 36/√2 and 18/√2.
   const Values q{9, 9, 2, 1}, k{1, 3, 2, 0};
   // Heads 0 and 1 use the first key head, 2 and 3 the second. In head h, token 1 has the scores 0 and {1, 2, 1, 2}[h].
   const Values q4{0, 0, 0, 0, 0, 0, 0, 0, /* token 1 */ 1, 0, 2, 0, 3, 1, 4, 2},

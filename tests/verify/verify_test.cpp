@@ -126,7 +126,7 @@ BoundCase small_case(const SublayerRule& rule, std::vector<double> x, std::vecto
 TEST_CASE("a case that overflows in f64 is not judged, even if no statement measures the overflow") {
   BoundCase c = verify::plain_case({.norm_a = false}, 2);
   c.set("x", {1.0, 0.0}, 2);
-  c.set("up", {1.5e308, 0.0, 1.5e308, 0.0}, 2);  // |h| overflows, but not its entries nor the gradient's norm
+  c.set("up", {1.5e308, 0.0, 1.5e308, 0.0}, 2);  // |h| overflows; its entries and the gradient's norm do not
   c.set("down", {0.0, 0.0, 0.0, 0.0}, 2);
   for (const verify::StatementOutcome& o : verify::check_statements(c, verify::evaluate(c))) {
     CHECK(std::isfinite(o.measured));
