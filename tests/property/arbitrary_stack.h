@@ -10,7 +10,7 @@
 #include "sim/spec/model_spec.h"
 #include "tests/support/targets.h"
 
-/// Random stacks for RapidCheck properties; call inside a property.
+/// Random stacks for RapidCheck properties. These functions may be called only inside a property.
 namespace periscope::testing {
 
 /// Picks one of the values.

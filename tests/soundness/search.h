@@ -29,7 +29,7 @@ struct SpecimenResult {
   int runs = 0;
   std::array<double, class_count> tightness{};  ///< largest signal over largest bound of a class; NaN without signals
   double excess = 0.0;                          ///< largest ratio of signal to bound among exceeded bounds
-  std::string violation;                        ///< description of that run: checkpoint, bound, arithmetic, input
+  std::string violation;                        ///< run with that ratio: checkpoint, bound, arithmetic, input
 
   [[nodiscard]] bool violated() const { return !violation.empty(); }
 };
