@@ -25,8 +25,7 @@ struct FloatProduct {
   FloatFactor a, b;
   float* c;
   std::ptrdiff_t c_column_step;
-  /// Compute the lower triangle only. Entries above the diagonal are unspecified but finite; without
-  /// `accumulate` they are 0 or products.
+  /// Computes only the lower triangle. Entries above the diagonal are finite but unspecified.
   bool lower_only = false;
   bool accumulate = false;
   float weight = 1.0F;

@@ -28,7 +28,7 @@ inline FloatFactor transposed(FloatFactor x) {
   return x;
 }
 
-/// out ← a·b. With `lower_only`, entries above the diagonal are unspecified: 0 or a product.
+/// out ← a·b. With `lower_only`, entries above the diagonal are finite but unspecified.
 inline void product_into(Sample& out, const FloatFactor& a, const FloatFactor& b, bool lower_only = false) {
   out.resize(a.rows, b.columns);
   multiply({.a = a, .b = b, .c = out.data(), .c_column_step = out.outerStride(), .lower_only = lower_only});

@@ -30,7 +30,7 @@ class ScorePathSum {
   ScorePathSum(const PatternLaw& law, const AttentionHead& head, const ScaledKernel& input, const CentredKernel& values,
                const ScaledKernel& cotangents);
 
-  /// Adds the patterns of one sampled head: one, or an antithetic pair.
+  /// Adds the patterns of one sampled head: a single pattern or an antithetic pair.
   void add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers);
 
   /// Completes the sums. Call once, after all patterns have been added.

@@ -23,8 +23,8 @@ struct SignalBound {
   Index channel = 0;     ///< index of the largest entry
 };
 
-/// Inputs of a stack: any token ids within the position table, or any real vectors with entries up to `largest`.
-/// Infinite `largest` means all numbers of the format; a finite one beyond the format's range counts as overflow.
+/// Inputs of a stack: any sequences of token ids that fit the position table, or any real vectors with entries up to
+/// `largest`. Infinite `largest` means all numbers of the format; a finite one beyond its range counts as overflow.
 struct InputDomain {
   bool tokens = true;
   double largest = infinity;
@@ -39,7 +39,7 @@ struct Certificate {
   RunArithmetic arithmetic = {};
   int longest = 0;                                 ///< maximum length of a sequence in tokens; 0: unlimited
   bool weights_rounded = false;                    ///< some weights are not representable and were rounded
-  std::optional<WeightEntry> largest_weight = {};  ///< largest weight before rounding; nullopt if exact
+  std::optional<WeightEntry> largest_weight = {};  ///< largest weight before rounding; nullopt in exact arithmetic
 
   /// Returns a bound, or null if the stack does not have the signal.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;

@@ -39,9 +39,9 @@ class ProfileMoments {
   Profile sums_;
 };
 
-/// Returns the mean over inputs of their means. Standard errors come from the spread between replicates of one input.
-/// For a `population` larger than the n inputs, s²(1/n − 1/population) is added to squared errors, s² the variance of
-/// the n means. Every input must have the same number of replicates, at least 2.
+/// Returns the mean over inputs, each averaged over its replicates. Standard errors come from the spread between an
+/// input's replicates. For a `population` larger than the n inputs, s²(1/n − 1/population) is added to squared errors,
+/// s² the variance of the n means. Every input must have the same number of replicates, at least 2.
 Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t population);
 
 /// Independent replicates of the recursion (T2–T11), all with the same number of patterns per attention sublayer.

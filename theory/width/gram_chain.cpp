@@ -30,7 +30,7 @@ Matrix one_hot(const std::vector<int>& ids) {
   return rows;
 }
 
-/// Returns a root of the covariance over tokens of one feature of the stack's input. Samples a projected table first.
+/// Returns R with R Rᵀ the token covariance of a feature of the stack's input. A projected table is sampled first.
 Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, StreamKey stream) {
   const InputSpec& input = spec.input;
   const double rms = std::sqrt(input.second_moment);

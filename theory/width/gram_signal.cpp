@@ -39,7 +39,7 @@ Matrix gram_of(const Matrix& x) {
   return gram;
 }
 
-/// Hidden features per block, few enough for the cache of a core.
+/// Hidden features per block, few enough to fit the cache of a core.
 constexpr Index hidden_per_block = 128;
 
 /// A module's input, scaled to rows of length 1 in float. Products with normal numbers dominate the cost; their
