@@ -1,5 +1,5 @@
 """Measures the deviation of gradients at finite width from the infinite-width theory. The tolerated bias of verdicts on
-gradients is based on these measurements (docs/lab_notes/finite_width.md, "What verdicts on gradients allow").
+gradients is based on these measurements (docs/lab_notes/finite_width.md, "Measured bias of gradients").
 
 Usage: python gradient_bias.py [--journal FILE] [--only TEXT] [--seeds 0.1]; needs the Python package (./lab python)
 
