@@ -18,7 +18,7 @@
 #include "sim/train/trainer.h"
 
 /// Measures time and memory of a stack with layers of the 3.2B preset as in `propagate`, without theory: Peri-LN with a
-/// final norm, Gaussian input, statistics at every site. Also measures the rate of a large product. The subcommand
+/// final norm, Gaussian input, statistics at every site. Also measures the rate of a matrix product. The subcommand
 /// `train` measures the tokens per second of training instead. Prints one line of JSON.
 namespace periscope::bench {
 namespace {

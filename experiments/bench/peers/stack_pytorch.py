@@ -1,4 +1,4 @@
-"""The stack of stack_seconds.cpp in PyTorch. Prints time, memory and the rate of a product as one line of JSON.
+"""The stack of stack_seconds.cpp in PyTorch. Prints time, memory and the rate of a matrix product as one JSON line.
 
 Usage: python stack_pytorch.py SHAPE
 

@@ -42,7 +42,7 @@ struct Site {
 inline constexpr Site stream_site{Pass::forward, Signal::x_out};
 inline auto parts(Site& s) { return std::tie(s.pass, s.signal); }
 
-/// Returns the number of places of a site: sublayer + 1, from before the first sublayer to after the last.
+/// Returns the number of places of a site. Place = sublayer + 1, from before the first sublayer to after the last.
 [[nodiscard]] inline std::size_t places_of(const ModelSpec& model) {
   return static_cast<std::size_t>(model.sublayers()) + 2;
 }

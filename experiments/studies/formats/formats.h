@@ -131,7 +131,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
 void add(FormatsStack& stack, const SeedReading& reading);
 
 /// Judges all stacks and formats together: the law against theory at the stack's width (`law`), the law against the
-/// same seeds in f64 (`drift`, without the fluctuation of seeds), and the cost of massive features. Tolerates one
+/// same seeds in f64 (`drift`, free of fluctuation over seeds), and the cost of massive features. Tolerates one
 /// rounding of the stream.
 void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options);
 

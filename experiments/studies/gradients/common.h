@@ -111,7 +111,7 @@ struct Experiment {
   /// Returns the stacks of the cases, given the stacks of the configuration.
   std::function<std::vector<StackSpec>(const GradientConfig&, const std::vector<StackSpec>&)> swept =
       [](const GradientConfig&, const std::vector<StackSpec>& all) { return all; };
-  /// Returns the case of a measured stack and the stack to predict.
+  /// Returns a case, given the stack to measure and the stack to predict.
   std::function<Case(const Work&, const StackSpec&, const StackSpec&)> measure;
   /// Called before the cases are judged.
   std::function<void(const GradientConfig&, Result&)> combine = [](const GradientConfig&, Result&) {};

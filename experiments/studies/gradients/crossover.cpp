@@ -33,7 +33,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-/// Measures and predicts one placement at every factor. Rows run over the factors.
+/// Measures and predicts one placement at every factor. Curves run over the factors.
 Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
   const GradientConfig& config = work.config;
   Case sweep{.spec = spec};

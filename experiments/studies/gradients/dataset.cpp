@@ -11,7 +11,7 @@ namespace {
 
 using dataset::ColumnSpec;
 
-/// Returns the value of that name, or nullptr.
+/// Returns the value with that name, or nullptr.
 template <class T>
 const T* find(const std::map<std::string, T>& values, const std::string& name) {
   const auto it = values.find(name);

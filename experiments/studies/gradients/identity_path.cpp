@@ -22,7 +22,7 @@ static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.res
 namespace {
 
 /// Returns a bound on ‖g − s − r‖/‖g‖ due to rounding. Both sides of g = s + r have separate rounding errors. Each of
-/// 2L sublayers has at most six successive products or norms, sums of `longest` terms with a relative error ≤ longest·ε.
+/// 2L sublayers has at most six successive products or norms: sums of `longest` terms with relative error ≤ longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});

@@ -57,7 +57,7 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, CurvePlac
   put("predicted_stderr", predicted == nullptr ? nothing : predicted->standard_error);
   const Curve* limit = s.result.prediction.limit.find(statistic, at);
   if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) put("predicted_limit", limit->value);
-  // A few large values dominate the mean of a squared gradient, so only its logarithm has a z.
+  // A few large values dominate the mean of a squared gradient, so only its logarithm has a z-score.
   const bool has_z = measured != nullptr && predicted != nullptr && statistic != Statistic::grad_sq;
   if (has_z) put("z", z_scores(*measured, *predicted));
 }

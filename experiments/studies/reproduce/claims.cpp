@@ -88,7 +88,7 @@ double best_log_rate(const std::vector<const TrainingResult*>& by_rate) {
 
 judge::SeedTable higher_rate(const Twins& twins) { return {{{best_log_rate(twins[1]) - best_log_rate(twins[0])}}}; }
 
-/// Returns the metric that `read` computes from a run's last record, or from its first.
+/// Return the metric that `read` computes from a run's last (at_end) or first record (at_start).
 Metric at_end(double (*read)(const RecordedValues&)) {
   return [=](const TrainingResult& run) { return read(last_record(run)); };
 }
@@ -105,7 +105,7 @@ double angle(const RecordedValues& record) {
   return sum / static_cast<double>(depths - 1);
 }
 
-/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, mean over the upper half of the stack.
+/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, averaged over the upper half.
 double main_path_share(const RecordedValues& record) {
   const std::vector<double>&input = record.at("growth_stream"), &sum = record.at("growth_sum");
   const std::size_t half = input.size() / 2;
@@ -119,7 +119,7 @@ double largest_over_fp16(const RecordedValues& record) {
   return std::log(std::ranges::max(record.at("largest")) / 65504.0);
 }
 
-/// Returns the least-squares slope over the index times the number of values. Skips values that are not finite.
+/// Returns the least-squares slope per index, multiplied by the number of values. Skips values that are not finite.
 double rise_of(const std::vector<double>& values) {
   double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
   for (std::size_t i = 0; i < values.size(); ++i) {

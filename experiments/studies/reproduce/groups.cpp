@@ -31,7 +31,7 @@ std::vector<std::string> keys_of(const Settings& settings) {
 
 /// Appends the groups of a study to `groups`.
 void add_groups(std::string_view study, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
-  // Adds a group per placement if `of` is the study. `set` has fixed values, `scaled` values derived from the shared
+  // Adds a group per placement if `of` equals `study`. `set` has fixed values, `scaled` values derived from the shared
   // ones. `suffix` follows the placement in a group's name.
   const auto add = [&](std::string_view of, const std::vector<std::string>& placements, const std::string& suffix,
                        const Settings& set, const Settings& scaled = {}) {
@@ -99,7 +99,7 @@ Json resolved_of(const Group& group) {
   return json;
 }
 
-/// Returns "model.norm = "layer"": a key and its value in the group.
+/// Returns a key and its value in the group, such as `model.norm = "layer"`.
 std::string with_value(const Group& group, std::string_view key) {
   const std::size_t dot = key.find('.');
   const Json value = resolved_of(group)[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))];
@@ -107,7 +107,7 @@ std::string with_value(const Group& group, std::string_view key) {
 }
 
 /// Returns everything that determines a group's runs. The warm-up's share is replaced by its only effect, the rate of
-/// the first step: over few steps different shares can be equal.
+/// the first step: with few steps, different shares can have the same effect.
 std::string identity_of(const Group& group) {
   Json json = resolved_of(group);
   json["train"]["warmup"] = learning_rate(group.train, 1);
@@ -119,22 +119,22 @@ std::string identity_of(const Group& group) {
 const std::vector<Exhibit>& exhibits() {
   static const std::vector<Exhibit> all{
       {"1", {"base"}, true},                     // Figures 1, 6, 14, 15: variance and magnitude over depth and training
-      {"3", {"base", "rates"}, true},            // Figures 3, 12: loss over the learning rate
+      {"3", {"base", "rates"}, true},            // Figures 3, 12: loss against learning rate
       {"4", {"base"}, true},                     // Figure 4, Table 1: stability over seeds
       {"5", {"base"}, true},                     // Figure 5: gradient of the last layer
       {"7", {"base"}, true},                     // Figure 7: gradients of the layers, at initialisation and at the end
       {"8", {"base", "frozen"}, false},          // Figure 8: output norms whose gain stays 1
       {"9", {"base"}, true},                     // Figures 9, 39: angular distance, and gains of the output norms
       {"10", {"base", "decay", "init"}, false},  // Figure 10, Tables 7 to 9: weight decay and initialisation
-      {"11", {"base"}, true},                    // Figure 11: largest activations against FP16
-      {"16", {"rates-warmup"}, false},           // Figures 16, 18: loss over the learning rate, three times the warm-up
-      {"17", {"rates-short"}, false},            // Figure 17: loss over the learning rate, sequences of half the length
+      {"11", {"base"}, true},                    // Figure 11: largest activations and the range of FP16
+      {"16", {"rates-warmup"}, false},           // Figures 16, 18: loss against learning rate, three times the warm-up
+      {"17", {"rates-short"}, false},            // Figure 17: loss against learning rate, sequences of half the length
       {"19", {"base", "layer-norm"}, false},     // Figure 19: LayerNorm
       {"20", {"base", "embedding-norm"}, false},  // Figures 20 to 22: embedding norm
       {"32", {"base", "olmo"}, false},            // Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement
       {"35", {"sgd"}, false},                     // Figures 35 to 38: SGD
       {"table5", {"base"}, true},                 // Table 5: final loss of the placements at one learning rate
-      {"warmup", {"base", "no-warmup"}, false},   // Without warm-up, and steps to a given loss (R10, R11)
+      {"warmup", {"base", "no-warmup"}, false},   // Training without warm-up, and steps to a given loss (R10, R11)
       {"growth", {"base"}, true}};  // Growth identity (T15) during training, and Eq. 4, which lacks its cosine term
   return all;
 }

@@ -38,7 +38,7 @@ struct Exhibit {
 /// Returns all exhibits in the paper's order.
 [[nodiscard]] const std::vector<Exhibit>& exhibits();
 
-/// Returns the named exhibits; without names all of them, or with `quick` the short profile. Throws
+/// Returns the named exhibits. Without names, returns all, or those of the short profile with `quick`. Throws
 /// ConfigError for an unknown name, and suggests the nearest.
 [[nodiscard]] std::vector<const Exhibit*> select_exhibits(const std::vector<std::string>& names, bool quick);
 

@@ -28,7 +28,7 @@ using Metric = std::function<double(const TrainingResult&)>;
 [[nodiscard]] double spikes(const TrainingResult& run);
 /// Returns, for every completed step, 1 if an event that spikes() counts starts there, else 0.
 [[nodiscard]] std::vector<double> spike_starts(const TrainingResult& run);
-/// Returns the mean over the second half of the steps of ln of the last layer's gradient norm.
+/// Returns ln(gradient norm of the last layer), averaged over the second half of the steps.
 [[nodiscard]] double last_layer_gradient(const TrainingResult& run);
 /// Returns Σ ‖∂loss/∂W‖² over the matrices of each layer.
 [[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
@@ -39,15 +39,15 @@ using Metric = std::function<double(const TrainingResult&)>;
 /// Returns ln(second moment at the top / its value by Eq. 4).
 [[nodiscard]] double cosine_share(const RecordedValues& record);
 
-/// A part of ln of the stream's growth in training at the top of the stack (T29): a column and its title in the table.
+/// One part of ln(growth of the stream at the top of the stack) during training (T29), with its column and table title.
 struct GrowthPart {
   std::string column, title, meaning;
   Metric read;
 };
 /// Returns the parts. The growth is the sum of the first three, and also of the fourth and the fifth.
 [[nodiscard]] const std::vector<GrowthPart>& growth_parts();
-/// Returns the growth beyond random weights with the sizes of the trained rows and columns. NaN for a run that ended
-/// early, and if the theory does not support the sizes.
+/// Returns the growth beyond random weights with the sizes of the trained rows and columns. NaN if the run
+/// ended early or the theory does not support the sizes.
 [[nodiscard]] double from_alignment(const TrainingResult& run);
 
 using Values = std::vector<double>;

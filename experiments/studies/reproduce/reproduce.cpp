@@ -69,7 +69,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
   values.merge(added);
 }
 
-/// Predicts the group before training (T2–T11) on the held-out windows, over which the recorded loss is a mean.
+/// Predicts the group before training (T2–T11) on the held-out windows, over which the recorded loss is averaged.
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
   const theory::PredictionOptions options{
@@ -88,7 +88,7 @@ std::vector<std::string> regime_of(const ReproduceConfig& config) {
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
   const double tasks = static_cast<double>(config.groups.size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
-  // Includes rescaled weights, and the theory for them while other runs are still training.
+  // Concurrent runs also store rescaled weights. The theory for them runs while other runs are still training.
   stacks::MemoryEstimate memory = training::training_memory(config, tasks, std::min<double>(tasks, threads), threads);
   const stacks::MemoryEstimate at_scales = stacks::scaled_limit_memory(spec, threads);
   memory.add(at_scales.bytes, at_scales.key);

@@ -29,7 +29,7 @@ struct ReproduceResult {
 /// loss that is not finite counts as ln V, the loss of a uniform guess.
 [[nodiscard]] std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs);
 
-/// Returns the settings that all groups share, except those in their names.
+/// Returns the shared settings of the groups. The names of groups state how they differ.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
 
 /// Trains every group with every seed. Saves finished runs in `states`, so that other commands reuse them.

@@ -40,8 +40,8 @@ std::string growth_words(const std::vector<TrainingResult>& tasks) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// Returns the numbers of claims that were tested, decided, and expected to be decided by chance, and the claims that
-/// are decided with Holm's correction; "" if no claim was tested.
+/// Returns how many claims were tested, were decided, and would be decided by chance, and which claims are decided with
+/// Holm's correction; "" if no claim was tested.
 std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::vector<std::string> together;
@@ -60,7 +60,7 @@ std::string claims_summary(const std::vector<judge::SignClaim>& claims) {
       together.empty() ? "none" : fmt::format("{}", fmt::join(together, ", ")));
 }
 
-/// Returns " [rate 0.001 to 0.009]", the parts of a claim's regime that differ from the regime of the run.
+/// Returns the parts of a claim's regime that differ from the regime of the run, such as " [rate 0.001 to 0.009]".
 std::string own_regime(const judge::SignClaim& claim, const std::vector<std::string>& shared) {
   std::vector<std::string> own;
   std::ranges::copy_if(claim.regime, std::back_inserter(own),
@@ -68,7 +68,7 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
   return own.empty() ? "" : fmt::format(" [{}]", stacks::in_one_line(own));
 }
 
-/// Returns a table of the stream's growth at the top in training and its two splits, by base group; "" without data.
+/// Returns a table of the stream's growth in training at the top and its two splits, by base group; "" without data.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
   std::vector<Metric> metrics{[](const TrainingResult& run) {

@@ -22,7 +22,7 @@ std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const M
     try {
       return {{std::string(name), layout_for(*family_named(name), model)}};
     } catch (const ConfigError&) {
-      continue;  // the family has other norms, or another module
+      continue;  // this family cannot express the stack
     }
   }
   return std::nullopt;

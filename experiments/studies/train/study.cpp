@@ -40,7 +40,7 @@ struct Run {
   std::unique_ptr<Backend> ops = make_backend(config.run.device);
   std::optional<training::Dump> dump = {};
   std::optional<FolderLock> models = {};
-  bool overwrite = false;  ///< files of --dump and --export
+  bool overwrite = false;  ///< overwrite existing files of --dump and --export
   training::TrainResult result = {};
 
   [[nodiscard]] std::string writing() const { return stacks::writing_task(config.run, {own.dump, own.export_to}); }
@@ -105,7 +105,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
           .code = diverged && r.own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
 }
 
-/// Writes --dump and --export.
+/// Writes the files of --dump and --export.
 void write_files(Run& r, stacks::Progress& progress) {
   if (r.dump || r.models) stacks::store(progress, r.writing(), true);
   if (r.dump) r.dump->write(*r.ops, r.result.tasks.front(), r.corpus);

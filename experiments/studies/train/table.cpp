@@ -18,7 +18,7 @@ std::string predicted_of(const training::TrainResult& result, std::size_t task) 
   return variance == nullptr ? "" : dataset::number(variance->value.back());
 }
 
-/// Returns "15 at 24": the largest jump of a run's gradient norm, and its step.
+/// Returns the largest jump of a run's gradient norm and its step, such as "15 at 24".
 std::string jump_of(const training::TrainingHistory& history) {
   const Jump jump = largest_jump(history.grad_norm);
   return jump.step == 0 ? "–" : fmt::format("{:.{}f} at {}", jump.factor, jump.factor < 10.0 ? 1 : 0, jump.step);

@@ -11,8 +11,8 @@
 namespace periscope::verify {
 namespace {
 
-/// Logits after a norm are at most gain·√D. The ratio approaches √2 only for large gains: p − y orthogonal to the
-/// output needs a small p_y while two logits are nearly equal.
+/// The ratio approaches √2 only if p_y is small and p − y is orthogonal to the norm's output. Then two entries of the
+/// output are nearly equal, so logits must be large; they are at most gain·√D.
 constexpr double decisive_gain = 100.0;
 
 BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t start) {
@@ -70,7 +70,7 @@ double norm_of(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Ascends along the gradient with momentum. Steps double if the ratio grows, else they are halved. Stops when ten
+/// Ascends along the gradient with momentum. The step is doubled if the ratio grows, otherwise halved. Stops when ten
 /// steps gain less than `least_gain`.
 void climb(const Attack& attack, BoundCase& c) {
   constexpr int most_steps = 400, stretch = 10;
@@ -119,7 +119,7 @@ BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int start
 
 BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
   std::vector<double> x;
-  for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // any direction
+  for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // an arbitrary direction
   BoundCase c = plain_case(peri, width);
   c.set("x", x, width);
   c.set("up", x, width);
@@ -131,7 +131,7 @@ BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
     if (k == 0) start = token.stream_rms;
     const double ratio = token.out_rms / (start + (k + 1) * gain);
     if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;
-    for (double& v : c.parameters.at("x").values) v *= token.out_rms / token.stream_rms;  // the next input
+    for (double& v : c.parameters.at("x").values) v *= token.out_rms / token.stream_rms;  // scales x to the next input
   }
   constexpr Attack aligned{
       .name = "aligned stack (T16)", .about = "rms at depth l / (rms of the input + l gamma)", .required = 1.0 - 1e-12};

@@ -94,7 +94,7 @@ std::span<const double> BoundCase::values(std::string_view name) const {
 }
 
 std::size_t BoundCase::size(Dimension dimension) const {
-  // The parameters whose shapes define the sizes.
+  // Parameters whose shapes define the sizes, by Dimension.
   constexpr std::array<std::string_view, 5> names{"", "x", "x", "down", "unembedding"};
   if (dimension == Along::one) return 1;
   const auto it = parameters.find(names[static_cast<std::size_t>(dimension)]);

@@ -35,7 +35,7 @@ struct ParameterKind {
   bool optional = false;                   ///< without it, the case lacks this norm, bias, gate or unembedding
   std::size_t count = 0;                   ///< allowed values are the integers 0 … count − 1; 0: any real number
   std::string_view needs = {};             ///< parameter that must exist if this parameter exists
-  std::optional<ParameterId> weight = {};  ///< weight of the stack that `evaluate` sets
+  std::optional<ParameterId> weight = {};  ///< stack weight that `evaluate` sets to this parameter
 
   static constexpr std::size_t classes = SIZE_MAX;  ///< a `count` equal to the loss's number of classes
 };
@@ -76,7 +76,7 @@ inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b 
 /// Returns a ReLU sublayer with RMSNorms of ε = 0 and gain 1, α and β of `rule`, and label 0. x, W1 and W2 are missing.
 BoundCase plain_case(const SublayerRule& rule, int width);
 
-/// Returns why `c` is not a valid case: "KEY: expected …".
+/// Returns why `c` is not a valid case ("KEY: expected …"); nullopt if it is valid.
 std::optional<std::string> defect_of(const BoundCase& c);
 
 /// Writes every parameter as a list of rows.
@@ -84,7 +84,7 @@ nlohmann::ordered_json case_json(const BoundCase& c);
 /// Throws InputError naming `file` and the parameter.
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
-/// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and sizes.
+/// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds of norm and MLP, and magnitudes.
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
 /// Requires `fails(c)`. Returns a simpler case that still fails: fewer parameters, tokens, units, words and features,

@@ -22,7 +22,7 @@ class Draw {
   double magnitude(double low, double high) { return std::pow(10.0, uniform(low, high)); }
   /// Returns an integer from low to high; small ones are more likely.
   int size(int low, int high) { return low + static_cast<int>(std::pow(uniform(), 3.0) * (high - low + 1)); }
-  /// Returns one of the values.
+  /// Returns one of the values, chosen uniformly.
   template <class T>
   T of(std::initializer_list<T> values) {
     return values.begin()[integer(0, static_cast<int>(values.size()) - 1)];

@@ -49,11 +49,11 @@ double length(std::span<const double> x) {
   return largest * std::sqrt(sum);
 }
 
-/// Returns a norm with the input x, the features of one token. Adds its condition number to `conditions`: LayerNorm's
-/// |mean| over its divisor, infinite if squares underflow.
+/// Returns the statistics of a norm on x, the features of one token. Adds its condition number to `conditions`: for
+/// LayerNorm, |mean| over the divisor; infinite if squares underflow.
 theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::span<const double> x,
                          double& conditions) {
-  constexpr double smallest_square = 1e-290;  // below this a mean square has lost digits to underflow
+  constexpr double smallest_square = 1e-290;  // below this, a mean square has lost digits to underflow
   const auto n = static_cast<double>(x.size());
   double mean = 0.0;
   if (subtracts_mean(m.norm)) {

@@ -20,7 +20,7 @@ std::string coloured(std::string_view word, bool good) {
   return fmt::format(fmt::fg(good ? fmt::terminal_color::green : fmt::terminal_color::red), "{}", word);
 }
 
-/// Returns dataset::number, but "inf" for an infinite ratio, whose bound is 0.
+/// Formats a ratio with dataset::number; an infinite ratio (bound 0) is "inf".
 std::string ratio_text(double ratio, const char* format = "{:.4g}") {
   return std::isinf(ratio) ? "inf" : dataset::number(ratio, format);
 }

@@ -17,7 +17,7 @@ void tidy(BoundCase& c) {
 
 /// Removes index i of a dimension from every parameter that has it.
 void drop(BoundCase& c, Dimension dimension, std::size_t i) {
-  const bool is_class = dimension == c.class_dimension();  // before x or U lose an index
+  const bool is_class = dimension == c.class_dimension();  // evaluated before x or U loses an index
   for (const ParameterKind& kind : parameter_kinds()) {
     const auto it = c.parameters.find(kind.name);
     if (it == c.parameters.end() || (kind.rows != dimension && kind.cols != dimension)) continue;
@@ -75,7 +75,7 @@ BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails
          {kind.plain, 0.0, 1.0, -1.0, rounded(v, 1), rounded(v, 2), rounded(v, 3), rounded(v, 6)}) {
       if (simpler == v) return false;
       if (try_change([&](BoundCase& s) { s.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
-      if (kind.count > 0) return false;  // no other kind or class is simpler
+      if (kind.count > 0) return false;  // only the plain kind or class counts as simpler
     }
     return false;
   };

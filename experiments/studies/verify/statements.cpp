@@ -14,7 +14,7 @@ namespace {
 
 using Factor = Statement::Factor;
 
-/// Returns whether the logits are the sublayer's output, as in the paper's propositions, with the given norms B and C.
+/// Returns whether norms B and C are as given, and the logits are the sublayer's output as in the paper's propositions.
 template <bool norm_b, bool norm_c>
 bool is_bare(const BoundCase& c) {
   return !c.has("final_norm.gain") && !c.has("unembedding") && c.rule().norm_b == norm_b && c.rule().norm_c == norm_c;
@@ -36,7 +36,7 @@ StatementOutcome worst_of(const std::vector<StatementOutcome>& all) {
   return *std::ranges::max_element(all, {}, rank_of);
 }
 
-/// Returns the product, with 0·∞ = 0: without activation there is no gradient.
+/// Returns the product, with 0·∞ = 0: an inactive unit has no gradient even if the factor is infinite.
 double times(double a, double b) { return a == 0.0 || b == 0.0 ? 0.0 : a * b; }
 
 /// Returns the rounding bound per unit of activation. Uses γ/√(v+ε) of every norm, even if the Jacobian is smaller
@@ -50,7 +50,7 @@ double rounding_factor(const TokenTerms& token) {
 /// Returns `measured` compared with the bound: the mean over tokens of factor · amount_t.
 template <class Amount>
 StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
-  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // bound on underflow
+  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // bound on underflow error
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     o.bound += times(factor(e.tokens[t].path), amount(t)) / count;

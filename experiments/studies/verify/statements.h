@@ -39,7 +39,7 @@ double largest_magnitude(std::span<const double> x);
 
 enum class StatementKind {
   bound,      ///< measured ≤ bound, for every input
-  identity,   ///< measured = formula, to rounding
+  identity,   ///< measured = formula, up to rounding
   refutable,  ///< claimed as a bound, but false: inputs that violate it must be found
 };
 
@@ -47,12 +47,12 @@ enum class StatementKind {
 struct StatementOutcome {
   double measured = 0.0;
   double bound = 0.0;
-  double rounding = 0.0;  ///< largest absolute error of `measured`
+  double rounding = 0.0;  ///< bound on the absolute rounding error of `measured`
   const struct Statement* statement = nullptr;
 
   /// Returns whether `measured` exceeds the bound times `scale`, beyond rounding; true for NaN.
   [[nodiscard]] bool violates(double scale) const { return !(measured <= scale * bound + rounding); }
-  /// Returns whether the bound is infinite (a norm of zero), or zero and met.
+  /// Returns whether the bound is infinite (a norm's input is zero), or zero and not exceeded.
   [[nodiscard]] bool is_trivial() const { return !(bound > 0.0 && bound < HUGE_VAL) && !violates(1.0); }
   /// Returns whether rounding is small enough relative to the bound for a meaningful ratio.
   [[nodiscard]] bool is_resolved() const { return rounding <= resolved_share * bound; }

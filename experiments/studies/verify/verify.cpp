@@ -24,10 +24,10 @@ std::optional<StatementOutcome> violation_of(const Statement& s, const BoundCase
 }
 
 /// Finds a case that violates a statement and shrinks it. Candidates in order: the first violating random case; the
-/// random case with the largest ratio; the best cases of attacks. Shrinking keeps a resolved violation resolved.
+/// random case with the largest ratio; the best cases of attacks. A resolved violation stays resolved.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
   const Statement& s = *of.statement;
-  std::vector<std::pair<std::string, BoundCase>> candidates;  // origin, case
+  std::vector<std::pair<std::string, BoundCase>> candidates;  // (origin, case)
   for (const auto& id : {of.first_violation, of.largest_case}) {
     if (!id) continue;
     candidates.emplace_back(fmt::format("{}:{}", r.config.seed, *id),
@@ -57,7 +57,7 @@ std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Pr
     progress.throw_if_stop_requested();
     const auto first = static_cast<std::uint32_t>(begin);
     const auto count = static_cast<std::uint32_t>(std::min(chunk, config.cases - begin));
-    std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // width, outcomes
+    std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // (width, outcomes)
     parallel_for(count, [&](std::uint32_t i) {
       const BoundCase c = generate_case(config.seed, first + i);
       cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};

@@ -16,7 +16,7 @@ namespace periscope::verify {
 struct VerifyConfig {
   std::uint64_t seed = 0;
   int cases = 20000;
-  double scale = 1.0;       ///< factor on every bound that should hold
+  double scale = 1.0;       ///< multiplies every bound that should hold
   int starts = 8;           ///< number of starts per attack
   std::string replay = {};  ///< file with the only case to check
   std::string out = {};     ///< folder for the cases of violations; "": none
@@ -30,13 +30,13 @@ struct Tally {
       : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * per_decade)) {}
 
   std::uint64_t cases = 0;
-  std::uint64_t trivial = 0;  ///< cases whose bound is infinite, or zero and met
+  std::uint64_t trivial = 0;  ///< cases whose bound is infinite, or zero and not exceeded
   std::uint64_t violations = 0;
   double largest = 0.0;  ///< largest ratio
   std::optional<std::uint64_t> first_violation = {}, largest_case = {};
   int per_decade;
-  /// Counts of log10(ratio) of cases with is_resolved(). Bins include their upper ends; the first and the last bin also
-  /// count values outside the range.
+  /// Histogram of log10(ratio) over cases with is_resolved(). Bins include their upper ends. The first and the last bin
+  /// also count values outside the range.
   std::vector<std::uint64_t> histogram;
 
   /// Adds a case. Requires ascending ids.
@@ -58,10 +58,10 @@ struct StatementResult : Tally {
   std::optional<Counterexample> counterexample = {};
 
   [[nodiscard]] bool is_violated() const { return counterexample && statement->should_hold(); }
-  /// "holds", "violated", "refuted", "not refuted", or "no case" if all bounds were trivial.
+  /// Returns "holds", "violated", "refuted", "not refuted", or "no case" if all bounds were trivial.
   [[nodiscard]] std::string_view verdict() const;
-  /// A statement that should hold passes without violation and counterexample, a false claim with a counterexample;
-  /// both only if no ratio exceeds Statement::limit at its width.
+  /// A statement that should hold passes if it has no violation or counterexample; a false claim, if it has a
+  /// counterexample. Neither passes if a ratio exceeds Statement::limit at its width.
   [[nodiscard]] bool passed() const;
 };
 
@@ -70,8 +70,8 @@ struct Attack {
   std::string_view name;
   std::string_view about;              ///< description of the ratio
   std::string_view statement = {};     ///< id of the statement
-  Statement::Factor factor = nullptr;  ///< replaces the statement's factor: without the loss factor √2 (1 − p_y)
-  double limit = 1.0;                  ///< largest ratio in theory
+  Statement::Factor factor = nullptr;  ///< replaces the statement's factor; omits the loss factor √2 (1 − p_y)
+  double limit = 1.0;                  ///< theoretical maximum of the ratio
   SublayerRule rule = {};
   NormKind norm = NormKind::rms;
   bool final_norm = false;
@@ -97,16 +97,16 @@ std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::P
 /// bound, at the depth where it is farthest from 1.
 BoundAttackResult grow_aligned(int sublayers, int width, double gain);
 
-/// Gradient of W2 as a function of a factor on ‖h‖, for one placement. Statistics are over the stacks.
+/// Gradient of W2 as a function of a factor that multiplies h, for one placement. Statistics are over the stacks.
 struct MassiveCurve {
   std::string placement;  ///< pre, peri, post
   bool final_norm = false;
   std::vector<double> gradient = {}, low = {}, high = {};  ///< ‖∂loss/∂W2‖: median, quantiles 0.16, 0.84 [factor]
   std::vector<double> bound = {};                          ///< bound of T14, median [factor]
-  double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< bound for every factor at once, median; NaN: none
-  double largest_ratio = 0.0;                                 ///< largest gradient over bound, all stacks and factors
-  double largest_to_ceiling = 0.0;                            ///< largest gradient over the ceiling of its stack
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< exponents of ‖h‖ in the last decade
+  double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< median bound that holds for all factors; NaN: none
+  double largest_ratio = 0.0;                                 ///< largest ratio of gradient to bound
+  double largest_to_ceiling = 0.0;                            ///< largest ratio of gradient to its stack's ceiling
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< of growth with ‖h‖, last decade
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }

@@ -10,7 +10,7 @@
 namespace periscope::ladder {
 namespace {
 
-/// A bias of fewer standard errors counts as not seen, and its exponent is not judged.
+/// A bias smaller than this number of standard errors counts as undetected, and its exponent is not judged.
 constexpr double least_significance = 5.0;
 /// Minimum number of groups of n seeds from which the spread of their means is measured.
 constexpr std::size_t fewest_groups = 8;

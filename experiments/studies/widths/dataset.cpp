@@ -15,7 +15,7 @@ using dataset::Table;
 using dataset::Type;
 using Values = std::vector<double>;
 
-/// Returns the 1/D at which the fitted curve is evaluated: from 0 to the narrowest stack, evenly spaced in 1/√D.
+/// Returns the 1/D values at which fitted curves are evaluated: from 0 to the narrowest stack, evenly spaced in 1/√D.
 Values curve_grid(const std::vector<int>& widths) {
   constexpr int points = 64;
   Values grid;
@@ -23,7 +23,7 @@ Values curve_grid(const std::vector<int>& widths) {
   return grid;
 }
 
-/// Adds NAME_placement and NAME_input for a type with a `spec`.
+/// Adds the columns of placement and input, with the prefix `name`, for a type with a `spec`.
 template <class S>
 void add_stack(Table<S>& table, const std::string& name) {
   table
@@ -60,7 +60,7 @@ Table<QuantityCurve> quantity_table() {
              {"fit_stderr", one + " inverse_width", "1", "standard error of fit"}, fitted);
 }
 
-/// Adds NAME on `along` with its standard errors, and the fit of its law, which is missing if nothing was fitted.
+/// Adds the column `name`, its standard errors, and the fit of its law, which is missing if nothing was fitted.
 void add_law(Table<Convergence>& table, const std::string& name, const std::string& along, const std::string& meaning,
              const std::string& exponent, FittedLaw Convergence::*law) {
   using C = Convergence;

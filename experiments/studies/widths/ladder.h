@@ -26,15 +26,15 @@ struct Convergence {
   /// relative for the second moment and absolute for the token cosine.
   FittedLaw bias;
   double from_theory = 0.0;  ///< mean share of the prediction in the squared standard errors of the bias
-  FittedLaw noise;           ///< spread of means over n seeds at the largest width, over n: exponent −1/2
+  FittedLaw noise;           ///< spread of means over n seeds at the largest width, against n: exponent −1/2
 };
 
 /// Returns bias and noise of the stream's second moment and token cosine for every stack, judged by judge_exponents.
 std::vector<Convergence> convergence_of(const stacks::LadderResult& ladder, double familywise_error);
 
 /// Fits both laws of every stack and statistic, and judges their exponents together. To agree, a test must be able to
-/// detect the next exponents: 0 and −2 of a bias, 0 and −1 of noise. Not checked: a bias whose test has a reason,
-/// values that are not finite, a statistic fixed by the placement (a spread below 1e-6), and a bias below 5σ.
+/// detect the neighbouring exponents: 0 and −2 for a bias, 0 and −1 for noise. Not checked: a bias whose test has a
+/// reason, values that are not finite, a statistic fixed by the placement (a spread below 1e-6), and a bias below 5σ.
 void judge_exponents(std::vector<Convergence>& fits, int seeds, double familywise_error);
 
 bool any_disagrees(const std::vector<Convergence>& fits);

@@ -15,7 +15,7 @@ namespace {
 struct Family {
   std::string name;
   std::vector<judge::Test> tests;
-  const stacks::LadderQuantity* nearest = nullptr;  ///< the test with the largest excess / critical
+  const stacks::LadderQuantity* nearest = nullptr;  ///< largest excess / critical; rejected tests first
 };
 
 std::vector<Family> families(const stacks::LadderStack& stack) {
