@@ -1,6 +1,6 @@
 // Implements theory/attention/float_product.h for the instruction set that it is compiled for. c is split into tiles
-// whose sums stay in registers. A tile is two SIMD vectors high. Panels of a are copied to be contiguous, so every term
-// multiplies two of their vectors by scalars of b.
+// whose sums stay in registers. A tile is two SIMD vectors high. Panels of a are copied to contiguous memory; every
+// term multiplies two of their vectors by scalars of b.
 
 #include <algorithm>
 #include <cstring>

@@ -6,8 +6,8 @@
 #include "theory/attention/attention_head.h"
 #include "theory/attention/float_product.h"
 
-/// Matrix products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost; with a
-/// symmetric result a sixth is left. `out` is resized and must not alias a factor. FloatFactor does not own its data.
+/// Matrix products with attention patterns [T, T]. A causal pattern is lower triangular, which halves the cost or,
+/// with a symmetric result, reduces it to a sixth. `out` is resized and must not alias a factor. Factors own no data.
 namespace periscope::theory {
 
 inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {

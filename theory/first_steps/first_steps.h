@@ -73,7 +73,7 @@ struct StepReading {
   /// their signs.
   double input_correlation = 1.0;
   int least_correlated = 0;  ///< sublayer of `input_correlation`
-  Curve change = {};         ///< change of second_moment since before training [2L+1]
+  Curve change = {};         ///< change of second_moment since the start of training [2L+1]
   Curve loss_change = {};    ///< [1] nat
   /// Estimated errors in addition to standard errors. `neglected`: omitted second-order terms, relative to a predicted
   /// change. `gain_drift`: relative error 2·Σ rates of second moments, because norm gains are kept at their initial

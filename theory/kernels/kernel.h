@@ -21,7 +21,7 @@ struct TokenKernel {
 /// Returns the kernel of a·x + b·y for y independent of x and centred (T6).
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
-/// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·1 + c). Token ids:
+/// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·δ_tt' + c), c: correlation. Token ids:
 /// scale²·second_moment where ids are equal, times σ²·fan-in if the embedding is projected. Learned positions add
 /// second_moment where positions in the sequence are equal; a token type adds it to every entry. `ids` may concatenate
 /// several sequences of length input.tokens. With given scales every table has its own second moment.

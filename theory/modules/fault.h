@@ -36,7 +36,7 @@ static_assert(are_names_of<Fault>(fault_names));
 /// depth_constant for a placement without depth constants.
 [[nodiscard]] bool acts_on(Fault fault, const StackSpec& spec, bool backward);
 
-/// Returns the factor of the kernel of a branch (β times the output of B) in the residual sum of a sublayer.
+/// Returns the factor that multiplies a branch's kernel (β times the output of B) in a sublayer's residual sum.
 [[nodiscard]] double branch_factor(Fault fault, const ModelSpec& model, int sublayer);
 /// Returns a step with the fault applied. The initial value of a per-channel scale is multiplied into `writes`.
 [[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);

@@ -145,7 +145,7 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
       mean.value.push_back(sum / static_cast<double>(of_sequence.size()));
       mean.standard_error.push_back(deviation / std::sqrt(replicates));
       spread.value.push_back(deviation);
-      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // if normal
+      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // assumes normality
     }
   }
 }

@@ -361,7 +361,7 @@ class InputsPrediction {
   int samples_ = first_samples;
   int backward_samples_ = first_samples;
   Profile previous_ = {};    ///< means of the previous level
-  double bias_ratio_ = 0.0;  ///< largest error that replicates cannot reduce, divided by half the requested error
+  double bias_ratio_ = 0.0;  ///< largest error that more replicates cannot reduce, over half the requested error
   double grid_ratio_ = 0.0;  ///< largest grid error divided by the requested error
   double needed_ = 0.0;      ///< number of patterns needed to reach the tolerance; 0 if reached
 };

@@ -11,7 +11,7 @@
 /// deviation s. Inner signals of modules thus have the same distribution as in a simulation.
 namespace periscope::theory {
 
-/// Returns L with L Lᵀ = x xᵀ and no more columns than rows; x itself if it is not wider. Repeated rows stay equal.
+/// Returns L with L Lᵀ = x xᵀ and no more columns than rows: x itself if possible. Repeated rows stay equal.
 Matrix square_root(const Matrix& x);
 /// Returns L [n, n] with L Lᵀ = gram [n, n], positive semidefinite. Reads the lower triangle only.
 Matrix root_of_gram(const Matrix& gram);
