@@ -95,8 +95,8 @@ void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
   }
   if (study.skippable) {
     command.add_flag("--skip-finished", skip_finished,
-                     "If --out has the result of the same configuration and program, only print its table and return "
-                     "its exit code");
+                     "If --out already contains a result of the same configuration and program, only print its table "
+                     "and return its exit code");
   }
   if (!study.compares) return;
   command

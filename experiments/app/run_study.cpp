@@ -75,7 +75,7 @@ std::optional<ExitCode> skip_finished(const study::Study& study, const study::Jo
   if (options.csv) throw ConfigError("--skip-finished with --csv: expected one of them; CSV output is not cached");
   const std::string path = study::result_file(job, "nc");
   if (!exists(path)) return std::nullopt;
-  std::string reason = "the cache has no finished run with these settings and this build of the program";
+  std::string reason = "the cache contains no finished run with these settings and this build of the program";
   FinishedRun run;
   try {
     if (const auto bytes = progress.task_cache()->get(finished_task(study, job))) {
@@ -89,8 +89,8 @@ std::optional<ExitCode> skip_finished(const study::Study& study, const study::Jo
     progress.say(fmt::format("running again: cannot reuse {}: {}\n", printable(path), printable(reason)));
     return std::nullopt;
   }
-  progress.say(fmt::format("skipped: {} has the result of this configuration and program\n{}", printable(path),
-                           printable(run.table, Layout::lines)));
+  progress.say(fmt::format("skipped: {} already contains the result of this configuration and program\n{}",
+                           printable(path), printable(run.table, Layout::lines)));
   return run.code;
 }
 

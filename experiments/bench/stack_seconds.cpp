@@ -133,7 +133,7 @@ int run(int argc, char** argv) {
   app.add_option("--device", options.device);
   app.add_option("--dtype", dtype);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
-  app.add_option("--repeats", repeats, "Timed repeats; more than one are preceded by a warm-up")
+  app.add_option("--repeats", repeats, "Number of timed repeats; if there are several, a warm-up precedes them")
       ->check(CLI::PositiveNumber);
   Training training;
   CLI::App* train = app.add_subcommand("train", "Measure the tokens per second of training in f32 on the CPU");

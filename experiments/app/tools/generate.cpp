@@ -40,8 +40,8 @@ void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const std::int64_t most = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= most) return;
-  throw ConfigError(fmt::format("--count {}: expected at most {} tokens in all{}, found {}", count, most,
-                                learned ? ", the model's positions" : "", read));
+  throw ConfigError(fmt::format("--count {}: expected at most {} tokens including the prompt{}, found {}", count, most,
+                                learned ? ", the model's number of positions" : "", read));
 }
 
 /// Returns the bytes of converted weights to cache, limited by --memory or, by default, half of the available memory.

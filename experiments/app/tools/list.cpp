@@ -115,7 +115,7 @@ const std::vector<Output>& outputs() {
        }},
       {"--recipes", "Print the recipes, one per family of models, with the keys that they set",
        [](const CLI::App&) { return text_of({recipe_table()}); }, recipes_json},
-      {"--blocks", "Print the analyses that support each placement, norm and gate, and reasons why not",
+      {"--blocks", "Print which analyses support each placement, norm and gate, and why the others do not",
        [](const CLI::App&) { return blocks_text(); }, blocks_json},
       {"--reference", "Print the whole reference as Markdown", reference_markdown, {}},
       {"--completion", "Print a completion script for bash", bash_completion, {}},
@@ -131,7 +131,7 @@ std::vector<Example> examples() {
   all.push_back({"info", "info DIR", "placement and names of the norms of a checkpoint"});
   all.push_back({"generate", "generate DIR --tokens 1",
                  "continue a prompt with a checkpoint, always with the most likely token"});
-  all.push_back({"toy", "toy", "the toy example of the reviews of Peri-LN, step by step"});
+  all.push_back({"toy", "toy", "the toy example from the reviews of the Peri-LN paper, step by step"});
   return all;
 }
 
@@ -145,11 +145,10 @@ std::vector<ListTable> list_tables() {
           "with scales that may depend on L and l; or one placement per kind of module, placement = {attention = "
           "\"peri\", mlp = \"pre\"}. residual, the former name of residual-dual, is still accepted.",
           all.at("placements"), {"name", "norms", "scales", "final_norm", "used_by"}),
-      list_table(
-          "Presets",
-          "Shapes of the Peri-LN paper's Table 4 and of Llama 2 70B. The paper gives no hidden width and key/value "
-          "heads; they follow from the parameter counts in the names.",
-          all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
+      list_table("Presets",
+                 "Shapes of the Peri-LN paper's Table 4 and of Llama 2 70B. The paper states neither the hidden width "
+                 "nor the number of key/value heads; they follow from the parameter counts in the names.",
+                 all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
       recipe_table(),
       list_table("Configuration keys", "Set in a TOML file or with --set KEY=VALUE.", all.at("keys"),
                  {"name", "default", "unit", "meaning"}),

@@ -213,7 +213,7 @@ const std::vector<study::Flag<RegaugeRequest>> regauge_flags{
     study::checkpoint_flag<RegaugeRequest>(),
     study::ignore_key_flag<RegaugeRequest>(),
     {"factor", &RegaugeRequest::factor, "Power of two to divide the stream by"},
-    {"format", "Use the least power of two with which the stream is certified to fit fp16, bf16, fp8_e4m3, …",
+    {"format", "Use the smallest power of two for which the stream is certified to fit fp16, bf16, fp8_e4m3, …",
      [](RegaugeRequest& request, const auto& words) { request.format = config::parse_format(words.back()); }}};
 
 void require_power_of_two(double factor) {
@@ -234,8 +234,7 @@ RegaugeRequest request_of(const CommonOptions& options, const std::string& out) 
   if (request.factor) require_power_of_two(*request.factor);
   std::error_code ignored;
   if (std::filesystem::equivalent(request.checkpoint, out, ignored)) {
-    throw ConfigError(
-        fmt::format("--out {}: expected another folder than that of the input checkpoint", printable(out)));
+    throw ConfigError(fmt::format("--out {}: expected a folder other than the input checkpoint's", printable(out)));
   }
   return request;
 }
@@ -272,13 +271,14 @@ std::string regauge_text(const nlohmann::ordered_json& report) {
               : fmt::format("eps of the norms: {:g} before, {:g} after, scaled like the mean square of the stream\n",
                             before, after);
   const nlohmann::ordered_json& tensors = report.at("tensors");
-  text += fmt::format("logits of {} random tokens: largest difference {:.2g} of the largest logit, {:.2g} at eps = 0\n",
-                      report.at("tokens").dump(), report.at("logit_difference").get<double>(),
-                      report.at("logit_difference_without_eps").get<double>());
+  text += fmt::format(
+      "logits of {} random tokens: largest difference {:.2g} times the largest logit, {:.2g} times at eps = 0\n",
+      report.at("tokens").dump(), report.at("logit_difference").get<double>(),
+      report.at("logit_difference_without_eps").get<double>());
   text += fmt::format("{} tensors rescaled, {} numbers rounded\n", tensors.at("multiplied").dump(),
                       tensors.at("numbers_rounded").dump());
   for (const auto& [tensor, w] : tensors.at("widened").items()) {
-    text += fmt::format("  {}: {} widened to {}, which represents every number\n", printable(tensor),
+    text += fmt::format("  {}: {} widened to {}, which represents every value exactly\n", printable(tensor),
                         w.at("from").get<std::string>(), w.at("to").get<std::string>());
   }
   if (report.contains("ignored_keys")) {
@@ -310,8 +310,9 @@ ExitCode run_regauge(const CommonOptions& options) {
 }  // namespace
 
 void add_regauge(CLI::App& app, int& code) {
-  add_command(app, code, "regauge", "Write a checkpoint with a smaller stream and the same function, into --out",
-              omitted_by_regauge, run_regauge, flag_texts(regauge_flags))
+  add_command(app, code, "regauge",
+              "Rescale a checkpoint to a smaller stream without changing its function, into --out", omitted_by_regauge,
+              run_regauge, flag_texts(regauge_flags))
       ->get_option("--out")
       ->description("Folder for the checkpoint");
 }

@@ -88,8 +88,8 @@ std::string toy_text(const nlohmann::ordered_json& toy) {
   const double deviation = toy.at("reviews").at(3).at("standard_deviation");
   const double output = toy.at("reviews").back().at("reviews_value").front();
   return rows(
-             "The paper's Peri-LN, x + Norm(f(Norm(x))): the stream's variance grows by 1 + 2 sigma, as x and B are "
-             "parallel",
+             "The paper's Peri-LN, x + Norm(f(Norm(x))): the stream's variance grows by 1 + 2 sigma, because x and B "
+             "are parallel",
              toy.at("peri")) +
          rows("The reviews' version, Norm(x + f(Norm(x))), placement a+c: the variance is 1", toy.at("reviews")) +
          fmt::format(

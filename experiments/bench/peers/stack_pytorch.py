@@ -95,7 +95,7 @@ class Layer:
         return x
 
     def backward_pass(self, x, dx_out):
-        """Returns the gradient of the input x for the output gradient `dx_out`, and the squares of all gradients."""
+        """Returns the gradient of the input x for the output gradient `dx_out`, and squared norms of all gradients."""
         x = x.detach().requires_grad_()
         sites = []
         out = self.forward(x, sites.append)

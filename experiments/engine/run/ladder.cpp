@@ -39,8 +39,8 @@ StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
   while (factor > 1 && largest * std::max(1.0, hidden) * factor > max_width) factor /= 2;
   if (factor < min_limit_factor) {
     throw ConfigError(
-        fmt::format("ladder.widths: the limit is predicted at {} times the largest width {}; expected {} at most {} "
-                    "there, found {}",
+        fmt::format("ladder.widths: the infinite-width limit is predicted at {} times the largest width {}; expected "
+                    "{} at most {} there, found {}",
                     min_limit_factor, largest, hidden > 1.0 ? "model.mlp_width" : "model.width", max_width,
                     static_cast<long>(largest * std::max(1.0, hidden)) * min_limit_factor));
   }
@@ -202,22 +202,24 @@ void require_limit(const LadderConfig& config) {
   }
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
-        "input.kind = tokens: expected gaussian or text, as a ladder tolerates no bias from measuring one sequence per "
-        "seed and predicting the mean over 64");
+        "input.kind = tokens: expected gaussian or text; a seed measures one sequence of tokens, but the prediction is "
+        "the mean over 64, a bias that a ladder does not tolerate");
   }
   for (const StackSpec& spec : config.stacks()) {
     if (spec.init.scheme == InitScheme::normal) {
       throw ConfigError(
-          "init.scheme = normal: expected lecun, he, xavier, scaled or mitchell, as a standard deviation that does not "
-          "depend on the width has no limit");
+          "init.scheme = normal: expected lecun, he, xavier, scaled or mitchell; with a standard deviation independent "
+          "of the width, there is no infinite-width limit");
     }
     if (config.run.backward && spec.init.head_std) {
-      throw ConfigError(fmt::format(
-          "init.head_std = {:g}: expected none, as a standard deviation that does not depend on the width has no limit",
-          *spec.init.head_std));
+      throw ConfigError(
+          fmt::format("init.head_std = {:g}: expected none; with a standard deviation independent of the width, there "
+                      "is no infinite-width limit",
+                      *spec.init.head_std));
     }
     if (config.run.backward && !spec.model.unembedding) {
-      throw ConfigError("model.unembedding = false: expected true, as the number of classes would grow with the width");
+      throw ConfigError(
+          "model.unembedding = false: expected true, as otherwise the number of classes would grow with the width");
     }
   }
   config::require_effective_fault(config);

@@ -54,7 +54,7 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
   const std::string all = in_file ? contents(value) : value;
   std::string_view text = trimmed(all);
   if (text.starts_with('[')) {
-    if (!text.ends_with(']')) fail("expected a list that begins with [ to end with ]");
+    if (!text.ends_with(']')) fail("expected ] at the end of a list that begins with [");
     text = trimmed(text.substr(1, text.size() - 2));
   }
   std::vector<int> ids;
@@ -71,7 +71,7 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
   }
   if (ids.empty()) fail("expected token ids, found none");
   if (count > 0 && ids.size() != count) {
-    fail(fmt::format("expected one label per token (-1 for none), {} in all, found {}", count, ids.size()));
+    fail(fmt::format("expected one label per token (-1 for none), {} in total, found {}", count, ids.size()));
   }
   return ids;
 }
@@ -129,10 +129,10 @@ std::vector<int> text_ids(const std::string& path, const Tokenizer* tokenizer, i
   if (tokenizer == nullptr) {
     const std::string other = other_tokenizer(folder);
     if (!other.empty()) throw unsupported(other, tokenizer_remedy);
-    throw ConfigError(fmt::format(
-        "--text {}: expected a tokenizer in {}, tok*.bin of llama2.c, or a vocabulary of 256 bytes, found {} ids; pass "
-        "--tokenizer, or encode the text with another tool and pass --tokens",
-        path, folder, vocab));
+    throw ConfigError(
+        fmt::format("--text {}: expected a llama2.c tokenizer (tok*.bin) in {}, or a vocabulary of 256 ids (bytes), "
+                    "found {} ids; pass --tokenizer, or encode the text with another tool and pass --tokens",
+                    path, folder, vocab));
   }
   if (!path_exists(path)) throw ConfigError(fmt::format("--text {}: no such file", path));
   const std::string text = contents(path);
@@ -143,9 +143,9 @@ std::vector<int> text_ids(const std::string& path, const Tokenizer* tokenizer, i
 void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
   const int positions = std::max(0, model.embedding.positions - model.embedding.position_offset);
   if (model.embedding.positions > 0 && count > static_cast<std::size_t>(positions)) {
-    throw ConfigError(
-        fmt::format("{0} tokens: expected at most {1}, the model's positions; pass --max-tokens {1} to truncate", count,
-                    positions));
+    throw ConfigError(fmt::format(
+        "{0} tokens: expected at most {1}, the model's number of positions; pass --max-tokens {1} to truncate", count,
+        positions));
   }
   if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
     throw ConfigError(
@@ -161,7 +161,7 @@ bool TokenInput::has_labels() const {
 
 TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder) {
   if (source.tokens.empty() == source.text.empty()) {
-    throw ConfigError("expected either --tokens or --text, the input of the model");
+    throw ConfigError("expected either --tokens or --text as input of the model");
   }
   TokenInput input;
   find_tokenizer(input, source.tokenizer, model.vocab, folder);
@@ -178,7 +178,8 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     input.ids.resize(static_cast<std::size_t>(*source.max_tokens));
     input.labels.resize(input.ids.size());
     if (source.labels.empty()) input.labels.back() = no_label;
-    input.notes.push_back(fmt::format("the first {} of {} tokens (--max-tokens)", input.ids.size(), read));
+    input.notes.push_back(
+        fmt::format("only the first {} of {} tokens are used (--max-tokens)", input.ids.size(), read));
   }
   check_length(input.ids.size(), model, source.max_tokens.has_value());
   if (!model.unembedding) {
@@ -186,7 +187,7 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     input.notes.emplace_back("no loss: the model has no head");
   } else if (!input.has_labels()) {
     input.notes.emplace_back(!source.labels.empty() ? "no loss: all labels are -1"
-                             : model.causal         ? "no loss: one token has no next token"
+                             : model.causal         ? "no loss: a single token has no next token"
                                                     : "no loss: a bidirectional model needs --labels");
   }
   return input;

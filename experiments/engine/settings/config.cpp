@@ -31,7 +31,7 @@ constexpr Key<RunOptions> run_keys[] = {
 };
 
 constexpr Key<TheoryOptions> theory_keys[] = {
-    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "requested standard error of the prediction (sampled attention patterns); an explicit value is met at any cost", .default_text = "0.01"},
+    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "requested standard error of the prediction due to the sampling of attention patterns; an explicit value is met at any cost", .default_text = "0.01"},
     {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "requested standard error of the logarithm of every predicted squared gradient; an explicit value is met at any cost", .default_text = "0.03"},
     {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "deliberate error in the theory: beta0, no-score-path, query-gradient, depth-constant"},
     {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "predict forward statistics at the stack's own widths (T25; default of propagate) instead of in the limit of infinite width (default of theory)", .default_text = "by command"},
@@ -40,8 +40,8 @@ constexpr Key<TheoryOptions> theory_keys[] = {
 
 constexpr Key<AgreementOptions> agreement_keys[] = {
     {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "probability of any rejected test in a run if the theory is right"},
-    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w of moments, relative; w: finite-width factor (T19)"},
-    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w of cosines, absolute, and of the size of attention's output, relative"},
+    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the relative tolerated bias c*w of moments; w: finite-width factor (T19)"},
+    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w: absolute for cosines, relative for the size of attention's output; w: finite-width factor (T19)"},
     {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias of the logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
 };
 

@@ -39,8 +39,8 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   if (!config.is_set("model.kv_heads") && (heads || !preset)) m.kv_heads = m.heads;
   if (!config.is_set("model.head_dim") && !preset) {
     if (m.heads >= 1 && m.width % m.heads != 0) {
-      throw ConfigError(
-          fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim", m.heads, m.width));
+      throw ConfigError(fmt::format("model.heads = {}: expected a divisor of model.width = {}; or set model.head_dim",
+                                    m.heads, m.width));
     }
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }

@@ -67,7 +67,7 @@ config::Config load_for_checkpoint(const Request& request) {
     constexpr std::string_view sections[] = {"init.", "run.", "theory.", "agreement."};
     if (key == "input.second_moment" || std::ranges::any_of(sections, is_of)) continue;
     throw ConfigError(fmt::format(
-        "{}: the checkpoint determines it; expected keys of init, run, theory or agreement, or input.second_moment",
+        "{}: determined by the checkpoint; expected keys of init, run, theory or agreement, or input.second_moment",
         key));
   }
   config.run.dtype = config.run.dtype_choice.value_or(DType::f64);

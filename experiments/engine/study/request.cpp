@@ -144,9 +144,8 @@ config::Config Request::load(Matrices matrices) const {
   if (matrices == Matrices::dense) {
     if (c.run.weights == config::WeightsChoice::matrix_free) {
       throw ConfigError(
-          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\", as this command reads matrices more than "
-          "once "
-          "or by entry");
+          "run.weights = \"matrix-free\": expected \"dense\" or \"auto\", as this command reads matrices repeatedly or "
+          "entry by entry");
     }
     c.run.weights = config::WeightsChoice::dense;
   }

@@ -21,7 +21,7 @@ Requirement parse_requirement(const std::string& word) {
   if (kind == "all") return {std::nullopt, format};
   const auto* at = std::ranges::find(theory::signal_class_names, kind);
   if (at == theory::signal_class_names.end()) {
-    throw ConfigError(fmt::format("--require {}: expected a class of {} or all before the colon", word,
+    throw ConfigError(fmt::format("--require {}: expected one of {} or all before the colon", word,
                                   fmt::join(theory::signal_class_names, ", ")));
   }
   return {static_cast<theory::SignalClass>(at - theory::signal_class_names.begin()), format};
@@ -38,7 +38,7 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (verdict.weight != nullptr) return stacks::weight_words(*verdict.weight, verdict.limit);
   const std::string place = place_text({b.signal, b.sublayer, b.channel}, model);
   if (b.signal == Signal::reciprocals && std::isinf(b.largest)) {
-    return fmt::format("{}: eps = {:g} is lost in the format, and 0/0 is possible", place, model.norm_eps);
+    return fmt::format("{}: eps = {:g} is lost to rounding in the format, so 0/0 is possible", place, model.norm_eps);
   }
   if (std::isinf(b.largest)) return fmt::format("{}: no finite bound, limit {:.6g}", place, verdict.limit);
   return fmt::format("{}: may reach {:.4g} > {:.6g}", place, b.largest, verdict.limit);
@@ -83,7 +83,7 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
   std::vector<std::string> all;
   if (r.domain.tokens) {
     all.emplace_back("inputs that bypass the embedding table (inputs_embeds, image embeddings)");
-    all.emplace_back("padded sequences (masks added as numbers, positions of padding)");
+    all.emplace_back("padded sequences (additive masks, padding positions)");
   }
   if (r.config.arithmetic == Arithmetic::exact) return all;
   std::vector<std::string> lengths;

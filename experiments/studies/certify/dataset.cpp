@@ -79,15 +79,15 @@ Table<InFormat> format_table() {
   Table<H> headroom;
   headroom
       .column({"headroom_c_certified", "format", "1",
-               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified"},
+               "largest power of two c, from 2^-40 to 2^40, for which every class of the scaled stack is certified"},
               &H::stream)
       .column({"headroom_c_measured", "format", "1",
-               "largest c with which 4 times the largest magnitude measured fits the format"},
+               "largest c for which 4 times the largest measured magnitude fits the format"},
               &H::measured)
-      .column(
-          {"headroom_k_certified", "format", "1",
-           "largest power of two k of branches before norms B that is certified together with headroom_c_certified"},
-          &H::branch)
+      .column({"headroom_k_certified", "format", "1",
+               "largest power of two k, a factor on branches before norms B, that is certified together with "
+               "headroom_c_certified"},
+              &H::branch)
       .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
                      [](const H& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   Table<F> table;
@@ -122,7 +122,7 @@ Table<CertifyResult> result_table() {
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
   Table<A> attacks;
   attacks.column({"attack_bound", "attack", "1", "bound on the attacked signal"}, &A::bound)
-      .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
+      .column({"attack_reached", "attack", "1", "largest magnitude found"}, &A::reached);
   Table<ScaledRun> scaled;
   scaled
       .column({"scaled_c", "", "1", "c of the scaled stack that was run"},
@@ -130,7 +130,8 @@ Table<CertifyResult> result_table() {
       .column({"scaled_k", "", "1", "k of the scaled stack that was run"},
               [](const ScaledRun& r) { return r.scale.branch; })
       .column({"scaled_tokens", "", "1", "tokens of the scaled run"}, &ScaledRun::tokens)
-      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"}, &ScaledRun::difference)
+      .column({"logit_difference", "", "1", "largest change of a logit, relative to the largest logit"},
+              &ScaledRun::difference)
       .column({"logit_difference_without_eps", "", "1", "logit_difference at eps = 0"}, &ScaledRun::without_eps)
       .column({"logit_difference_gains_alone", "", "1", "logit_difference if only gains and the embedding are scaled"},
               &ScaledRun::gains_alone);
@@ -174,11 +175,11 @@ Table<CertifyResult> result_table() {
               [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
       .rows_at("format", format_table(), formats_of)
       .rows("attack", attacks, &R::attacks)
-      .column_if_any({"exceeded", "", "", "place where a run exceeded a bound, which is a bug of this program"},
+      .column_if_any({"exceeded", "", "", "place where a pass exceeded a bound, which indicates a bug in this program"},
                      [=](const R& r) {
                        return text_of(r.check.exceeded ? std::optional(r.check.exceeded->place) : std::nullopt, r);
                      })
-      .column_if_any({"overflowed", "", "", "place where a run overflowed its format, as its certificate allows"},
+      .column_if_any({"overflowed", "", "", "place where a pass overflowed its format, as its certificate allows"},
                      [=](const R& r) { return text_of(r.check.overflowed, r); })
       .part(scaled, [](const R& r) { return r.headroom.run ? &*r.headroom.run : nullptr; });
   return table;

@@ -96,9 +96,10 @@ const theory::Certificate& Certificates::in(const NumberFormat& format) const {
 }
 
 std::string why_unscalable(const ModelSpec& m) {
-  return is_pointwise(m.norm) ? fmt::format("model.norm = \"{}\": expected a norm that divides by a size, as \"rms\"",
-                                            facts_of(m.norm).name)
-                              : "expected a final norm or an unembedding: without both the scaled stream is the result";
+  return is_pointwise(m.norm)
+             ? fmt::format("model.norm = \"{}\": expected a norm that divides by its input's size, such as \"rms\"",
+                           facts_of(m.norm).name)
+             : "expected a final norm or an unembedding, as otherwise the output is the scaled stream itself";
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,

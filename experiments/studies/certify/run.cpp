@@ -66,10 +66,12 @@ void require_scalable(const CertifyConfig& own, const ModelSpec& m) {
 
 void require_checkpoint(const CertifyConfig& own) {
   for (const std::string& key : own.given) {
-    if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
+    if (!key.starts_with("run."))
+      throw ConfigError(fmt::format("{}: does not apply to a checkpoint; only keys of run are allowed", key));
   }
-  reject({{own.measure, "--measure: not for a checkpoint; expected --tokens or --text"},
-          {own.input_maximum.has_value(), "--input-maximum: not for a checkpoint; expected --tokens or --text"}});
+  reject(
+      {{own.measure, "--measure: does not apply to a checkpoint; use --tokens or --text"},
+       {own.input_maximum.has_value(), "--input-maximum: does not apply to a checkpoint, whose input is token ids"}});
 }
 
 void require_random_stack(const CertifyConfig& own) {
@@ -81,15 +83,16 @@ void require_random_stack(const CertifyConfig& own) {
   const ModelSpec& m = stacks.front().model;
   const bool is_gaussian = stacks.front().input.kind == InputKind::gaussian;
   reject({{!own.tokens.empty() || !own.text.empty(),
-           "--tokens and --text are for checkpoints; of a random stack, --measure reads its input"},
-          {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"}});
+           "--tokens and --text apply only to checkpoints; use --measure to measure a random stack on its own input"},
+          {!own.ignore_keys.empty(), "--ignore-key applies only to checkpoints; a random stack has no config.json"}});
   require_scalable(own, m);
   reject(
       {{!is_gaussian && own.input_maximum, "--input-maximum has no effect here; expected input.kind = \"gaussian\""},
        {is_gaussian && !own.input_maximum && !m.embedding_norm,
-        "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
+        "input.kind = \"gaussian\": Gaussian input is unbounded; expected --input-maximum, model.embedding_norm = true "
         "or input.kind = \"tokens\""},
-       {is_gaussian && !own.headroom.empty(), "--headroom: expected token input, to run both stacks on"}});
+       {is_gaussian && !own.headroom.empty(),
+        "--headroom: expected input.kind = \"tokens\", as both stacks are run on token ids"}});
 }
 
 /// Limits real vectors to magnitudes whose squares do not overflow in a run.

@@ -59,7 +59,8 @@ std::string classes(const CertifyResult& r) {
   }
   std::string text =
       table.text() +
-      "exact bound: in exact arithmetic; formats: headroom, the smallest ratio of the format's limit to a bound in its "
+      "exact bound: in exact arithmetic; columns of formats: headroom, the smallest ratio of the format's limit to a "
+      "bound in its "
       "arithmetic; NO: this signal may overflow; in brackets: not certified, because a signal upstream may overflow; "
       "dots: q·k before the division by √d_head; inside: intermediate results of norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
@@ -86,27 +87,29 @@ std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
     const std::string why = reason_of(stream, r.spec.model);
     return shaded(fmt::terminal_color::yellow, fmt::format("not certified for {}: {}", where, why));
   }
-  const std::string longest = c.longest > 0 ? fmt::format(", up to {} of them,", c.longest) : "";
-  const std::string line = fmt::format("{}: no {}{} can overflow the residual stream", where, input_of(r), longest);
+  const std::string longest = c.longest > 0 ? fmt::format("up to {} ", c.longest) : "";
+  const std::string line =
+      fmt::format("{}: no input of {}{} can overflow the residual stream", where, longest, input_of(r));
   std::vector<std::string_view> others;
   for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
     if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(theory::signal_class_names[k]);
   }
   return shaded(
       fmt::terminal_color::green,
-      line + (others.empty() ? ", nor anything else" : fmt::format("; not certified: {}", fmt::join(others, ", "))));
+      line + (others.empty() ? " or any other signal" : fmt::format("; not certified: {}", fmt::join(others, ", "))));
 }
 
 std::string conditions(const CertifyResult& r) {
   static constexpr std::array<const char*, arithmetic_names.size()> meanings{
       "Exact arithmetic on the stored weights: roundings and intermediate sums of a run are not covered",
-      "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
+      "Mixed arithmetic: weights and every op's result are rounded to the format; sums, norms and softmax are "
       "accumulated in fp32",
-      "Pure arithmetic: weights, results, partial sums and intermediate results of norms and softmax are in the "
+      "Pure arithmetic: weights, results, partial sums, and intermediate results of norms and softmax are in the "
       "format"};
   std::string text = meanings[static_cast<std::size_t>(r.config.arithmetic)];
   if (r.config.arithmetic != Arithmetic::exact) {
-    text += ", rounding to nearest, gradual underflow, two-pass variances, activations and tanh of soft caps as one op";
+    text +=
+        ". Assumed: rounding to nearest, gradual underflow, two-pass variances, and each activation and soft-cap tanh as one op";
   }
   if (const std::vector<std::string> rest = not_covered(r); !rest.empty()) {
     text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
@@ -117,16 +120,17 @@ std::string conditions(const CertifyResult& r) {
 std::string attacks(const CertifyResult& r) {
   std::string text;
   for (const AttackResult& a : r.attacks) {
-    text += fmt::format("attack on {}: reached {:.6g}, {:.2f} % of the bound\n", place_text(a.place, r.spec.model),
-                        a.reached, 100.0 * a.ratio());
+    text += fmt::format("attack on {}: largest magnitude found {:.6g}, {:.2f} % of the bound\n",
+                        place_text(a.place, r.spec.model), a.reached, 100.0 * a.ratio());
   }
   if (const auto& exceeded = r.check.exceeded) {
-    text += fmt::format("BOUND EXCEEDED: {} reached {:.17g}, the bound is {:.17g}\n",
+    text += fmt::format("BOUND EXCEEDED: {}: found {:.17g}, above the bound {:.17g}\n",
                         place_text(exceeded->place, r.spec.model), exceeded->reached, exceeded->bound);
   }
   if (r.check.overflowed) {
-    text += fmt::format("{} overflowed at {}, as its certificate allows; later signals were not compared with bounds\n",
-                        r.own->arithmetic.stored.name, place_text(*r.check.overflowed, r.spec.model));
+    text += fmt::format(
+        "the pass in {} overflowed at {}, as its certificate allows; later signals were not compared with bounds\n",
+        r.own->arithmetic.stored.name, place_text(*r.check.overflowed, r.spec.model));
   }
   return text;
 }
@@ -140,7 +144,7 @@ std::string headroom(const CertifyResult& r) {
       fmt::join(h.recipe.multiplied, "; "));
   if (!h.recipe.divided.empty()) text += fmt::format("  c divides {}\n", fmt::join(h.recipe.divided, "; "));
   if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
-    text += "  k multiplies W_o, W_down (W_up of a gated MLP) and their biases before norms B, which divide by it\n";
+    text += "  k multiplies W_o, W_down (W_up of a gated MLP) and their biases before norms B, which cancel it\n";
   }
   std::vector<std::string> titles{"format", ">c certified", ">k certified"};
   if (r.measured) titles.emplace_back(">c measured");
@@ -154,18 +158,19 @@ std::string headroom(const CertifyResult& r) {
   }
   text += table.text(2);
   if (r.measured)
-    text += fmt::format("  c measured: {} times the measured maximum fits the format\n", Headroom::margin);
+    text += fmt::format("  c measured: largest c for which {} times the measured maximum fits the format\n",
+                        Headroom::margin);
   if (!h.run) return text;
   const ScaledRun& run = *h.run;
   text += fmt::format(
-      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest logit, {:.2g} at eps = 0, "
-      "{:.2g} if only the embedding and gains are scaled\n",
+      "  run with c = {:g}, k = {:g} on {} tokens: largest difference of logits {:.2g} times the largest logit, {:.2g} "
+      "times at eps = 0, {:.2g} times if only the embedding and gains are scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : r.config.formats) {
     const theory::Certificate& scaled = run.certificates.in(f);
     const std::string reason = reason_of(theory::verdict(scaled, std::nullopt, f), run.model);
     const bool stream = theory::verdict(scaled, SignalClass::stream, f).certified;
-    text += fmt::format("  then {}: {}certified {}\n", f.name, stream ? "" : "not ",
+    text += fmt::format("  scaled stack in {}: {}certified {}\n", f.name, stream ? "" : "not ",
                         reason.empty() ? "everywhere" : fmt::format("on the residual stream ({})", reason));
   }
   return text;
