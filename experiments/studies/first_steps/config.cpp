@@ -14,12 +14,12 @@ namespace {
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "rows per matrix inside a module (heads, or hidden channels of an MLP) that a replicate of the prediction (T28) samples; smaller matrices are sampled completely"},
-    {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "number of independent replicates of the prediction, whose spread gives its standard errors; each uses the batches of one seed, so at least run.seeds are needed (the default is raised to this) unless first_steps.predict_only"},
+    {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "number of independent replicates of the prediction, whose spread gives its standard errors; each uses the batches of one seed, so at least run.seeds are needed (the default is raised to this) unless first_steps.predict_only is set"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate error in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "predict only: no training, no verdict"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
     {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the cosine of branch and stream, absolute"},
-    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the mean square of an entry of (W - W_0) h of one matrix, relative"},
+    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "relative limit of the detectable error of a matrix's update, the mean square of an entry of (W - W_0) h"},
     {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the loss on the held-out windows, relative to its predicted change"},
 };
 // clang-format on
@@ -84,14 +84,15 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   static_cast<training::TrainConfig&>(config) = training::train_config(request, corpus);
   if (config.theory.fault != theory::Fault::none) {
     throw ConfigError(
-        "theory.fault: expected none: it changes the theory at initialisation (T2-T11); set first_steps.fault instead");
+        "theory.fault: expected none, as it changes the theory at initialisation (T2-T11); set first_steps.fault "
+        "instead");
   }
   for (StackSpec& overridden : config.overridden) overridden.input.kind = InputKind::tokens;  // as in training
   for (const StackSpec& overridden : config.overridden) {
     if (overridden.model.vocab >= config.base.model.vocab) continue;
     throw ConfigError(
-        fmt::format("--theory-set model.vocab = {}: expected at least the measured stack's model.vocab = {}, "
-                    "whose token ids the batches contain",
+        fmt::format("--theory-set model.vocab = {}: expected at least {}, the measured model.vocab, as the batches "
+                    "contain all its token ids",
                     overridden.model.vocab, config.base.model.vocab));
   }
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;

@@ -61,7 +61,7 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
   std::string text =
       table.text() +
       "Measured on the held-out windows after every step, mean over seeds ± standard error; predicted from the batches "
-      "(T28). Coherent part: the part of the second moment along the gradients. Cosine: of the last branch and "
+      "(T28). Coherent part: the part of the second moment along the gradients. Cosine: between the last branch and "
       "its stream. No predictions are shown after the last step for which the theory is valid.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);

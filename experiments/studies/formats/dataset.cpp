@@ -95,8 +95,8 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
                                    "verdict on the stream's second moment and variance over depth (T12, T25)"),
             [](const F& f) { return &f.law; })
       .part(judge::verdict_columns("drift_", on_format,
-                                   "verdict on second moment and variance over depth against the same seeds in f64, "
-                                   "within one rounding of the stream"),
+                                   "verdict on second moment and variance over depth, compared with the same seeds in "
+                                   "f64; tolerates one rounding of the stream"),
             [](const F& f) { return f.is_f64() ? nullptr : &f.drift; })
       .part(certificate, &F::certificate)
       .part(massive, [](const F& f) { return f.branch_cost.count() > 0 ? &f : nullptr; })
@@ -147,7 +147,7 @@ const dataset::Schema& schema() {
       {{"stack"},
        {"format", Type::text, "", "number format"},
        {"features", Type::text, "", "input variant: plain, or with massive features"},
-       {"site", Type::text, "", "signal, or grad and the signal whose gradient it is"},
+       {"site", Type::text, "", "signal, or grad followed by the signal whose gradient it is"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
        {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"}},
       stack_table({}).specs());

@@ -60,7 +60,7 @@ std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& 
   return verdicts.text() + "\n" + numbers.text() +
          fmt::format(
              "law: second moment and variance of the stream over depth against theory at this width.\n"
-             "against f64: both against the same seeds in f64, within one rounding of the stream.\n"
+             "against f64: both against the same seeds in f64, tolerating one rounding of the stream.\n"
              "drift: relative change of the stream's mean square after the last sublayer from the same seeds in f64.\n"
              "dB: signal-to-quantisation-noise ratios of the stream after the last sublayer, of modules' outputs (mean "
              "over sublayers), and of the input's gradient; massive costs: dB lost in modules' outputs.\n"

@@ -260,7 +260,7 @@ Experiment crossover_experiment() {
                                        {"order_condition", "", "", "when the claim holds", Type::text}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));
   return {.name = "gradients crossover",
-          .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
+          .question = "The last MLP matrix's gradient relative to Pre-LN's, over the size of the MLP's output",
           .configuration = "crossover.toml",
           .columns = columns,
           .schema = dataset::Schema("gradient_crossover", 4,

@@ -36,7 +36,8 @@ std::vector<ComparedStack> run_once(const config::Config& config, const stacks::
 
 void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, Json& document) {
   const auto marked = std::ranges::count(list.configs, true, &PowerConfig::master_seeds);
-  if (marked == 0) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
+  if (marked == 0)
+    throw ConfigError(fmt::format("{}: expected a [[config]] with master_seeds = true, found none", list.file));
   progress.begin("power", marked * master_seeds);
   document = {{"master_seeds", Json::array()}, {"runs", Json::array()}};
   for (const PowerConfig& listed : list.configs) {
@@ -81,7 +82,8 @@ std::string false_alarm_table(const Json& document) {
     table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
                a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
-  return table.text() + "Runs that reject the correct theory; more than allowed has a probability below 1 %\n";
+  return table.text() +
+         "Runs that reject the correct theory; more rejections than allowed have a probability below 1 %\n";
 }
 
 }  // namespace periscope::power

@@ -43,8 +43,8 @@ PowerList read_power_list(const std::string& file) {
     reader.read("placements", theory.placements);
     reader.read("inputs", theory.inputs);
     if (theory.settings.empty()) {
-      throw ConfigError(
-          fmt::format("{}: theory \"{}\" has no set: expected overrides of the theory", file, theory.name));
+      throw ConfigError(fmt::format("{}: theory \"{}\": expected overrides of the theory in the key set, found none",
+                                    file, theory.name));
     }
     if (std::ranges::find(list.configs, theory.config, &PowerConfig::name) == list.configs.end()) {
       throw ConfigError(fmt::format("{}: theory \"{}\" names the config \"{}\": expected the name of a [[config]]",
@@ -53,8 +53,8 @@ PowerList read_power_list(const std::string& file) {
     const auto same = [&](const WrongTheory& t) { return t.name == theory.name && t.config == theory.config; };
     if (theory.name == "true" || std::ranges::any_of(list.theories, same)) {
       throw ConfigError(
-          fmt::format("{}: theory \"{}\" of config \"{}\": expected a name that is used once, and not \"true\"", file,
-                      theory.name, theory.config));
+          fmt::format("{}: theory \"{}\" of config \"{}\": expected a name that is used only once and is not \"true\"",
+                      file, theory.name, theory.config));
     }
     reader.finish();
     list.theories.push_back(theory);

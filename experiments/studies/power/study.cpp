@@ -53,7 +53,7 @@ study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& 
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags, request.flags);
-  if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
+  if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, such as " + shipped_list);
   const auto list = std::make_shared<const PowerList>(load_power(request));
   study::Job job{.file = "power",
                  .run_options = list->configs.front().config.run,

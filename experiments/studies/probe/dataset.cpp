@@ -69,7 +69,7 @@ void add_bands(Table<ProbeResult>& table) {
       const std::string end = side < 0.0 ? "low" : "high";
       table.column_if_any(
           {text_of(s) + "_at_init_" + end, "depth", std::string(units_of(s)),
-           end + " end of the band around the theory: 2 standard errors and the finite-width term (T19)"},
+           end + " end of the band around the theory: 2 standard errors plus the finite-width term (T19)"},
           [s, side](const ProbeResult& r) { return end_of_band(r, s, side); });
     }
   }
@@ -115,11 +115,11 @@ void add_split(Table<ProbeResult>& table) {
   Table<NullExcess> nulls;
   nulls.column({"null_draws", "null", "1", "number of random models drawn"}, &NullExcess::draws)
       .column({"null_left_over", "null depth", "nat",
-               "log(measured / null's second moment of the stream); the null's is predicted, or for the null signs the "
-               "geometric mean of the draws"},
+               "log of the stream's measured second moment over the null's, which is predicted or, for the null signs, "
+               "the geometric mean of the draws"},
               &NullExcess::value)
       .column_if_any({"null_left_over_error", "null depth", "nat",
-                      "root mean square of null_left_over over random models of the null"},
+                      "root mean square of null_left_over in random models drawn from the null"},
                      [](const NullExcess& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
   Table<GrowthSplit> parts;
   parts
@@ -241,7 +241,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"token", Type::integer, "1", "position in the sequence"});
     dimensions.push_back({"signal", Type::text, "", "place in the dataflow, also inside a module"});
     dimensions.push_back({"format", Type::text, "", "number format"});
-    dimensions.push_back({"null", Type::text, "", "law of random weights with which the model is compared"});
+    dimensions.push_back({"null", Type::text, "", "distribution of random weights with which the model is compared"});
     dimensions.push_back({"note"});
     return dataset::Schema("probe", 8, std::move(dimensions), table_of_all().specs());
   }();

@@ -47,8 +47,7 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
                           value.at.sublayer > model.sublayers();
     if (!is_wrong) continue;
     throw InputError(fmt::format(
-        "{} of sublayer {}: found the shape [{}, {}], expected {} rows of a model of width {} "
-        "and {} sublayers",
+        "{} of sublayer {}: found the shape [{}, {}], expected {} rows in a model of width {} with {} sublayers",
         name_of(value.at.signal), value.at.sublayer, value.rows, value.cols, rows, model.width, model.sublayers()));
   }
 }
@@ -86,7 +85,7 @@ void measure_losses(const StackContext& context, const OutsidePass& pass, ModelR
   for (const int label : pass.labels) {
     if (label == no_label || (label >= 0 && label < vocab)) continue;
     throw InputError(
-        fmt::format("label {}: expected 0 to {}, the model's vocabulary, or {} for none", label, vocab - 1, no_label));
+        fmt::format("label {}: expected 0 to {} (the model's vocabulary), or {} for none", label, vocab - 1, no_label));
   }
   r.logits = tensor_of(context.ops, {{}, rows, vocab, pass.logits}, DType::f64);
   r.read_losses(context.ops, pass.labels);

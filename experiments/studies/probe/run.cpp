@@ -143,7 +143,7 @@ nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
 // clang-format off
 constexpr Key<ProbeConfig> keys[] = {
     {.name = "top", .field = &ProbeConfig::top, .meaning = "number of largest stream entries reported per depth"},
-    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "also compute the theory at initialisation and at the weights' sizes"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "also compute the theory at initialisation and at the scales of the weights"},
     {.name = "draws", .field = &ProbeConfig::draws, .meaning = "number of random models per null"},
 };
 // clang-format on

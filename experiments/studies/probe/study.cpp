@@ -14,7 +14,7 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
        {"top", &ProbeConfig::top, "Number of largest stream entries to report per depth", at_least(1)},
        {"no-theory", &ProbeConfig::no_theory,
-        "Skip the theory at initialisation and at the weights' sizes, and the random models with these sizes"},
+        "Skip the theory at initialisation and at the scales of the weights, and the random models with these scales"},
        {"draws", &ProbeConfig::draws,
         "Number of random models per null (random weights that share some sizes), for null_left_over_error",
         from_to(0, 1 << 20)},
@@ -56,7 +56,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "probe",
-           .question = "Run a checkpoint on tokens; compare it with theory at initialisation and at its weight sizes",
+           .question = "Run a checkpoint on tokens; compare it with theory at initialisation and at its weight scales",
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),

@@ -101,7 +101,7 @@ std::string split_row(const ProbeResult& r) {
                         with_error(excess.value.back(), excess.error.back()));
   }
   if (const std::size_t draws = r.nulls[stacks::rank_one_null].drawn.log_moment.size(); draws > 0) {
-    text += fmt::format("  ±: root mean square of the excess over {} random models per null\n", draws);
+    text += fmt::format("  ±: root mean square of the same excess in {} random models per null\n", draws);
   }
   return text;
 }

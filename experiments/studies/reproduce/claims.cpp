@@ -203,8 +203,8 @@ const std::map<std::string_view, Quantity>& quantities() {
       {"steepness", {"|" + slope_words + "| at the end", larger(at_end(steepness))}},
       {"first steepness", {"|" + slope_words + "| at initialisation", larger(at_start(steepness))}},
       {"best rate",
-       {"final loss, each at the rate of its lowest mean: first - second; p: one rate of the second against every rate "
-        "of the first, times the number of rates",
+       {"final loss, each group at the rate of its lowest mean: first - second; p: one rate of the second group "
+        "against every rate of the first, times the number of rates",
         best_rate, 2}},
       {"shape",
        {"final loss: lower mean of the two end rates - lowest mean of the inner rates; p: one inner rate against both "
@@ -253,11 +253,11 @@ const Row rows[] = {
     {"R1d", "table5", "loss", {"pre", "peri"}, "at one learning rate Pre-LN ends with a higher loss than Peri-LN"},
     {"R11", "warmup", "steps", {"post", "pre"}, "Pre-LN reaches Post-LN's final loss in fewer steps"},
     {"R6a", "8", "loss", {"pre", "peri, output gains frozen"}, "with output gains frozen at 1 Peri-LN still ends with a lower loss than Pre-LN"},
-    {"R6b", "8", "loss", {"peri, output gains frozen", "peri"}, "learnable output gains are better than frozen ones"},
-    {"R1e", "20", "loss", {"pre, embedding norm", "peri, embedding norm"}, "at one learning rate and with an embedding norm each, Pre-LN ends with a higher loss than Peri-LN"},
+    {"R6b", "8", "loss", {"peri, output gains frozen", "peri"}, "Peri-LN with learnable output gains ends with a lower loss than with frozen ones"},
+    {"R1e", "20", "loss", {"pre, embedding norm", "peri, embedding norm"}, "at one learning rate and with an embedding norm in both, Pre-LN ends with a higher loss than Peri-LN"},
     {"R7b", "20", "loss", {"peri", "peri, embedding norm"}, "an embedding norm helps Peri-LN"},
     {"R2a", "32", "loss", {"peri", "peri, QK-norm"}, "QK-norm helps Peri-LN"},
-    {"R2b", "32", "loss alike", {"pre", "peri", "peri, QK-norm", "b-only, QK-norm (OLMo 2)"}, "OLMo 2's placement ends with about the loss of Peri-LN with QK-norm"},
+    {"R2b", "32", "loss alike", {"pre", "peri", "peri, QK-norm", "b-only, QK-norm (OLMo 2)"}, "OLMo 2's placement ends with about the same loss as Peri-LN with QK-norm"},
     {"R7a", "19", "loss alike", {"pre", "peri", "peri", "peri, LayerNorm"}, "LayerNorm instead of RMSNorm changes Peri-LN's loss little"},
     {"R3a", "3", "best rate", {"pre, rate x *", "peri, rate x *"}, "at the best learning rate of each, Peri-LN ends with a lower loss than Pre-LN"},
     {"R3b", "3", "best rate", {"post, rate x *", "peri, rate x *"}, "at the best learning rate of each, Peri-LN ends with a lower loss than Post-LN"},
@@ -267,10 +267,10 @@ const Row rows[] = {
     {"R3f", "3", "shape", {"pre, rate x *"}, "Pre-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
     {"R3g", "3", "shape", {"peri, rate x *"}, "Peri-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
     {"R3h", "3", "rate", {"post, rate x *", "peri, rate x *"}, "Post-LN needs a lower learning rate than Peri-LN"},
-    {"R8", "35", "best rate", {"pre, SGD, *", "peri, SGD, *"}, "at the best learning rate of each of SGD, Peri-LN ends with a lower loss than Pre-LN"},
+    {"R8", "35", "best rate", {"pre, SGD, *", "peri, SGD, *"}, "with SGD at the best learning rate of each, Peri-LN ends with a lower loss than Pre-LN"},
     {"F13a", "10", "variance", {"pre", "pre, weight decay 0.33"}, "stronger weight decay lowers Pre-LN's variance"},
     {"F13b", "10", "variance", {"pre", "pre, weight decay 0.33", "peri", "peri, weight decay 0.33"}, "stronger weight decay lowers Peri-LN's variance less than Pre-LN's"},
-    {"F12", "10", "variance", {"pre, variance 10/d", "pre, variance 0.1/d", "peri, variance 10/d", "peri, variance 0.1/d"}, "Pre-LN's final variance follows that of the initialisation more than Peri-LN's"},
+    {"F12", "10", "variance", {"pre, variance 10/d", "pre, variance 0.1/d", "peri, variance 10/d", "peri, variance 0.1/d"}, "Pre-LN's final variance depends more on the variance at initialisation than Peri-LN's"},
     {"R4 0", "10", "loss", {"pre, weight decay 0", "peri, weight decay 0"}, "Peri-LN ends with a lower loss than Pre-LN at weight decay 0"},
     {"R4 0.0033", "10", "loss", {"pre, weight decay 0.0033", "peri, weight decay 0.0033"}, "Peri-LN ends with a lower loss than Pre-LN at weight decay 0.0033"},
     {"R4 0.33", "10", "loss", {"pre, weight decay 0.33", "peri, weight decay 0.33"}, "Peri-LN ends with a lower loss than Pre-LN at weight decay 0.33"},
@@ -303,10 +303,11 @@ void name_unfinished(const GroupRuns& group, judge::SignClaim& claim) {
     return static_cast<int>(task.history.loss.size()) < task.task.train.steps;
   });
   if (lost == 0) return;
-  judge::add_reason(claim,
-                    fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, other numbers "
-                                "are from the steps done",
-                                lost, group.tasks.size(), group.group.name));
+  judge::add_reason(
+      claim,
+      fmt::format(
+          "{} of {} runs of {} ended early: their final loss counts as ln V, other numbers use the completed steps",
+          lost, group.tasks.size(), group.group.name));
 }
 
 /// Returns the numbers of a claim for every seed.

@@ -170,7 +170,8 @@ dataset::Table<TrainingResult> run_table() {
       .column({"spikes", on_run, "1",
                "events in which the logarithm of loss or gradient norm spikes, extrapolated to all steps"},
               spikes)
-      .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
+      .column({"spike", on_step, "1", "1 at the first step of each event counted by the variable spikes, else 0"},
+              spike_starts)
       .part(growth_table(), growth_of)
       .part(sizes_table(),
             [](const TrainingResult& r) { return last_record(r).contains("scaled_second_moment") ? &r : nullptr; });
@@ -253,8 +254,8 @@ dataset::Table<judge::SignClaim> claim_table() {
   table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
       .column({"claim_statement", "claim", "", "claim of the source, paraphrased"}, &C::statement)
       .column({"claim_quantity", "claim", "",
-               "number that is positive if the claim is true; groups enter as first - second - (third - fourth) if not "
-               "stated"},
+               "number that is positive if the claim is true; groups enter as first - second - (third - fourth) unless "
+               "stated otherwise"},
               &C::quantity)
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
               [](const C& c) { return judge::name_of(c.verdict); });

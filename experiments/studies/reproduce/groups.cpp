@@ -172,7 +172,7 @@ void reject_settings_of_studies(const std::vector<const Exhibit*>& exhibits, con
       for (const std::string& key : group.set) {
         if (!shared.is_set(key)) continue;
         throw ConfigError(fmt::format(
-            "{} is given: expected none for figure {}, whose study {} sets it itself; --figure selects other figures",
+            "{} is set: expected none for figure {}, whose study {} sets it itself; --figure selects other figures",
             with_value(given, key), exhibit->name, group.study));
       }
     }

@@ -29,14 +29,14 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.is_set("model.placement"))
-    throw ConfigError("model.placement is given: expected none, as each figure sets its placements");
+    throw ConfigError("model.placement is set: expected none, as each figure sets its placements");
   if (config.is_set("model.recipe"))
-    throw ConfigError("model.recipe is given: expected none, as each figure sets its stacks");
+    throw ConfigError("model.recipe is set: expected none, as each figure sets its stacks");
   if (!config.variants.empty()) {
     throw ConfigError("model, init, input: expected one value per key, found a list; each figure sets what it sweeps");
   }
   set_proxy_defaults(config, own.quick);
-  if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
+  if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a positive learning rate");
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 3;
   const std::vector<const Exhibit*> wanted = select_exhibits(config.figures, config.quick);
   reject_settings_of_studies(wanted, config);

@@ -56,7 +56,8 @@ dataset::Table<training::RecordedValues> value_table() {
                    dataset::put_square(row, "angular_distance", *found);
                  }
                });
-  add("attention_entropy", " layer", "nat", "entropy of attention, mean over heads and tokens that see two or more");
+  add("attention_entropy", " layer", "nat",
+      "entropy of attention, mean over heads and over tokens that attend to at least two tokens");
   for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
     const std::string name = text_of(norm);
     add("gain_mean_" + name, " sublayer", "1", "mean over features of the gain of " + name, "gain_mean." + name);

@@ -58,8 +58,9 @@ std::string massive_rows(const VerifyResult& r) {
                std::isnan(m.ceiling) ? "" : fmt::format("{:.3f}", m.largest_to_ceiling),
                coloured(m.passed() ? "as predicted" : "NOT AS PREDICTED", m.passed())});
   }
-  return fmt::format("\n{}gradient over |h| times 1 ... {:g}, {} stacks; ceiling: bound for every factor (T14d)\n",
-                     table.text(), massive_factors().back(), massive_stacks);
+  return fmt::format(
+      "\n{}gradient as a function of |h|, scaled by 1 to {:g}, in {} stacks; ceiling: bound for every factor (T14d)\n",
+      table.text(), massive_factors().back(), massive_stacks);
 }
 
 std::string summary(const VerifyResult& r) {
@@ -137,8 +138,8 @@ study::Outcome replay(const VerifyConfig& config) {
   const std::string& file = config.replay;
   std::error_code error;
   if (!std::filesystem::exists(file, error) && !error) {
-    throw ConfigError(
-        fmt::format("--replay {}: expected a JSON file with a case, as --out writes one for every violation", file));
+    throw ConfigError(fmt::format(
+        "--replay {}: expected a JSON file with a case, such as the files that --out writes for violations", file));
   }
   const BoundCase found = case_from_json(read_strict_json(file), file);
   study::Outcome outcome{.document = {{"file", file}, {"scale", config.scale}}};

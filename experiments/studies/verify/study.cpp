@@ -11,7 +11,9 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-    {"scale", &VerifyConfig::scale, "Factor on every bound that should hold; below 1, violations must be found",
+    {"scale", &VerifyConfig::scale,
+     "Factor on every bound that should hold; a factor below 1 makes them wrong, so that the run should find "
+     "violations",
      from_to(0.0, 1.0)},
     {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
 
@@ -55,7 +57,7 @@ study::Job resolve_verify(const study::Request& request) {
       throw ConfigError(fmt::format("--{} has no effect with --replay, which checks the one case in the file", flag));
   }
   job.file = "";
-  job.unskippable_reason = "--replay: there is no result file of a case";
+  job.unskippable_reason = "--replay: a replayed case has no result file";
   job.run = [own](stacks::Progress&) { return replay(own); };
   return job;
 }
@@ -64,7 +66,7 @@ study::Job resolve_verify(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "verify",
-           .question = "Attack the bounds on gradients and growth: no input may break them",
+           .question = "Attack the bounds on gradients and growth, which no input should violate",
            .example = "verify --cases 20000",
            .flags = flag_texts(verify_flags),
            .schema = &schema(),

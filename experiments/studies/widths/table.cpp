@@ -64,8 +64,9 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
   }
   return table.text() +
          fmt::format(
-             "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
-             "a tolerated bias.\nexcess: deviation in standard errors; critical: Student's t at a familywise error of "
+             "m(D) = m + b/D + c/D² fitted over widths {} … {}; m is compared with the theory of infinite width, "
+             "without a tolerated bias.\nexcess: deviation in standard errors; critical: Student's t at a familywise "
+             "error of "
              "{:g} over {} quantities.\ndetectable: smallest error of the theory that is rejected with 95 % "
              "probability, worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
@@ -78,8 +79,8 @@ std::string table(const std::vector<Convergence>& fits) {
                judge::verdict_words(c.bias.test), exponent(c.noise), judge::verdict_words(c.noise.test)});
   }
   return table.text() +
-         "exponents of power laws fitted to measured − theory of infinite width over width, mean over depth, and to "
-         "the spread of means over the number of seeds.\n";
+         "exponents of fitted power laws: bias (measured − theory of infinite width, mean over depth) over width; "
+         "noise (spread of means) over the number of seeds.\n";
 }
 
 }  // namespace periscope::ladder
