@@ -194,7 +194,7 @@ def crossover(ds: xr.Dataset) -> style.Page:
              ylabel="Gradient of the last $W_\\mathrm{down}$\nrelative to Pre-LN")
     keys = [style.key(s, True) for s in styles]
     keys.append(style.entry(**LAW, label="closed form with measured sizes"))
-    words = "Vertical bands: sizes at which the measured ratio is 1, ± 2 standard errors. Claim of the literature that "
+    words = "Vertical bands: sizes at which the measured ratio is 1, ± 2 standard errors. Claim in the literature that "
     claim, condition = scalar(ds, "order_claim"), scalar(ds, "order_condition")
     words += f"the order is Post > Pre > Peri: {claim}; {condition}. "
     return style.finish(figure, keys, words + _explanation(ds))

@@ -139,7 +139,7 @@ def diverged(ds: xr.Dataset, shown: Sequence[int]) -> str:
     """Returns a sentence about the groups with diverged runs, or ""."""
     counts = {label(ds, g): int(np.isfinite(array(ds, "diverged_at")[g]).sum()) for g in shown}
     words = [f"{name} ({n} of {seeds(ds)} seeds)" for name, n in counts.items() if n]
-    return f"Diverged: {', '.join(words)}; means exclude diverged seeds from then on. " if words else ""
+    return f"Diverged: {', '.join(words)}; means exclude a seed from its divergence on. " if words else ""
 
 
 def run(ds: xr.Dataset, rate: bool = True) -> str:

@@ -99,8 +99,8 @@ def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     style.rows(axes, [s.label for s in groups.styles(ds, shown)])
     axes.set_xlabel("ln of growth at the top during training (nat)")
     words = (
-        "Every seed: parts of ln of the growth of the second moment at the top. Solid: random weights with the trained "
-        "rms of every matrix and all gains, relative to the start of training; the additional effect of the sizes of "
+        "One marker per seed: parts of the log growth of the second moment at the top. Solid: random weights with the "
+        "trained rms of every matrix and all gains, relative to the start of training; the additional effect of the sizes of "
         "rows and columns; and the rest, alignment. Hollow, in the opposite order: the trained directions with the "
         "initial sizes, and the additional effect of the trained sizes and gains. Both sets of parts add up to the "
         "growth."

@@ -68,9 +68,9 @@ def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style
         style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
     words = (
-        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: means over depth (moments: of the ratio to "
-        f"theory) minus theory, over 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
-        "errors. The parabola's value at 0 is compared with theory; second line of the titles: the verdict. "
+        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: measured minus theory of infinite width, "
+        f"mean over depth (moments: relative to theory), over 1/width; {config(ds)['ladder']['seeds']} seeds per width, "
+        "bars ± 2 standard errors. The parabola's value at 0 is compared with theory; second line of the titles: the verdict. "
     )
     return style.finish(figure, keys, words + captions.settings_text(ds))
 
@@ -90,8 +90,8 @@ def errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.
         style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="standard error of the theory"),
     ]
     words = (
-        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: difference between measured means over depth "
-        "(moments: of the ratio to theory) and the theory of infinite width, and the fitted finite-width part; "
+        f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: |measured − theory of infinite width| for "
+        "means over depth (moments: relative to theory), and the fitted finite-width part; "
         f"{config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. Numbers in the panels: the error "
         "at the largest width. "
     )

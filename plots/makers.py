@@ -1,4 +1,4 @@
-"""Definition of a kind of figures: its name, the variables that it requires, and the function that draws it."""
+"""Definition of a kind of figure: its name, the variables that it requires, and the function that draws it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ def training(ds: xr.Dataset) -> style.Page:
         keys.append(style.entry(color=style.INK, linewidth=0.8, linestyle=":", label="lowest attainable loss"))
     counts = zip(styles, np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
     diverged = [f"{curve_style.label} ({n} of {seeds(ds)} seeds)" for curve_style, n in counts if n]
-    words = "One curve per seed; signals are recorded on held-out windows. Over depth: hollow markers with lines of "
-    words += "theory for random weights at infinite width; solid markers joined by thin lines. "
+    words = "One curve per seed; signals are recorded on held-out windows. Over depth: hollow markers before training, "
+    words += "with lines for theory (random weights, infinite width); solid markers, joined by thin lines, after it. "
     words += f"Diverged: {', '.join(diverged)}. " if diverged else ""
     return style.finish(figure, keys, words + groups.run(ds))

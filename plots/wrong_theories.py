@@ -47,8 +47,8 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
         del keys[2]  # no correct theory is rejected
     words = (
-        "Each theory for the configuration in brackets: deviation of the most significant test (at the right) beyond "
-        "the tolerated bias in standard errors, over the critical value (line at 1) for the familywise error of the "
+        "Each theory's most significant test (named at the right) with the configuration in brackets: deviation beyond "
+        "the tolerated bias, in standard errors, over the critical value (line at 1) for the familywise error of the "
         f"whole run. Smaller ratios are drawn at {LEAST:g}, larger ones (triangles) at {MOST:g} with their value. "
     )
     return style.finish(figure, keys, words + version(ds))

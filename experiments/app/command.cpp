@@ -138,7 +138,7 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     std::vector<std::string> others;
     collect_commands_with(app, flag, "", others);
     if (!others.empty()) {
-      return fmt::format("periscope: {}{}: not a flag of this command, only of {}", path, flag,
+      return fmt::format("periscope: {}{}: not a flag of this command; supported by {}", path, flag,
                          fmt::join(others, ", "));
     }
     const std::string name = flag.substr(2);

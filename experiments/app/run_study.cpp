@@ -114,7 +114,7 @@ void check_csv_destination(const study::Job& job, const CommonOptions& options) 
   if (!job.run_options.out.empty() &&
       std::filesystem::weakly_canonical(csv, unreadable) ==
           std::filesystem::weakly_canonical(study::result_file(job, "nc"), unreadable)) {
-    throw ConfigError(fmt::format("--csv {}: expected another name; this is the result file itself", csv));
+    throw ConfigError(fmt::format("--csv {}: expected a different name; this is the result file itself", csv));
   }
   if (!options.from_flags.force && !may_be_replaced(csv)) {
     throw ConfigError(fmt::format("--csv {}: the existing file is not CSV; --force overwrites it", csv));

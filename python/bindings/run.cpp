@@ -216,7 +216,7 @@ void add_run(nb::module_& module) {
   module.def("run", &run, "name"_a, "request"_a, "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
              "Runs a study and returns its result.");
   module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
-             "Writes the other files of a result after its own file, and removes its cached tasks.");
+             "Writes the remaining files of a result after the result file, and removes its cached tasks.");
 }
 
 }  // namespace periscope::python

@@ -144,8 +144,8 @@ void Checkpoint::check_tensors() {
     if (!is_known(tensor)) {
       const std::string absent = missing.empty() ? "" : fmt::format("; missing tensor: \"{}\"", missing.front());
       throw unsupported(files_.file_of(tensor),
-                        fmt::format("tensor {} {}: unknown to family {}, may change the function{}", in_quotes(tensor),
-                                    shape_text(files_.find(tensor).shape), family_->name, absent));
+                        fmt::format("tensor {} {}: unknown to family {} and may change the function{}",
+                                    in_quotes(tensor), shape_text(files_.find(tensor).shape), family_->name, absent));
     }
     unused_.push_back(tensor);
   }

@@ -89,7 +89,7 @@ std::string config_file_of(const std::string& folder) {
     const bool belongs = path.filename() == "config.json" || path.extension() == ".safetensors";
     const bool other = has_extension(path, unsupported_weights);
     throw InputError(fmt::format("{}: this is a file; {}{}", folder, expected_folder,
-                                 belongs ? ": " + parent
+                                 belongs ? ", here " + parent
                                  : other ? "; write them with save_pretrained()"
                                          : ""));
   }

@@ -214,9 +214,9 @@ void ConfigReader::finish() const {
       throw unsupported_value(key, *expected);
     }
     if (expected || ignored) continue;
-    throw unsupported(
-        path_, fmt::format("{}: unknown key, may change the function; pass --ignore-key {} if it does not", found(key),
-                           in_quotes(prefix_ + key)));
+    throw unsupported(path_,
+                      fmt::format("{}: unknown key, which may change the function; pass --ignore-key {} if it does not",
+                                  found(key), in_quotes(prefix_ + key)));
   }
 }
 

@@ -66,7 +66,7 @@ Llama2cTokenizer::Llama2cTokenizer(std::span<const std::byte> file, const std::s
     if (!std::isfinite(score))
       throw malformed(path, fmt::format("{}: score {}, expected a finite number", where, score));
     if (length < 0 || length > longest) {
-      throw malformed(path, fmt::format("{}: length {}, expected 0 to the stated longest, {}", where, length, longest));
+      throw malformed(path, fmt::format("{}: length {}, expected 0 to the stated maximum, {}", where, length, longest));
     }
     pieces_.push_back({bytes.take(static_cast<std::size_t>(length), where), score});
     ids_.emplace(pieces_.back().text, id);

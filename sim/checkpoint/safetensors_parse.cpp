@@ -26,7 +26,7 @@ constexpr const char* metadata_key = "__metadata__";
 /// Describes a JSON value: numbers and strings by their text, arrays and objects by type and size.
 std::string described(const Json& value) {
   if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
-  if (value.is_object() || value.is_array()) return fmt::format("an {} of {}", value.type_name(), value.size());
+  if (value.is_object() || value.is_array()) return fmt::format("an {} of length {}", value.type_name(), value.size());
   return value.dump();
 }
 
@@ -108,7 +108,7 @@ class EntryReader {
   [[nodiscard]] ByteRange offsets() const {
     const Json& pair = (*entry_)["data_offsets"];
     if (!pair.is_array() || pair.size() != 2) {
-      throw wrong(fmt::format("has the data_offsets {}, expected an array of 2", described(pair)));
+      throw wrong(fmt::format("has {} as data_offsets, expected an array of length 2", described(pair)));
     }
     return {whole(pair[0], "a data offset"), whole(pair[1], "a data offset")};
   }

@@ -42,11 +42,11 @@ bool is_not_plain(char c) { return c == '/' || c == '\\' || (c >= 0 && c < ' ') 
 
 void check_file_name(std::string_view file, const std::string& tensor, const std::string& path) {
   if (file.empty() || file == "." || file == ".." || std::ranges::any_of(file, is_not_plain)) {
-    throw malformed(path, fmt::format("weight_map has {} in the file {}, expected a plain name without a folder",
+    throw malformed(path, fmt::format("weight_map places {} in the file {}, expected a plain name without a folder",
                                       in_quotes(tensor), in_quotes(file)));
   }
   if (!file.ends_with(".safetensors")) {
-    throw unsupported(path, fmt::format("weight_map has {} in the file {}; only .safetensors files are supported",
+    throw unsupported(path, fmt::format("weight_map places {} in the file {}; only .safetensors files are supported",
                                         in_quotes(tensor), in_quotes(file)));
   }
 }
@@ -55,8 +55,8 @@ std::map<std::string, std::string> weight_map_of(const nlohmann::json& index, co
   const auto found = index.find("weight_map");
   if (found == index.end()) throw malformed(path, "expected a weight_map from tensors to files, found none");
   if (!found->is_object() || found->empty()) {
-    throw malformed(path, fmt::format("weight_map is an {} of {}, expected an object with tensors", found->type_name(),
-                                      found->size()));
+    throw malformed(path, fmt::format("weight_map is an {} of length {}, expected an object with tensors",
+                                      found->type_name(), found->size()));
   }
   std::map<std::string, std::string> map;
   for (const auto& item : found->items()) {
@@ -156,7 +156,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
     const auto found = file_indices_.find(name);
     if (found == file_indices_.end() || files_[found->second].path() != inside(folder_, shard)) {
       throw malformed(index_path,
-                      fmt::format("weight_map has tensor {} in {}, which does not contain it{}", in_quotes(name),
+                      fmt::format("weight_map places tensor {} in {}, which does not contain it{}", in_quotes(name),
                                   in_quotes(shard), found == file_indices_.end() ? "" : "; another file does"));
     }
   }

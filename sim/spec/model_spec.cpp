@@ -64,9 +64,10 @@ void require_finite_rules(const ModelSpec& m) {
     const std::string layers = fmt::format("\"{}-{}\"", range.first, range.last);
     require(range.last < m.layers, "model.layer_placement.layers", layers,
             fmt::format("layers from 0 to {}, because model.layers = {}", m.layers - 1, m.layers));
-    require(!range.placement || m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
-            fmt::format("no placement in layer ranges, because model.placement = {} sets streams or branches",
-                        m.placement.name));
+    require(
+        !range.placement || m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
+        fmt::format("no placement in layer ranges, because model.placement = {} defines streams or parallel branches",
+                    m.placement.name));
     for (const LayerPlacement* later = &range + 1; later <= &m.layer_placements.back(); ++later) {
       require_disjoint(range, *later);
     }
@@ -83,7 +84,7 @@ void require_residual(const ModelSpec& m, const InitSpec& init) {
   require(init.o_factor == 1.0, "init.o_factor", fmt::format("{:g}", init.o_factor), "1, " + alone);
   require(init.down_factor == 1.0, "init.down_factor", fmt::format("{:g}", init.down_factor), "1, " + alone);
   require(init.scheme != InitScheme::mitchell, "init.scheme", "\"mitchell\"",
-          "another scheme, because mitchell also scales W_o and W_down by depth; or set init.residual = 1");
+          "a different scheme, because mitchell also scales W_o and W_down by depth; or set init.residual = 1");
   for (int l = 0; l < m.steps(); ++l) {
     const double value = init.residual.at(l, m.layers);
     require(value >= 0.0 && std::isfinite(value), "init.residual", found,

@@ -178,7 +178,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     }
     if (reading.neglected > max_neglected) {
       result.stopped_by = fmt::format(
-          "the input of sublayer {} has correlation {:.2f} with its input before training; neglected second-order "
+          "the input of sublayer {} has correlation {:.2f} with its value before training; neglected second-order "
           "terms are an estimated {:.0f} % of the change",
           reading.least_correlated, reading.input_correlation, 100.0 * reading.neglected);
       break;

@@ -62,7 +62,7 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
     const std::string_view word = text.substr(0, text.find_first_of(separators));
     const auto id = parse_integer(word, least, vocab - 1);
     if (!id) {
-      fail(fmt::format("entry {} = {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
+      fail(fmt::format("entry {} = {}: expected {} (the model's vocabulary)", ids.size(), in_quotes(word),
                        integer_range_text(least, vocab - 1)));
     }
     ids.push_back(static_cast<int>(*id));

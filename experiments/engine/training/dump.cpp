@@ -59,7 +59,7 @@ void require_not_in_result(const char* flag, const std::string& folder, const st
   for (std::filesystem::path path = canonical_path(folder); path.has_relative_path(); path = path.parent_path()) {
     if (path == result) {
       throw ConfigError(
-          fmt::format("{} {}: expected another folder, as the result file has that name", flag, printable(folder)));
+          fmt::format("{} {}: expected a different folder, as the result file has that name", flag, printable(folder)));
     }
   }
 }

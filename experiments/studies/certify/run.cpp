@@ -77,7 +77,7 @@ void require_checkpoint(const CertifyConfig& own) {
 void require_random_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
   if (stacks.size() != 1) {
-    throw ConfigError(fmt::format("certify: expected one value of every key of model, init and input, found {} stacks",
+    throw ConfigError(fmt::format("certify: expected one value for every key of model, init and input, found {} stacks",
                                   stacks.size()));
   }
   const ModelSpec& m = stacks.front().model;

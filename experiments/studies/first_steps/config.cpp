@@ -91,8 +91,8 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   for (const StackSpec& overridden : config.overridden) {
     if (overridden.model.vocab >= config.base.model.vocab) continue;
     throw ConfigError(
-        fmt::format("--theory-set model.vocab = {}: expected at least {}, the measured model.vocab, as the batches "
-                    "contain all its token ids",
+        fmt::format("--theory-set model.vocab = {}: expected at least the measured model.vocab = {}, as the batches "
+                    "contain its token ids",
                     overridden.model.vocab, config.base.model.vocab));
   }
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;

@@ -31,7 +31,7 @@ study::Job resolve(const study::Request& request) {
                                  "the variance law at the stack's width and the noise after norms are not known for "
                                  "other norms");
   config::require_single_additions(config.stacks(),
-                                   "rounding noise is propagated through sublayers of one module (T1)");
+                                   "rounding noise is propagated only through sublayers with one module (T1)");
   (void)checked_formats(config);  // rejects invalid formats before the run
   return {.file = "formats",
           .run_options = config.run,

@@ -158,7 +158,7 @@ const std::map<std::string_view, Quantity>& quantities() {
       {"loss alike",
        {"final loss: |first - second| / 2 - |third - fourth|, for means over seeds", alike(final_loss, final_loss)}},
       {spread,
-       {"(final loss - its mean over seeds)^2: first - 4 second",
+       {"(final loss - its mean over seeds)^2: first - 4 * second",
         [](const Twins& twins) {
           return judge::SeedTable{{{final_loss(*twins[0].front())}, {2.0 * final_loss(*twins[1].front())}}};
         }}},
@@ -175,7 +175,7 @@ const std::map<std::string_view, Quantity>& quantities() {
                    return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
                  })}},
       {"law",
-       {"smallest of three logarithms of residuals of ln(variance) from depth 2 on: ln(line / exponential), "
+       {"smallest of three log ratios of residuals of ln(variance) from depth 2 on: ln(line / exponential), "
         "ln(parabola / exponential), ln(10 % / rms of exponential)",
         exponential_lead}},
       {"activation", {"ln(largest |x| of the stream at the end)", larger(at_end(log_of_largest))}},
@@ -186,16 +186,16 @@ const std::map<std::string_view, Quantity>& quantities() {
           return judge::SeedTable{{{largest(*twins[0].front()) - largest(*twins[1].front()) - std::log(10.0)}}};
         }}},
       {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(at_end(largest_over_fp16))}},
-      {"angle", {"mean angular distance of neighbouring depths at the end", larger(at_end(angle))}},
+      {"angle", {"mean angular distance between neighbouring depths at the end", larger(at_end(angle))}},
       {"angle alike",
-       {"mean angular distance of neighbouring depths: |first - second| / 2 at the end - |first - second| at "
+       {"mean angular distance between neighbouring depths: |first - second| / 2 at the end - |first - second| at "
         "initialisation, for means over seeds",
         alike(at_end(angle), at_start(angle))}},
       {"main path", {"mean over sublayers of alpha^2 q/q+", larger(at_end(main_path_share))}},
       {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(at_end(rise_of_gains))}},
       {"Eq. 4", {"ln(second moment at the top / the same without the cosine term)", larger(at_end(cosine_share))}},
       {"alignment",
-       {"ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)",
+       {"ln(second moment at the top / that of random weights with the trained sizes of rows, columns and gains)",
         larger(from_alignment)}},
       {"last layer", {"mean ln of the last layer's gradient norm, second half", larger(last_layer_gradient)}},
       {"slope", {slope_words + " at the end", larger(at_end(slope))}},
@@ -358,8 +358,9 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
     judge::test_some_row_positive(claim, numbers_of_seeds);
   }
   if (claim.verdict != judge::ClaimVerdict::holds && tokens < row.within_tokens) {
-    judge::set_not_testable(claim, fmt::format("trained on {:.2g} tokens; the source observes the effect within {:.2g}",
-                                               tokens, row.within_tokens));
+    judge::set_not_testable(
+        claim, fmt::format("trained on {:.2g} tokens; the source observes the effect within {:.2g} tokens", tokens,
+                           row.within_tokens));
   }
   return claim;
 }

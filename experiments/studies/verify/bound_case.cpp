@@ -55,7 +55,7 @@ std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const Parameter& p = it->second;
   const std::size_t rows = c.size(kind.rows), cols = c.size(kind.cols);
   if (p.values.empty() || p.cols != cols || p.rows() != rows) {
-    return fmt::format("{} rows of {} numbers, not {} of {}", rows, cols, p.rows(), p.cols);
+    return fmt::format("shape [{}, {}], found [{}, {}]", rows, cols, p.rows(), p.cols);
   }
   const std::size_t count = kind.count == ParameterKind::classes ? c.size(c.class_dimension()) : kind.count;
   for (const double v : p.values) {
@@ -77,7 +77,7 @@ Parameter parameter_of(const nlohmann::ordered_json& json, const std::string& wh
   }
   const auto is_wrong = [&](const auto& row) { return row.empty() || row.size() != rows[0].size(); };
   if (rows.empty() || std::ranges::any_of(rows, is_wrong)) {
-    throw InputError(where + "expected rows of numbers, all of one length");
+    throw InputError(where + "expected a list of rows of numbers, all of equal length");
   }
   Parameter p{.cols = rows[0].size(), .values = {}};
   for (const auto& row : rows) p.values.insert(p.values.end(), row.begin(), row.end());
