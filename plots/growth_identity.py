@@ -100,9 +100,9 @@ def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     axes.set_xlabel("ln of growth at the top during training (nat)")
     words = (
         "One marker per seed: parts of the log growth of the second moment at the top. Solid: random weights with the "
-        "trained rms of every matrix and all gains, relative to the start of training; the additional effect of the sizes of "
-        "rows and columns; and the rest, alignment. Hollow, in the opposite order: the trained directions with the "
-        "initial sizes, and the additional effect of the trained sizes and gains. Both sets of parts add up to the "
+        "trained rms of every matrix and all gains, relative to the start of training; the additional effect of the "
+        "sizes of rows and columns; and the rest, alignment. Hollow, in the opposite order: the trained directions "
+        "with the initial sizes, and the additional effect of the trained sizes and gains. Either set adds up to the "
         "growth."
     )
     return groups.finish(figure, ds, keys, words, [], shown)

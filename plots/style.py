@@ -147,7 +147,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _form(label: str) -> tuple[dict[str, Any], int] | None:
-    """Returns the custom placement at the start of a label, and where it ends; None for a name, even one such as "{mine"."""
+    """Returns the custom placement that starts a label, and its end; None for a name, even one such as "{mine"."""
     try:
         form, end = json.JSONDecoder().raw_decode(label)
     except json.JSONDecodeError:

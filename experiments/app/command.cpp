@@ -72,10 +72,9 @@ void CommonOptions::add_to(CLI::App& command, const study::FlagNames& without,
   }
   if (!without.contains("vary")) {
     command
-        .add_option(
-            "--vary", variations,
-            "Sweep a key of model, init or input over a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
-            "repeatable, every combination is a stack")
+        .add_option("--vary", variations,
+                    "Sweep a key of model, init or input over a list, as in --vary "
+                    "'model.qk_norm=[\"none\",\"full\"]'; repeatable, every combination is a stack")
         ->allow_extra_args(false);
   }
   add_flags(command, flag_texts(study::run_flags(without)), from_flags.run);

@@ -112,9 +112,8 @@ void add_checkpoint_tools(CLI::App& app, int& code) {
       app, code, "write-checkpoint", "Write a random stack as a checkpoint for other programs, into --out",
       omitted_by_write, [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); });
   command
-      ->add_option(
-          "--family", *family,
-          "llama, gpt2, … (see `list --recipes`); the family's recipe sets all keys that are not set explicitly")
+      ->add_option("--family", *family,
+                   "llama, gpt2, … (see `list --recipes`); the family's recipe sets all keys not given explicitly")
       ->required();
   command->get_option("--out")->description("Folder for the checkpoint");
 }

@@ -75,14 +75,13 @@ ListTable list_table(std::string title, std::string note, const ordered_json& ro
 }
 
 ListTable recipe_table() {
-  return list_table(
-      "Recipes",
-      "model.recipe sets these keys of [model], [init] and [input]; explicit keys override them. std and residual "
-      "are keys of [init]. second_moment: second moment of embeddings drawn with std, or with init.std if that key is "
-      "set. extras: properties of the family that no key describes.",
-      recipes_json(),
-      {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
-       "std", "second_moment", "residual", "extras"});
+  return list_table("Recipes",
+                    "model.recipe sets these keys of [model], [init] and [input]; explicit keys override them. std and "
+                    "residual are keys of [init]. second_moment: second moment of embeddings drawn with std, or with "
+                    "init.std if that key is set. extras: properties of the family that no key describes.",
+                    recipes_json(),
+                    {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm",
+                     "final_norm", "std", "second_moment", "residual", "extras"});
 }
 
 std::string text_of(const std::vector<ListTable>& lists) {

@@ -168,8 +168,7 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const ModelSpec& m = checkpoint.model();
   if (const std::optional<std::string> reason = gauge_unsupported(m, source.embedding())) {
     throw ConfigError(fmt::format(
-        "regauge {}: placement \"{}\": {}; expected a stream that only norms A and the final norm read, and "
-        "no norm C",
+        "regauge {}: placement \"{}\": {}; expected a stream that only norms A and the final norm read, and no norm C",
         printable(checkpoint.folder()), m.placement.name, *reason));
   }
   { const OutputFolder trial(request.out, {"model.safetensors", "config.json"}, request.overwrite); }

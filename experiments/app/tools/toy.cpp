@@ -93,8 +93,8 @@ std::string toy_text(const nlohmann::ordered_json& toy) {
              toy.at("peri")) +
          rows("The reviews' version, Norm(x + f(Norm(x))), placement a+c: the variance is 1", toy.at("reviews")) +
          fmt::format(
-             "The reviews divide by a standard deviation of 2.35; it is {:.4f}.\n"
-             "Their output [{:.2f}, 0, {:.2f}] would have variance {:.4f}, not 1.\n",
+             "The reviews divide by a standard deviation of 2.35; it is {:.4f}.\nTheir output [{:.2f}, 0, {:.2f}] "
+             "would have variance {:.4f}, not 1.\n",
              deviation, output, -output, 2.0 * output * output / 3.0);
 }
 

@@ -16,8 +16,7 @@ double projected_error(const Test& test, double level, double seeds_times, doubl
 
 /// Remedy if only a larger width is sufficient, and remedy if not even 1000 times the current values are sufficient.
 inline constexpr char more_seeds_useless[] = "use width {} (more seeds do not help)";
-inline constexpr std::string_view nothing_within_reach =
-    "not even 1000 times the seeds or the width would be sufficient";
+inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width would suffice";
 
 /// Returns a remedy for underpowered tests, such as "use about 96 seeds, or width 512": the smallest number of seeds
 /// and the smallest width (times a power of two, within 1000 times the current values) for which no detectable error

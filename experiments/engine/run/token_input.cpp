@@ -78,8 +78,7 @@ std::vector<int> read_ids(const std::string& flag, const std::string& value, int
 
 constexpr const char* tokenizer_remedy =
     "unsupported tokenizer: for a tokenizer.json use `python -m periscope run probe DIR --text FILE`; for others "
-    "encode "
-    "the text with another tool and pass --tokens";
+    "encode the text with another tool and pass --tokens";
 
 /// Returns a file in `folder` that identifies an unsupported tokenizer, or "".
 std::string other_tokenizer(const std::string& folder) {

@@ -42,8 +42,7 @@ std::string scale_hint(const StackSpec& spec) {
   if (ratio > 0.5 && ratio < 2.0) return {};
   return fmt::format(
       "the input has E[x²] = {:g}, but embeddings of init.scheme = {} would have {:g}, which changes the stream and "
-      "its "
-      "gradients; set input.second_moment or model.recipe",
+      "its gradients; set input.second_moment or model.recipe",
       spec.input.second_moment, init_scheme_names[static_cast<std::size_t>(init.scheme)], embedding);
 }
 

@@ -69,10 +69,9 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
     base.input.second_moment =
         input_second_moment(recipe ? recipe->model : base.model, *init.embedding_std * truncated, positions);
     if (!std::isnormal(base.input.second_moment)) {
-      throw ConfigError(
-          fmt::format("init.embedding_std = {:g}: expected a value that gives a second moment of at least 2.23e-308, "
-                      "found {:g}",
-                      *init.embedding_std, base.input.second_moment));
+      throw ConfigError(fmt::format(
+          "init.embedding_std = {:g}: expected a value that gives a second moment of at least 2.23e-308, found {:g}",
+          *init.embedding_std, base.input.second_moment));
     }
     return true;
   }
@@ -81,8 +80,8 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
   const double moment = recipe->second_moment * times * times;
   if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.is_set("input.second_moment")) {
     throw ConfigError(
-        fmt::format("init.std = {:g}: expected a value that gives embeddings of model.recipe a finite, positive "
-                    "second moment, found {:g}; or set input.second_moment",
+        fmt::format("init.std = {:g}: expected a value that gives embeddings of model.recipe a finite, positive second "
+                    "moment, found {:g}; or set input.second_moment",
                     init.std, moment));
   }
   base.input.second_moment = moment;
@@ -221,9 +220,8 @@ template <class T>
 void require_same(std::string_view key, const T& measured, const T& overridden) {
   if (measured == overridden) return;
   throw ConfigError(
-      fmt::format("--theory-set {} = {}: expected the measured value {}; otherwise nothing could be "
-                  "compared",
-                  key, overridden, measured));
+      fmt::format("--theory-set {} = {}: expected the measured value {}; otherwise nothing could be compared", key,
+                  overridden, measured));
 }
 
 /// Merges the configurations of all combinations of a sweep into one.

@@ -87,9 +87,8 @@ void require_finite_weights(const StackSpec& spec, DType dtype) {
                            double most) {
     if (found <= most) return;
     throw ConfigError(
-        fmt::format("{} = {}: expected initial weights in the range of {}: {} at most {:.2g}, found "
-                    "{:.3g}",
-                    key, value, name_of(dtype), what, most, found));
+        fmt::format("{} = {}: expected initial weights in the range of {}: {} at most {:.2g}, found {:.3g}", key, value,
+                    name_of(dtype), what, most, found));
   };
   for (const ParameterId& id : matrices_of(spec)) {
     if (is_table(id.weight)) continue;

@@ -31,20 +31,17 @@ double bytes_of(const std::string& word) {
     ++rest;
   }
   if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
-    throw ConfigError(
-        fmt::format("--memory {}: expected a positive number of bytes, optionally with K, M or G, such "
-                    "as 8G",
-                    shortened(word)));
+    throw ConfigError(fmt::format(
+        "--memory {}: expected a positive number of bytes, optionally with K, M or G, such as 8G", shortened(word)));
   }
   return bytes;
 }
 
 void choose_dtype(config::RunOptions& run) {
   if (run.device == "cuda-tf32" && run.dtype_choice.value_or(DType::f32) != DType::f32) {
-    throw ConfigError(
-        fmt::format("run.dtype = \"{}\": expected f32, the only dtype of run.device \"cuda-tf32\"; or set run.device "
-                    "to \"cuda\"",
-                    name_of(*run.dtype_choice)));
+    throw ConfigError(fmt::format(
+        "run.dtype = \"{}\": expected f32, the only dtype of run.device \"cuda-tf32\"; or set run.device to \"cuda\"",
+        name_of(*run.dtype_choice)));
   }
   const auto backend = make_backend(run.device);
   run.dtype = run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);

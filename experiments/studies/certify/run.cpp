@@ -69,9 +69,8 @@ void require_checkpoint(const CertifyConfig& own) {
     if (!key.starts_with("run."))
       throw ConfigError(fmt::format("{}: does not apply to a checkpoint; only keys of run are allowed", key));
   }
-  reject(
-      {{own.measure, "--measure: does not apply to a checkpoint; use --tokens or --text"},
-       {own.input_maximum.has_value(), "--input-maximum: does not apply to a checkpoint, whose input is token ids"}});
+  reject({{own.measure, "--measure: does not apply to a checkpoint; use --tokens or --text"},
+          {own.input_maximum.has_value(), "--input-maximum: does not apply to a checkpoint, which reads token ids"}});
 }
 
 void require_random_stack(const CertifyConfig& own) {
@@ -86,13 +85,12 @@ void require_random_stack(const CertifyConfig& own) {
            "--tokens and --text apply only to checkpoints; use --measure to measure a random stack on its own input"},
           {!own.ignore_keys.empty(), "--ignore-key applies only to checkpoints; a random stack has no config.json"}});
   require_scalable(own, m);
-  reject(
-      {{!is_gaussian && own.input_maximum, "--input-maximum has no effect here; expected input.kind = \"gaussian\""},
-       {is_gaussian && !own.input_maximum && !m.embedding_norm,
-        "input.kind = \"gaussian\": Gaussian input is unbounded; expected --input-maximum, model.embedding_norm = true "
-        "or input.kind = \"tokens\""},
-       {is_gaussian && !own.headroom.empty(),
-        "--headroom: expected input.kind = \"tokens\", as both stacks are run on token ids"}});
+  reject({{!is_gaussian && own.input_maximum, "--input-maximum has no effect here; expected input.kind = \"gaussian\""},
+          {is_gaussian && !own.input_maximum && !m.embedding_norm,
+           "input.kind = \"gaussian\": Gaussian input is unbounded; expected --input-maximum, model.embedding_norm = "
+           "true or input.kind = \"tokens\""},
+          {is_gaussian && !own.headroom.empty(),
+           "--headroom: expected input.kind = \"tokens\", as both stacks are run on token ids"}});
 }
 
 /// Limits real vectors to magnitudes whose squares do not overflow in a run.

@@ -57,12 +57,11 @@ std::string classes(const CertifyResult& r) {
     if (r.measured && exact != nullptr) cells.push_back(dataset::number(seen));
     table.add(std::move(cells));
   }
-  std::string text =
-      table.text() +
-      "exact bound: in exact arithmetic; columns of formats: headroom, the smallest ratio of the format's limit to a "
-      "bound in its "
-      "arithmetic; NO: this signal may overflow; in brackets: not certified, because a signal upstream may overflow; "
-      "dots: q·k before the division by √d_head; inside: intermediate results of norms, softmax and products";
+  std::string text = table.text() +
+                     "exact bound: in exact arithmetic; formats: headroom, the smallest ratio of the "
+                     "format's limit to a bound in its arithmetic; NO: this signal may overflow; in brackets: not "
+                     "certified, because a signal upstream may overflow; dots: q·k before the division by √d_head; "
+                     "inside: intermediate results of norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
     text += "; inputs are any numbers of the format, so the headroom of their class is at most 1x";
   }
@@ -109,7 +108,8 @@ std::string conditions(const CertifyResult& r) {
   std::string text = meanings[static_cast<std::size_t>(r.config.arithmetic)];
   if (r.config.arithmetic != Arithmetic::exact) {
     text +=
-        ". Assumed: rounding to nearest, gradual underflow, two-pass variances, and each activation and soft-cap tanh as one op";
+        ". Assumed: rounding to nearest, gradual underflow, two-pass variances, and each activation and soft-cap tanh "
+        "as one op";
   }
   if (const std::vector<std::string> rest = not_covered(r); !rest.empty()) {
     text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));

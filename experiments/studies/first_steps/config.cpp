@@ -108,10 +108,10 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   const int seeds = config.predict_only ? 0 : config.run.seeds;
   if (!config.is_set("first_steps.replicates")) config.replicates = std::max(config.replicates, seeds);
   if (config.replicates < seeds) {
-    throw ConfigError(fmt::format(
-        "first_steps.replicates = {}: expected at least run.seeds = {}, as a replicate uses the batches of one "
-        "seed; raise it, or lower run.seeds",
-        config.replicates, seeds));
+    throw ConfigError(
+        fmt::format("first_steps.replicates = {}: expected at least run.seeds = {}, as a replicate uses the batches of "
+                    "one seed; raise it, or lower run.seeds",
+                    config.replicates, seeds));
   }
   if (rates.size() > 1) {
     config.variants = at_rates(config.stacks(), rates);

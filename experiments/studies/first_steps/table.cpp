@@ -17,8 +17,8 @@ std::string stop_line(const StackSteps& stack) {
   const theory::FirstSteps& p = stack.prediction;
   if (p.stopped_by.empty()) return "";
   return fmt::format(
-      "{}: theory stops after step {} of {}: {}. Lower train.lr to predict more steps, or "
-      "train the stack instead (periscope train).\n",
+      "{}: theory stops after step {} of {}: {}. Lower train.lr to predict more steps, or train the stack instead "
+      "(periscope train).\n",
       config::placement_label(stack.spec), p.holds_until, p.steps.size() - 1, p.stopped_by);
 }
 

@@ -82,8 +82,7 @@ std::string attenuation_table(const GradientConfig&, const Result& result) {
   }
   return table.text() +
          "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
-         "attenuation.\n"
-         "q·k: init.qk_factor; 0 is uniform attention.\n";
+         "attenuation.\nq·k: init.qk_factor; 0 is uniform attention.\n";
 }
 
 void require_rate(const GradientConfig& config) {

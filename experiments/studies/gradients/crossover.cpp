@@ -218,10 +218,10 @@ void require_ratios(const GradientConfig& config) {
     spec.label.clear();  // the label may name other swept keys
     const std::string placement = config::placement_label(spec);
     if (seen.insert(placement).second) continue;
-    throw ConfigError(fmt::format(
-        "gradients crossover: two stacks of placement \"{}\": expected one, as each placement is paired with \"pre\"; "
-        "sweep no other key than model.placement",
-        placement));
+    throw ConfigError(
+        fmt::format("gradients crossover: two stacks of placement \"{}\": expected one, as each placement is paired "
+                    "with \"pre\"; sweep no other key than model.placement",
+                    placement));
   }
   config::require_swept_is_one_value(config, "init.down_factor", "gradients.down_factors",
                                      [](const StackSpec& spec) { return spec.init.down_factor; });

@@ -112,9 +112,9 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
   const std::vector<int> all = theory_layers(config);
   return table.text() +
          fmt::format(
-             "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
-             "exponent between {} and {} layers.\nholds-with-condition: the claim fails at these depths, but holds "
-             "for many layers, after subtracting the predicted finite-depth part.\n",
+             "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's exponent "
+             "between {} and {} layers.\nholds-with-condition: the claim fails at these depths, but holds for many "
+             "layers, after subtracting the predicted finite-depth part.\n",
              all[all.size() - 2], all.back());
 }
 

@@ -102,11 +102,10 @@ dataset::Table<judge::GrowthFit> growth_table() {
   using G = judge::GrowthFit;
   dataset::Table<G> table;
   table
-      .column(
-          {"growth_law", on_run, "",
-           "law with the best fit to the final variance over depth, from depth 2 on, by a QAICc at least 2 below any "
-           "other's; no law fits: every misfit exceeds 10 %"},
-          judge::likely_laws_in_words)
+      .column({"growth_law", on_run, "",
+               "law with the best fit to the final variance over depth, from depth 2 on, by a QAICc at least 2 below "
+               "any other's; no law fits: every misfit exceeds 10 %"},
+              judge::likely_laws_in_words)
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
               [](const G& fit) { return mapped(fit.laws, &judge::DepthFit::rms_residual); })
       .column(

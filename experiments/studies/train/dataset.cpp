@@ -143,12 +143,11 @@ dataset::Table<Run> run_table() {
       .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
               [](const Run& run) { return run.history().last_layer_norm; })
       .column({"lr", on_step, "1", "learning rate"}, rates_of)
-      .column(
-          {"diverged_at", on_run, "1",
-           "first step at which the loss or the gradient is not finite; otherwise the first step s >= 2 such that no "
-           "loss from s on is below the loss of step 1, if the last loss is more than ten times the loss of step 1, or "
-           "if at least 20 steps remain and the mean loss of the last 20 is more than 5 % above it"},
-          [](const Run& run) { return training::divergence_step(run.history()); })
+      .column({"diverged_at", on_run, "1",
+               "first step at which the loss or the gradient is not finite; otherwise the first step s >= 2 such that "
+               "no loss from s on is below the loss of step 1, if the last loss is more than ten times the loss of "
+               "step 1, or if at least 20 steps remain and the mean loss of the last 20 is more than 5 % above it"},
+              [](const Run& run) { return training::divergence_step(run.history()); })
       .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
               [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })
       .column({"spikes", on_run, "1",

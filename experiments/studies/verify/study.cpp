@@ -11,9 +11,7 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-    {"scale", &VerifyConfig::scale,
-     "Factor on every bound that should hold; a factor below 1 makes them wrong, so that the run should find "
-     "violations",
+    {"scale", &VerifyConfig::scale, "Factor on every bound that should hold; factors below 1 should cause violations",
      from_to(0.0, 1.0)},
     {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
 
