@@ -49,8 +49,8 @@ function(periscope_compile_as kind)
   endforeach()
 endfunction()
 
-# periscope_unity(<target> <files>): with PERISCOPE_UNITY, compiles the target in batches of this many files. Backends
-# and the model are not unity targets, so that their numerical loops are always compiled alike.
+# periscope_unity(<target> <files>): with PERISCOPE_UNITY, compiles the target in batches of this many files. Last bits
+# of results may depend on it.
 function(periscope_unity target files)
   if(PERISCOPE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})

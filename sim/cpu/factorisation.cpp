@@ -13,7 +13,7 @@ namespace {
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// Number of columns that a thread processes at a time, chosen so that this part of all rows fits its cache.
-constexpr Index piece = 512;
+constexpr Index columns_per_task = 512;
 
 constexpr int not_finite = std::numeric_limits<int>::max();
 /// Returns the rows of x in double, row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no
@@ -90,7 +90,7 @@ void solve(const Matrix& lower, const Matrix& x, T* basis) {
         lower.triangularView<Eigen::Lower>().solveInPlace(part);
         for (Index t = 0; t < rows; ++t) Row<T>(basis + t * n + first, count) = part.row(t).array().template cast<T>();
       },
-      piece);
+      columns_per_task);
 }
 
 /// Gram-Schmidt process on the rows of `basis`, which become orthonormal, or zero where linearly dependent.
@@ -131,7 +131,7 @@ class GramSchmidt {
         [&](Index j, Index size) {
           rows.middleCols(j, size).noalias() -= coefficients * basis_.block(begin, j, others, size);
         },
-        piece);
+        columns_per_task);
     lower_.block(first, begin, count, others) += coefficients;
   }
 

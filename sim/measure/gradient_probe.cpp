@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace periscope {
@@ -37,16 +38,16 @@ void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGra
 
 void GradientProbe::take_into(Profile& profile) {
   record_.fetch();
-  const ModelSpec& model = context_.model;
+  std::set<int> depths;  // of x_out, filled by at least one part of the stream
   for (const auto& [place, length, index, tokens, slot] : gradients_) {
     double& entry = profile.entry(Statistic::grad_sq, place, length, index);
-    const bool adds = place == CurvePlace(Signal::x_out) && model.ends().parts_of_stream() > 1 && !std::isnan(entry);
+    const bool adds = place == CurvePlace(Signal::x_out) && !depths.insert(index).second;
     entry = squares(slot) / static_cast<double>(tokens) + (adds ? entry : 0.0);
     profile.entry(Statistic::log_grad_sq, place, length, index) = std::log(entry);
   }
   for (const ScoreShare& s : shares_) {
     const double scores = squares(s.scores);
-    profile.entry(Statistic::score_share, Signal::A_out, model.curve_length(Signal::A_out), s.sublayer) =
+    profile.entry(Statistic::score_share, Signal::A_out, context_.model.curve_length(Signal::A_out), s.sublayer) =
         scores / (scores + squares(s.values));
   }
 }

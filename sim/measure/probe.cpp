@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <utility>
+
+#include "sim/numerics/larger.h"
 
 namespace periscope {
 namespace {
@@ -40,7 +45,7 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
   const bool stream = runs_over_depth(at.signal);
   if (of_input && at.signal == Signal::x_out && at.part == 0) choose_tokens(x.rows());
   const Slot slot = measure(x);
-  places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot});
+  places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot, at.part});
   if (at.signal == Signal::x_in) {
     for (const int other : context_.model.sublayers_sharing_input(at.sublayer))
       places_.push_back({other, other, at.signal, slot});
@@ -77,12 +82,10 @@ void Probe::fill(const Place& place) {
   const int parts = place.signal == Signal::x_out ? parts_ : 1;
   const auto set = [&](Statistic statistic, double value) {
     double& all = entry(statistic, place.signal, place.index);
-    if (parts == 1) {
-      all = value;
-    } else if (statistic == Statistic::maximum) {
-      all = std::isnan(all) ? value : std::max(all, value);
+    if (statistic == Statistic::maximum) {
+      all = place.part == 0 ? value : larger(all, value);
     } else {
-      all = (std::isnan(all) ? 0.0 : all) + value / parts;
+      all = (place.part == 0 ? 0.0 : all) + value / parts;
     }
   };
   const double second_moment = mean_of(s.rows[Statistic::second_moment]);
@@ -99,7 +102,11 @@ void Probe::fill(const Place& place) {
   if (place.sublayer < 0) return;
   auto& top = reading_.top[place.signal];
   top.resize(static_cast<std::size_t>(context_.model.sublayers()));
-  top[static_cast<std::size_t>(place.sublayer)] = s.top_magnitudes;
+  std::vector<double>& largest = top[static_cast<std::size_t>(place.sublayer)];
+  std::vector<double> merged;
+  std::ranges::merge(largest, s.top_magnitudes, std::back_inserter(merged), std::greater());
+  merged.resize(s.top_magnitudes.size());
+  largest = std::move(merged);
 }
 
 void Probe::fill(const Branch& b) {

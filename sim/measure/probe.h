@@ -70,6 +70,7 @@ class Probe final : public SignalRecorder {
     int sublayer;  ///< −1 for the stack's input, for which no largest magnitudes are recorded
     Signal signal;
     Slot slot;
+    int part = 0;
   };
   struct Branch {
     int sublayer;

@@ -5,7 +5,6 @@
 #include <string>
 
 namespace periscope {
-namespace {
 
 /// Factorisation X = L Q of an input that several matrices share.
 class SharedInput {
@@ -49,8 +48,6 @@ class LastInput {
   std::shared_ptr<SharedInput> stored_;
   std::weak_ptr<SharedInput> last_;
 };
-
-}  // namespace
 
 class MatrixFreeProduct final : public LinearProduct {
  public:

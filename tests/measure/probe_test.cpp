@@ -32,7 +32,9 @@ class ByHand {
     probe_.on_signal({-1, Signal::x_out, Pass::forward}, both);
     if (spec_.model.placement.wiring == Wiring::dual) probe_.on_signal({-1, Signal::r_out, Pass::forward}, both);
   }
-  void site(int sublayer, Signal site, const Values& x) { probe_.on_signal({sublayer, site, Pass::forward}, rows(x)); }
+  void site(int sublayer, Signal site, const Values& x, int part = 0) {
+    probe_.on_signal({sublayer, site, Pass::forward, part}, rows(x));
+  }
   Reading take() { return probe_.take(); }
 
  private:
@@ -161,6 +163,24 @@ TEST_CASE("probe: top magnitudes per sublayer are sorted and at most top_count")
   CHECK(top[1].size() == top_count);
   CHECK(top[1].front() == 299.0);
   CHECK(top[1].back() == 200.0);
+}
+
+TEST_CASE("probe: a stream of several parts has the mean of their statistics, their common extremes, and every NaN") {
+  StackSpec two_streams = placed(tiny_stack(), "hyper");
+  two_streams.model.layers = 1;
+  two_streams.model.width = two_streams.model.streams = 2;
+  ByHand probe(two_streams, 1);
+  probe.site(0, Signal::x_out, {1, -5, 3, 2});
+  probe.site(0, Signal::x_out, {-4, 1, 7, 0}, 1);
+  probe.site(1, Signal::x_out, {std::numeric_limits<double>::quiet_NaN(), 1});
+  probe.site(1, Signal::x_out, {2, 1}, 1);
+  const Reading r = probe.take();
+  CHECK(value(r, Statistic::second_moment, Signal::x_out, 1) == approx((39.0 + 66.0) / 8.0));
+  CHECK(value(r, Statistic::maximum, Signal::x_out, 1) == 7.0);
+  CHECK(r.top.at(Signal::x_out)[0] == Values{7, 5, 4, 3});
+  CHECK(std::isnan(value(r, Statistic::second_moment, Signal::x_out, 2)));
+  CHECK(std::isnan(value(r, Statistic::maximum, Signal::x_out, 2)));
+  CHECK(r.diverged_at == 1);
 }
 
 TEST_CASE("probe: divergence is the first sublayer with a non-finite output") {
