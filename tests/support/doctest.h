@@ -33,9 +33,9 @@ inline doctest::String toString(Activation value) {
 }
 // NOLINTEND(readability-identifier-naming)
 
-/// Approximate equality with a purely relative tolerance. doctest's default also accepts an absolute difference of
-/// epsilon, so that any two small numbers are equal.
-inline doctest::Approx approx(double expected) { return doctest::Approx(expected).scale(0.0); }
+/// Approximate equality with a purely relative tolerance; 0 equals only 0. doctest's default also accepts an absolute
+/// difference of epsilon, so that any two small numbers are equal.
+inline doctest::Approx approx(double expected) { return doctest::Approx(expected).scale(1e-290); }
 
 }  // namespace periscope
 
