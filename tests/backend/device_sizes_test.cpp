@@ -13,7 +13,6 @@ namespace {
 
 using Index = Tensor::Index;
 constexpr Index columns[] = {1, 31, 32, 33, 255, 256, 257, 4099};
-constexpr Index device_rows[] = {1, 65};
 
 /// Error bound of an op whose longest sum has n terms, relative to the largest entry of its result. `condition` is the
 /// sum of the terms' magnitudes divided by that entry; intermediate results are rounded to dtype up to three times.
@@ -26,8 +25,8 @@ double allowed(double n, double condition, DType dtype) {
 template <class Run>
 void compare_at(const std::string& what, double condition, const Run& run) {
   for (const Target& target : targets_of_every_dtype()) {
-    for (const Index rows : device_rows) {
-      for (const Index cols : columns) {
+    for (const Index cols : columns) {
+      for (const Index rows : {Index{1}, Index{cols > 1000 ? 5 : 65}}) {
         INFO("rows := ", rows, ", cols := ", cols);
         const Twin x = normal_twin(target, rows, cols, 60);
         const Twin y = normal_twin(target, rows, cols, 61);
@@ -111,9 +110,9 @@ TEST_CASE("device sizes: attention and its gradients match the reference" * doct
       }
     }
     // Several query blocks, with windows that start inside a block.
-    for (const int window : {0, 90, 256, 300}) {
-      check_attention_sizes(target, {2, 1, 3, 1, true, {.window = window}}, 550);
-      check_attention_sizes(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 550);
+    for (const int window : {0, 40, 200}) {
+      check_attention_sizes(target, {2, 1, 3, 1, true, {.window = window}}, 330);
+      check_attention_sizes(target, {2, 1, 3, 1, false, {.soft_cap = 1.5, .window = window}}, 330);
     }
   }
 }

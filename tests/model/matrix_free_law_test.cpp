@@ -95,22 +95,22 @@ StackSpec narrow(std::string_view placement) {
 
 TEST_CASE("matrix-free and dense stacks have the same distribution for every placement" * doctest::test_suite("slow")) {
   for (const Placement& placement : rows_of_t1()) {
-    check_same_law(std::string(placement.name), narrow(placement.name), 1000);
+    check_same_law(std::string(placement.name), narrow(placement.name), 500);
   }
-  for (const char* name : {"parallel", "x0", "hyper"}) check_same_law(name, narrow(name), 600);
+  for (const char* name : {"parallel", "x0", "hyper"}) check_same_law(name, narrow(name), 300);
 }
 
 TEST_CASE("matrix-free and dense stacks have the same distribution for 20, 1 and nearly equal tokens" *
           doctest::test_suite("slow")) {
   StackSpec many = narrow("peri");
   many.input.tokens = 20;
-  check_same_law("20 tokens", many, 600);
+  check_same_law("20 tokens", many, 300);
   StackSpec one = narrow("pre");
   one.input.tokens = 1;
-  check_same_law("one token", one, 1000);
+  check_same_law("one token", one, 500);
   StackSpec correlated = narrow("pre");
   correlated.input.correlation = 0.999;
-  check_same_law("correlated tokens", correlated, 1000);
+  check_same_law("correlated tokens", correlated, 500);
 }
 
 TEST_CASE("matrix-free: rows and columns of a matrix, and different matrices, are normal and independent") {

@@ -86,7 +86,7 @@ StackSpec with(StackSpec spec, WeightScales scales) {
 
 Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds) {
   config::RunOptions run;
-  run.dtype = DType::f64;
+  run.dtype = DType::f32;
   run.weights = weights;
   stacks::Progress progress;
   const auto backend = make_backend("cpu");
@@ -103,7 +103,7 @@ judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& over
   judge::StackVerdict agreement;
   agreement.tests = judge::stack_tests({.spec = overridden,
                                         .measured = {measured.profile, measured.seeds},
-                                        .dtype = DType::f64,
+                                        .dtype = DType::f32,
                                         .prediction = prediction},
                                        options);
   add_branches(agreement.tests, measured, prediction);
