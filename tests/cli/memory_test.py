@@ -98,12 +98,12 @@ def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
              names=["memory", "available", key, "--force"])
 
 
-@pytest.mark.parametrize("settings", [["input.tokens=24000"], ["model.mlp_width=1048576", "init.qk_factor=0.0", LIMIT]],
+@pytest.mark.parametrize("settings", [["input.tokens=8400"], ["model.mlp_width=1048576", "init.qk_factor=0.0", LIMIT]],
                          ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_force_starts_the_run_and_missing_memory_is_reported(settings, threads):
     rejected("propagate", "--quiet", "--threads", threads, "model.layers=1", "--force", settings, code=1,
-             before=memory_limit(1 << 30), names="not enough memory")
+             before=memory_limit(1 << 29), names="not enough memory")
 
 
 @pytest.mark.parametrize(("words", "faults", "begin", "message"), [

@@ -97,7 +97,7 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds
 judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden) {
   const theory::Prediction prediction =
       theory::predict(overridden, stacks::distinct_token_ids(overridden, config::RunOptions{}.seed, measured.seeds),
-                      {.tolerance = 0.005});
+                      {.tolerance = 0.01});
   REQUIRE(prediction.unsupported == "");
   const config::AgreementOptions options;
   judge::StackVerdict agreement;
