@@ -45,7 +45,7 @@ COMMANDS = {
     "formats": [CONFIG, "--seeds", "400", 'formats.format=["bf16","int8"]', "formats.certificates=false",
                 "theory.replicates=32"],
     "power": ["--config", "list.toml", LIMIT],
-    "power --master-seeds": ["24", "--config", "list.toml"],
+    "power --master-seeds": ["6", "--config", "list.toml"],
     "gradients depth": [CONFIG, "gradients.layers=[2,4,6]", "--seeds", "200", "theory.gradient_tolerance=0.5"],
     "gradients identity-path": [CONFIG, "run.seeds=1000"],
     "train": [CONFIG, TINY, "--corpus", "synthetic", "--seeds", "10", "train.steps=100", "train.record_every=10",
@@ -114,7 +114,7 @@ def test_the_same_command_resumes_to_the_same_result(name):
     (["propagate", "init.qk_factor=0.0"], "theory at this width")], ids=str)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_theory_reports_progress_and_stops(words, kind, number, code):
-    process = start(words, CONFIG, "model.layers=3000", "model.placement=pre", "--seeds", "1", "--threads", "1",
+    process = start(words, CONFIG, "model.layers=1000", "model.placement=pre", "--seeds", "1", "--threads", "1",
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     line = " "
     while line and f": {kind})" not in line and f": {kind})," not in line:
