@@ -244,6 +244,7 @@ TEST_CASE("a chain with wrong head counts, norms, QK-norms or gates is rejected"
       s.model.heads = s.model.kv_heads = 6;
       s.model.head_dim = 1;
       s.model.rope = false;
+      s.model.layers = 4;
     };
   };
   struct Row {

@@ -24,16 +24,12 @@ struct Group {
 /// for the largest tokens, which determine the maximum.
 std::vector<Group> grouped(const Vector& second_moment) {
   std::vector<double> q(second_moment.begin(), second_moment.end());
-  // Only the group of an entry matters, so long vectors are only partitioned: the entries before position `size` are
-  // the largest, for size = 1, 2, 4 …
-  constexpr std::size_t full_sort_limit = 1U << 13U;
-  if (q.size() <= full_sort_limit) {
-    std::ranges::sort(q, std::greater<>());
-  } else {
-    for (std::size_t size = std::bit_floor(q.size() - 1), end = q.size(); size > 0; end = size, size /= 2) {
-      std::ranges::nth_element(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(size),
-                               q.begin() + static_cast<std::ptrdiff_t>(end), std::greater<>());
-    }
+  // Only the group of an entry matters, so the vector is partitioned instead of sorted: the entries before position
+  // `size` are the largest, for size = 1, 2, 4 …
+  for (std::size_t size = q.size() > 1 ? std::bit_floor(q.size() - 1) : 0, end = q.size(); size > 0; size /= 2) {
+    std::ranges::nth_element(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(size),
+                             q.begin() + static_cast<std::ptrdiff_t>(end), std::greater<>());
+    end = size;
   }
   std::vector<Group> groups;
   std::size_t size = 1;
@@ -98,17 +94,26 @@ double expected_maximum(const Vector& second_moment, int width) {
     double log_below = 0.0;
     for (const auto& [q, tokens] : groups) {
       if (q > 0.0) log_below += tokens * width * std::log1p(-std::erfc(m * largest / std::sqrt(2.0 * q)));
-      if (log_below < -40.0) break;
+      if (log_below < -40.0) return 1.0;
     }
     return -std::expm1(log_below);
   };
   // Beyond 10 standard deviations 1 − erf is under 2e−23: negligible for any size that fits in memory.
-  constexpr double end = 10.0;
+  double end = 10.0;
+  // The integrand is 1 up to `begin` and negligible beyond `end`, found to 10/2⁸.
+  double begin = 0.0;
+  for (double step = end / 2.0; step > end / 512.0; step /= 2.0) {
+    if (above(begin + step) == 1.0) begin += step;
+  }
+  for (double step = (end - begin) / 2.0; step > 0.02; step /= 2.0) {
+    if (above(end - step) < 1e-14) end -= step;
+  }
   constexpr unsigned halvings = 15;
   // The rule overestimates its error. Most results have an error below 1e-10; the error reaches 1e-7 for one or two
   // entries per token with second moments that differ by many orders of magnitude.
   constexpr double tolerance = 1e-7;
-  return largest * boost::math::quadrature::gauss_kronrod<double, 21>::integrate(above, 0.0, end, halvings, tolerance);
+  using Rule = boost::math::quadrature::gauss_kronrod<double, 21>;
+  return largest * (begin + Rule::integrate(above, begin, end, halvings, tolerance));
 }
 
 double typical_maximum(double n, double sigma) {
