@@ -74,16 +74,16 @@ void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, I
   const Index half = head_dim / 2;
   const Vector position =
       Vector::LinSpaced(sequence, 0.0, static_cast<double>(sequence - 1)).replicate(x.rows() / sequence, 1);
-  for (Index i = 0; i < half; ++i) {
-    const Vector angle = frequencies[static_cast<std::size_t>(i)] * position;
-    const Vector cos = angle.array().cos();
-    const Vector sin = angle.array().sin();
-    for (Index head = 0; head < x.cols(); head += head_dim) {
-      const Vector a = x.col(head + i);
-      const Vector b = x.col(head + half + i);
-      x.col(head + i) = cos.cwiseProduct(a) - sin.cwiseProduct(b);
-      x.col(head + half + i) = cos.cwiseProduct(b) + sin.cwiseProduct(a);
-    }
+  const Matrix angle = position * Eigen::Map<const Vector>(frequencies.data(), half).transpose();
+  const Matrix cos = angle.array().cos();
+  const Matrix sin = angle.array().sin();
+  Matrix first;
+  for (Index head = 0; head < x.cols(); head += head_dim) {
+    auto a = x.middleCols(head, half);
+    auto b = x.middleCols(head + half, half);
+    first = a;
+    a = cos.cwiseProduct(first) - sin.cwiseProduct(b);
+    b = cos.cwiseProduct(b) + sin.cwiseProduct(first);
   }
 }
 

@@ -73,7 +73,7 @@ void add_scaled(const Backend& ops, const training::TrainingTask& task, const Co
 theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, std::uint64_t seed) {
   const Windows windows = held_out(corpus, group.spec.input.tokens + 1, group.train.record_sequences);
   const theory::PredictionOptions options{
-      .tolerance = 0.01, .gradient_tolerance = 0.05, .max_samples = 1 << 12, .seed = seed};
+      .tolerance = 0.02, .gradient_tolerance = 0.1, .max_samples = 1 << 11, .seed = seed};
   std::vector<std::vector<int>> labels;
   for (int w = 0; w < windows.count(); ++w) labels.push_back(windows.labels(w, 1));
   return theory::predict_batch(group.spec, training::recorded_ids(corpus, group.spec, group.train), labels, options);
