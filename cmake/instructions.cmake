@@ -46,7 +46,7 @@ function(periscope_sealed result library function)
 endfunction()
 
 # periscope_of_level(<result> <object library> <level> <function>): sets <result> to the objects of a library compiled
-# for a level. If there are several levels, they are one sealed object that exports only <function>.
+# for a level. If there are several levels, <result> is one sealed object for this level, which exports only <function>.
 function(periscope_of_level result library level function)
   list(LENGTH PERISCOPE_LEVELS count)
   if(count GREATER 1)

@@ -64,7 +64,7 @@ THEORY: dict[str, Any] = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5
 GREATEST: dict[str, Any] = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
 
 
-@kind("gradient-vs-depth", "the last layer's gradient over the number of layers",
+@kind("gradient-vs-depth", "the last layer's gradient against the number of layers",
       coordinates("layers theory_layers") | on("law layers", "log_gradient_measured")
       | on("law theory_layers", "log_gradient_predicted") | on("law", "late_exponent_measured"))  # fmt: skip
 def gradient_vs_depth(ds: xr.Dataset) -> style.Page:

@@ -135,7 +135,7 @@ def _widths(ds: xr.Dataset, axes: Axes, k: int) -> None:
     scales.log_ticks_at(axes, [1, 2, 4, 8, 16, 32, 64])
 
 
-@kind("massive_activations", "gradient of an MLP over the size of its hidden activation", REQUIRED)
+@kind("massive_activations", "an MLP's gradient against the size of its hidden activation", REQUIRED)
 def massive(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
     ceiling = array(ds, "massive_ceiling")

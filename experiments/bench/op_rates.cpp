@@ -129,7 +129,7 @@ constexpr Case cases[] = {
 };
 // clang-format on
 
-/// Returns the seconds of the fastest of 10 calls.
+/// Returns the duration of the fastest of 10 calls, in seconds.
 double fastest(const std::function<void()>& call) { return std::ranges::min(bench::seconds_of_each(10, call)); }
 
 double best_product_gflops(const Backend& ops, DType dtype) {

@@ -57,8 +57,8 @@ def _read(path: Path) -> Any:
         from tokenizers import Tokenizer
     except ImportError:
         raise ConfigError(
-            f"text: {path} needs the package tokenizers (pip install tokenizers); expected that package, or a "
-            "function from text to ids as tokenizer"
+            f"text: {path} needs the package tokenizers (pip install tokenizers); or pass "
+            "as tokenizer a function from text to token ids"
         ) from None
     try:
         return Tokenizer.from_file(str(path))

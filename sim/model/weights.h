@@ -41,7 +41,7 @@ struct SublayerWeights {
 class WeightSource : public Interface {
  public:
   /// Returns the weights of sublayer 0 … 2L−1; for −1 the tables, project_in and the embedding norm; for 2L the final
-  /// norm and the head. Maps remain valid as long as the source.
+  /// norm and the head. Maps are valid while the source exists.
   [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;
   /// Returns rows `ids` of a table (is_table). Override it to avoid computing the whole table.
   [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const;

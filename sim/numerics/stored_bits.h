@@ -25,7 +25,7 @@ struct F16 {
   static constexpr float decode(Stored bits) {
     constexpr std::uint32_t infinity = 0x7c00;
     const std::uint32_t magnitude = bits & 0x7fffU;
-    // Branch-free selection between both values, so that loops are vectorised.
+    // Selects between the two values without a branch, so that loops are vectorised.
     const float number = widened<10, 15>(magnitude, false);
     const float non_finite =
         magnitude == infinity ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();

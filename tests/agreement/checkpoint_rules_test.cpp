@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Returns a stack with alternating local and global attention, as in Gemma 2, and score rules of strong effect.
+/// Returns a stack with alternating local and global attention, as in Gemma 2, and strong score rules.
 StackSpec with_rules() {
   StackSpec spec = placed(tiny_stack(), "pre");
   ModelSpec& m = spec.model;

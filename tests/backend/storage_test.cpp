@@ -68,7 +68,7 @@ TEST_CASE("buffer pool: with a second limit, used plus idle bytes may reach the 
   CHECK(pool.idle_bytes() == 40 * kib);
   buffers.clear();
   CHECK(pool.idle_bytes() == 60 * kib);    // bounded by the second limit
-  buffers.push_back(pool.take(80 * kib));  // peak of 100 KiB − 80 KiB in use
+  buffers.push_back(pool.take(80 * kib));  // 80 KiB in use, the peak was 100 KiB: 20 KiB stay in the pool
   CHECK(pool.idle_bytes() == 20 * kib);
   buffers.push_back(pool.take(40 * kib));  // 120 KiB in use: a new peak
   CHECK(pool.idle_bytes() == 0);

@@ -1,4 +1,4 @@
-"""Documents: links, anchors and printed commands; the check of the site; and the installed program."""
+"""Documents: links, anchors and printed commands; the site checker; and the installed program."""
 
 import re
 import shlex
@@ -73,7 +73,7 @@ def test_literature_has_every_cited_paper():
 
 
 def test_the_lab_note_has_the_predicted_moments_of_published_shapes():
-    """Its table shows E[x^2] at the top before training, by sequence length."""
+    """Its table shows E[x^2] at the top of the stack before training, by sequence length."""
     note = (ROOT / "docs" / "lab_notes" / "first_steps.md").read_text()
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in note.split("\n")
             if re.match(r"\| (tokens|\d.*B|\d+M) \|", row)]

@@ -53,7 +53,7 @@ ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
              "sim/reference": ("Eigen/", "omp.h"), "sim/emulated": ("Eigen/", "omp.h"), "sim/base": ("Eigen/",),
              "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
-# A study may run in any process, so it may not change process-wide state or use the command line.
+# A study may run in any process, so it must not change process-wide state or use the command line.
 PROCESS_WIDE = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ENGINE_ROOMS, "experiments/studies"):
     FORBIDDEN[name] = PROCESS_WIDE

@@ -146,7 +146,7 @@ class EmulatedBackend final : public Forwards<AllOps> {
   void report(const Tensor* parameter, Signal signal, std::span<const double> magnitudes) const {
     if (watch_ != nullptr) watch_->on_inner(parameter, signal, magnitudes);
   }
-  /// Reports the peaks of all signals with one number per op.
+  /// Reports the peak of every signal that has had a magnitude above 0 in this op.
   void report(const Tensor* parameter) const {
     const emulated::Ops::Peaks peaks = ops_.take_peaks();
     for (std::size_t i = 0; i < peaks.size(); ++i) {

@@ -59,7 +59,7 @@ TEST_CASE("formats: a certificate covers inputs with massive features, and the w
   CHECK_FALSE(massive.formats[1].certificate->certified);
   CHECK(massive.formats[1].certificate->first.largest >= massive.largest_input);
 
-  // Squares of entries of about 300 fit sums in f32, not sums in FP16.
+  // Entries are about 300: sums of their squares fit f32 but overflow FP16.
   config = tiny_config({"fp16"}, {}, "bf16");
   config.base.input.second_moment = 1e4;
   CHECK(stack_of(config).formats[1].certificate->certified);

@@ -47,7 +47,7 @@ SHOWN = 12  # printed differences per command
 BYTES = 4_000_000  # limit of all cases and results
 # Hashes and columns dominated by rounding errors: compared on the reference level only.
 ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
-# Lines of progress depend on time.
+# Progress lines depend on timing.
 PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
 SECONDS = re.compile(r"\b\d+(\.\d+)?(?=( s| ms| min|/s)\b)")
@@ -173,7 +173,7 @@ def number_of(text):
 
 
 def short(text):
-    """Returns three digits of a number, without redundant characters of its exponent."""
+    """Returns a number rounded to three significant digits, with the shortest exponent."""
     return re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], f"{float(text):.3g}")
 
 

@@ -19,7 +19,7 @@ namespace {
 
 using Overflow = Rounding::Overflow;
 
-/// Returns true if both are NaN, or equal with the same sign (also of 0).
+/// Returns true if both are NaN, or equal, including the sign of zero.
 bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
@@ -49,8 +49,7 @@ TEST_CASE("fp32 rounds like the processor; fp64 does not round") {
     std::uint64_t bits = engine();
     const auto exponent = static_cast<std::uint64_t>(1023 - 160 + static_cast<int>(engine() % 320));
     bits = (bits & 0x800f'ffff'ffff'ffffULL) | (exponent << 52U);
-    if (engine() % 2 == 0)
-      bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);  // near numbers with few significant bits
+    if (engine() % 2 == 0) bits &= ~((std::uint64_t{1} << (engine() % 52U)) - 1);  // few significant bits
     const auto x = std::bit_cast<double>(bits);
     wrong += !same(round(x), static_cast<double>(static_cast<float>(x)));
     wrong += !same(Rounding(fp64)(x), x);

@@ -120,7 +120,7 @@ TEST_CASE("profiles with a plain MLP, biases, LayerNorm and embedding options: t
       if (!is_table(id.weight)) scales.stddev[bias_of(id)] = 0.4;
     }
     for (const auto& [id, gain] : scales.gains) scales.stddev[bias_of(id)] = 0.3;
-    // Rejecting the theory without columns needs 64 seeds, because it is nearly right here.
+    // Rejecting a theory that ignores column sizes needs 64 seeds, because it is nearly right here.
     const Measured measured = measure(with(spec, scales), config::WeightsChoice::dense, 64);
     check_agrees(measured);
     CHECK(agreement_of(measured, with(spec, without_columns(scales))).verdict == judge::Verdict::disagrees);

@@ -213,7 +213,7 @@ SpecimenResult examine(const SoundnessConfig& config, std::uint32_t index) {
   const double factor = draw.chance(0.2) ? 1.0 : tuned_factor(*ops, specimen, knob, claim);
   r.tightness.fill(std::numeric_limits<double>::quiet_NaN());
   Parameters rounded = turned(specimen, knob, factor, format);
-  // Weights beyond the format are rejected by the certificate only if it gets unrounded weights.
+  // Weights beyond the format's range are rejected by the certificate only if it gets unrounded weights.
   if (!claim.unrounded && !is_finite(rounded)) return r;
   const theory::Certificate certificate = certificate_of(specimen, *ops, knob, factor, claim);
   specimen.numbers = std::move(rounded);

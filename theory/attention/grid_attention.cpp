@@ -64,7 +64,7 @@ struct GridAttention::Keys {
   Eigen::VectorXf residual;  // diagonal of √D
 };
 
-/// Averages A K Aᵀ over patterns: sums A W and (A W) unit (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
+/// Averages A K Aᵀ over patterns A. Sums A W and (A W) U (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ, U = `centred.unit`.
 class GridAttention::Sum {
  public:
   Sum(const Values& values, const TokenGrid& grid)

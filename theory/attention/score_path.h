@@ -6,7 +6,7 @@
 
 namespace periscope::theory {
 
-/// A sampled pattern A and its products with the `unit` of the centred kernel of the values, all [T, T].
+/// A sampled pattern A and its products with U, the `unit` of the centred kernel of the values, all [T, T].
 struct SampledPattern {
   Sample a;              ///< A
   Sample times_k;        ///< A·unit

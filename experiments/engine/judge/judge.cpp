@@ -98,7 +98,7 @@ std::string others_words(const std::vector<Test>& tests) {
   const auto over = std::ranges::count_if(counted, &Test::underpowered);
   const auto is_signal = [](const Test& t) { return !is_gradient(t.statistic); };
   std::string words;
-  if (over > 1) words = fmt::format("; also for {} more of {} tests", over - 1, counted.size());
+  if (over > 1) words = fmt::format("; so do {} others of {} tests", over - 1, counted.size());
   if (std::ranges::none_of(counted, is_signal) ||
       std::ranges::any_of(counted, [&](const Test& t) { return is_signal(t) && t.underpowered(); })) {
     return words;

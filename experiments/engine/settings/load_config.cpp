@@ -92,10 +92,11 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
 void require_second_moment(const InitSpec& init, double derived, double given) {
   constexpr double rounding = 1e-12;
   if (std::abs(given - derived) <= rounding * derived) return;
-  throw ConfigError(fmt::format(
-      "input.second_moment = {:g}: expected {:g}, which follows from init.embedding_std = {:g}{}{}; set one of them",
-      given, derived, *init.embedding_std, init.position_std ? " and init.position_std" : "",
-      truncation_factor(init) == 1.0 ? "" : ", truncated"));
+  throw ConfigError(
+      fmt::format("input.second_moment = {:g}: expected {:g}, which follows from init.embedding_std = {:g}{}{}; set "
+                  "only one of them",
+                  given, derived, *init.embedding_std, init.position_std ? " and init.position_std" : "",
+                  truncation_factor(init) == 1.0 ? "" : " (truncated normal)"));
 }
 
 void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {

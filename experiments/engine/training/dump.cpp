@@ -58,8 +58,8 @@ void require_not_in_result(const char* flag, const std::string& folder, const st
   const std::filesystem::path result = canonical_path(out) / (name + ".nc");
   for (std::filesystem::path path = canonical_path(folder); path.has_relative_path(); path = path.parent_path()) {
     if (path == result) {
-      throw ConfigError(
-          fmt::format("{} {}: expected a different folder, as the result file has that name", flag, printable(folder)));
+      throw ConfigError(fmt::format("{} {}: expected a folder outside the result file {}", flag, printable(folder),
+                                    printable(result.string())));
     }
   }
 }

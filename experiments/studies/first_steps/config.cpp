@@ -18,7 +18,7 @@ constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate error in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "predict only: no training, no verdict"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
-    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the cosine of branch and stream, absolute"},
+    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "absolute limit of the detectable error of the cosine between branch and stream"},
     {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "relative limit of the detectable error of a matrix's update, the mean square of an entry of (W - W_0) h"},
     {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the loss on the held-out windows, relative to its predicted change"},
 };

@@ -145,7 +145,7 @@ double steepness(const RecordedValues& record) { return std::abs(slope(record));
 struct Quantity {
   std::string words;
   Numbers of;
-  std::size_t rates = 1;  ///< minimum number of groups per name, 2 or more for a sweep
+  std::size_t rates = 1;  ///< minimum number of learning rates (groups of one name), 2 or more for a sweep
 };
 
 /// The quantity whose spread over seeds is compared, instead of its mean.
@@ -231,7 +231,7 @@ const Row rows[] = {
     {"F9a", "11", "activation", {"pre", "peri"}, "Pre-LN's largest activations are larger than Peri-LN's"},
     {"F9b", "11", "tenfold", {"pre", "peri"}, "Pre-LN's largest activations are at least ten times Peri-LN's"},
     {"F9c", "11", "over FP16", {"pre"}, "Pre-LN's activations exceed FP16's largest number", 5e8},
-    {"F10a", "9", "angle", {"peri", "pre"}, "after training Pre-LN's states are more alike from depth to depth than Peri-LN's"},
+    {"F10a", "9", "angle", {"peri", "pre"}, "after training, Pre-LN's states are more similar across depths than Peri-LN's"},
     {"F10b", "9", "angle alike", {"peri", "pre"}, "at initialisation Pre-LN's and Peri-LN's states are about equally alike"},
     {"F11b", "9", "main path", {"peri", "peri, output gains frozen"}, "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains"},
     {"F11a", "9", "gains", {"peri"}, "the gains of Peri-LN's output norms rise with depth"},

@@ -135,8 +135,8 @@ dataset::Table<TrainingResult> sizes_table() {
         "tables: of the rows in use), at the end");
   along("profiled_second_moment_stderr", "standard error of profiled_second_moment");
   along("rescaled_second_moment",
-        "mean square of the stream of the trained stack with every matrix scaled to its root mean square before "
-        "training, and the gains, biases and alphas from before training, at the end");
+        "mean square of the stream at the end of training, with every matrix rescaled to the root mean square that it "
+        "had before training; gains, biases and alphas are those before training");
   for (const GrowthPart& part : growth_parts()) table.column({part.column, on_run, "nat", part.meaning}, part.read);
   return table.column(
       {"growth_alignment_error", on_run, "nat",

@@ -171,9 +171,10 @@ void reject_settings_of_studies(const std::vector<const Exhibit*>& exhibits, con
     for (const Group& group : groups_of({exhibit}, shared, false)) {
       for (const std::string& key : group.set) {
         if (!shared.is_set(key)) continue;
-        throw ConfigError(fmt::format(
-            "{} is set: expected none for figure {}, whose study {} sets it itself; --figure selects other figures",
-            with_value(given, key), exhibit->name, group.study));
+        throw ConfigError(
+            fmt::format("{} is set: expected this key to be unset for figure {}, whose study {} sets it; --figure "
+                        "selects other figures",
+                        with_value(given, key), exhibit->name, group.study));
       }
     }
   }

@@ -61,7 +61,7 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 }
 
 /// Opens the folders of --dump and --export before training. Throws ConfigError if a file or model exists that must not
-/// be overwritten, and as OutputFolder does.
+/// be overwritten, and what OutputFolder throws.
 void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
   if (r.own.export_to.empty()) return;

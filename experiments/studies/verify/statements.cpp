@@ -64,7 +64,7 @@ StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e, Factor f
   return outcome(e, e.gradient_norm, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
-/// Compares the gradient's largest entry with a bound in ‖h‖, as in the paper.
+/// Compares the gradient's largest entry with a bound in terms of ‖h‖, as in the paper.
 StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
   return outcome(e, largest_magnitude(e.gradient), factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }

@@ -41,7 +41,7 @@ struct Tally {
 
   /// Adds a case. Requires ascending ids.
   void add(std::uint64_t id, const StatementOutcome& outcome, bool is_broken);
-  [[nodiscard]] std::uint64_t ratios() const;  ///< cases in the histogram
+  [[nodiscard]] std::uint64_t ratios() const;  ///< number of cases in the histogram
   /// Interpolates in log10 inside a bin, up to the largest ratio; NaN without counts.
   [[nodiscard]] double quantile(double q) const;
 };
