@@ -19,7 +19,7 @@ Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
-/// Samples one of `heads` with probability proportional to its weight.
+/// Samples a head, 0 … heads − 1, with probability proportional to its weight.
 int sample_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
   const double z = numbers.normals(1, 1)(0, 0);
   const double uniform = 0.5 * std::erfc(-z / std::numbers::sqrt2);
@@ -32,7 +32,7 @@ int sample_head(NormalStream& numbers, int heads, const std::vector<double>& wei
   return head;
 }
 
-/// Returns the mean square of `rows` over all heads except `head`; 1 if there are no others or `rows` is empty.
+/// Returns the mean square of the row factors of all other heads; 1 if there are no other heads or `rows` is empty.
 double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
   if (rows.empty()) return 1.0;
   const auto square = [](std::span<const double> part) {

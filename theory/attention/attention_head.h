@@ -33,7 +33,7 @@ struct PatternLaw {
   std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
   /// Unnormalised probability of drawing each query head: its share of the module's output. Empty: all equal.
   std::vector<double> head_weights = {};
-  int sequence = 0;  ///< length of each of several sequences that do not attend to each other; 0: one sequence
+  int sequence = 0;  ///< length of each concatenated sequence; 0: the tokens form a single sequence
 
   /// Returns the factor that multiplies q·k.
   [[nodiscard]] double scale() const;
@@ -119,8 +119,8 @@ class AttentionHead {
   /// the projections, plus biases. If heads differ in gains or row factors, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
-  /// Turns Gaussian rows of variance `unit` [T] into queries or keys: applies the variance of `law` and `scale`, bias,
-  /// QK-norm and RoPE. `head` selects the gains and row factors.
+  /// Turns Gaussian rows of variance `unit` [T] into queries or keys: multiplies them by √(law.variance·scale), then
+  /// applies row factors, bias, QK-norm and RoPE. `head` selects the gains and row factors.
   [[nodiscard]] Projection project(const ProjectionLaw& law, Sample rows, double scale, const Vector& unit,
                                    NormalStream& numbers, int head = 0) const;
 

@@ -64,8 +64,8 @@ void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, floa
   }
 }
 
-/// Sums a tile: its upper vector over k in `upper`, its lower vector over k in `lower`. Entry (k, j) of b is
-/// b[k·row + j·column]; `adjacent` means column = 1.
+/// Sums a tile. The sums of its upper half run over k in `upper`, those of its lower half over k in `lower`.
+/// Entry (k, j) of b is b[k·row + j·column]; `adjacent` means column = 1.
 template <bool adjacent>
 void sum_tile(const float* panel, const float* b, Index row, Index column, Range upper, Range lower,
               Vector (&sums)[2][tile_columns]) {

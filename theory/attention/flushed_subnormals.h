@@ -21,12 +21,12 @@ class FlushedSubnormals {
  private:
 #if defined(__SSE2__)
   using Control = unsigned;
-  static constexpr Control flushing = 0x8040;  // results (FTZ) and operands (DAZ)
+  static constexpr Control flushing = 0x8040;  // bits 15 (FTZ, flush results) and 6 (DAZ, operands)
   static Control control() { return _mm_getcsr(); }
   static void set_control(Control c) { _mm_setcsr(c); }
 #elif defined(__aarch64__)
   using Control = std::uint64_t;
-  static constexpr Control flushing = std::uint64_t{1} << 24U;  // FPCR.FZ
+  static constexpr Control flushing = std::uint64_t{1} << 24U;  // bit FZ of register FPCR
   static Control control() {
     Control c;
     asm volatile("mrs %0, fpcr" : "=r"(c));

@@ -21,14 +21,14 @@ Matrix factor_of(const Matrix& x) {
   return solver.eigenvectors() * solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
 }
 
-/// Returns the variance not explained by `shared`, (all − shared)/scale [T]; 0 where the difference is only rounding.
+/// Returns the variance not explained by `shared`, (all − shared)/scale [T]; 0 if it is only rounding error.
 Vector residual_variance(const Vector& all, const Vector& shared, double scale) {
   constexpr double tolerance = 1e-12;
   const double largest = all.cwiseAbs().maxCoeff();
   return ((all - shared).array() > tolerance * largest).select((all - shared) / scale, 0.0);
 }
 
-/// Returns the diagonal of C (TokenGrid), clamped at 0: sampling noise or rounding can make it negative.
+/// Returns the diagonal of C (TokenGrid), clamped at 0, because noise or rounding can make entries negative.
 Vector kinks_of(const Matrix& between, const TokenGrid& grid) { return grid.kinks(between).cwiseMax(0.0); }
 
 }  // namespace
@@ -199,7 +199,7 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
 double GridAttention::operations(const TokenGrid& grid, bool causal, int head_dim) {
   double seen = 0.0;
   for (const Index t : grid.positions()) seen += static_cast<double>(causal ? t + 1 : grid.tokens());
-  constexpr double drawn = 60.0;  // cost of one normal number, in floating-point operations of a product
+  constexpr double drawn = 60.0;  // cost of drawing a normal number, in floating-point operations
   constexpr double exponential = 20.0;
   const auto count = static_cast<double>(grid.size());
   const auto tokens = static_cast<double>(grid.tokens());

@@ -17,7 +17,7 @@ class GridAttention {
   /// The grid must outlive this object.
   GridAttention(const PatternLaw& law, const TokenGrid& grid);
 
-  /// Returns E_A[A K Aᵀ] [p, p] over `samples` patterns, drawn in antithetic pairs (HeadSample); exact if uniform.
+  /// Returns E_A[A K Aᵀ] [p, p] over `samples` patterns, in antithetic pairs (HeadSample). Exact if A is uniform.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query_and_key, const Matrix& of_value, int samples,
                                           PatternStream stream) const;
 

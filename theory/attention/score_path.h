@@ -35,7 +35,7 @@ class ScorePathSum {
 
   /// Completes the sums. Call once, after all patterns have been added.
   void finish();
-  /// Sums over all patterns, in units of e and of the scales of both kernels [T, T].
+  /// Sums over all patterns, in units of e times the scales of the two kernels [T, T].
   [[nodiscard]] Sample query() const { return cotangents_.unit.cwiseProduct(query_); }
   [[nodiscard]] const Sample& key() const { return key_; }
 

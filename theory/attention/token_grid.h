@@ -16,7 +16,8 @@ namespace periscope::theory {
 /// c·3a(1 − a) b(1 − b), which has the same sum over the cell: C is diagonal with entries c, V [T, cells] has entries
 /// √3 a(1 − a). With a causal mask the first tokens, which see few others, are single nodes, with their variance in O.
 /// Every other node is a pair of neighbouring tokens, whose kernel is the diagonal entry of O. The kernel of the p grid
-/// tokens thus determines K. Nodes are equidistant in t or, with a causal mask, in log t, interpolated linearly in 1/t.
+/// tokens thus determines K. Without a causal mask, nodes are equidistant in t and interpolation is linear in t. With a
+/// causal mask, nodes are equidistant in log t and interpolation is linear in 1/t.
 class TokenGrid {
  public:
   /// `refinement` multiplies the default number of nodes.

@@ -176,7 +176,7 @@ Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const AxesImage& v
 
 /// Returns the set of all head outputs [H·e] after V-norm, given the values of every key/value head, the box of the
 /// outputs and their rounding errors. Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times
-/// the sum S of the weights. All H heads together lie in an ellipsoid with √H S₊ times the axes.
+/// the sum S ≤ S₊ of the weights. All H heads together lie in an ellipsoid with √H S₊ times the axes.
 BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>& values, const WeightSum& weights,
                                BoundedSet mixed, const Vector& error) {
   const auto is_around_zero = [](const BoundedSet& v) { return v.ellipsoid && v.ellipsoid->centre.isZero(0.0); };
@@ -209,7 +209,7 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
     factor.low[i] = gate.low[i / channels];
     factor.high[i] = gate.high[i / channels];
   }
-  if (of_heads) module.ops.record(Signal::sums, 1.0);  // a head's gate is broadcast by a product with ones
+  if (of_heads) module.ops.record(Signal::sums, 1.0);  // a run broadcasts a head's gate by multiplying it by ones
   BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);
   if (mixed.ellipsoid && mixed.ellipsoid->centre.isZero(0.0)) {
     gated.ellipsoid = mixed.ellipsoid;

@@ -126,7 +126,7 @@ class BoundPropagation {
     };
     if (e.positions > 0) add(Weight::positions, e.position_offset);
     if (e.token_types > 0) add(Weight::token_types, 0);
-    // Implementations add the tables in different orders, so partial sums may differ from those of this order.
+    // Implementations add the tables in different orders, so partial sums other than those above occur.
     if (e.positions > 0 && e.token_types > 0) ops_.record(Signal::addends, std::max(all, largest_of(x.magnitude())));
     return x;
   }

@@ -72,8 +72,8 @@ class ComputedOps {
   /// contributes less than η|x|.
   ComputedImage activated(Activation activation, const BoundedSet& x);
   BoundedSet soft_capped(double cap, const BoundedSet& x);
-  /// Returns the range of Σ_i ê_i/Σ̂ê over at most `seen` tokens (0: all). Errors of ê cancel. The denominator is at
-  /// least Σê/(1+(n−1)u'): an addition has error at most u' times the total, which bounds every partial sum.
+  /// Returns the range of Σ_i ê_i/Σ̂ê over at most `seen` tokens (0: all), with computed exponentials ê, whose errors
+  /// cancel. The computed sum Σ̂ê is at least Σê/(1+(n−1)u'): every addition has error at most u' times the total.
   WeightSum attention_weights(Index seen);
   /// Σ ŵ_i v_i for computed attention weights ŵ and any v_i in the set.
   ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);

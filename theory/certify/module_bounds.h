@@ -23,7 +23,6 @@ struct BoundedModule {
   [[nodiscard]] int layer() const { return sublayer / 2; }
   [[nodiscard]] RowMatrix matrix(Weight weight) const { return parameters.matrix(layer(), weight); }
   [[nodiscard]] Vector bias(Weight weight) const { return parameters.bias(layer(), weight); }
-  /// Returns a norm inside the module.
   [[nodiscard]] NormBound norm(Weight weight) const {
     const NormParameters n = parameters.norm(sublayer, weight);
     return {NormKind::rms, model.norm_eps, n.gain, n.bias};
@@ -41,8 +40,8 @@ struct BoundedModule {
 };
 
 /// Returns a set that contains the outputs of an attention module.
-/// A head's output, a convex combination of values, is W_v x̄ + b_v with x̄ in the convex set of x; heads may differ in
-/// x̄. Hence out_k = (W_o(W_v c + b_v) + b_o)_k ± Σ_h ‖(W_o^h W_v^h diag(axes))_k‖. Computed weights sum to
+/// A head's output, a convex combination of values, is W_v x̄ + b_v with x̄ in the convex set of x; x̄ may differ by
+/// head. Hence out_k = (W_o(W_v c + b_v) + b_o)_k ± Σ_h ‖(W_o^h W_v^h diag(axes))_k‖. Computed weights sum to
 /// S in [S₋, S₊] instead of 1: the radius is multiplied by S₊, and errors of centre and rounding pass through |W_o|.
 /// Per head |score| ≤ scale·‖q‖‖k‖; with QK-norm and RoPE ‖q‖‖k‖ becomes e·max_i max|γ_q|·max|γ_k| over pairs i rotated
 /// by RoPE. With norms or gates inside the module, the output is the image of the set at the input of W_o.

@@ -8,7 +8,6 @@
 
 namespace periscope::theory {
 
-/// Parameters of a norm.
 struct NormParameters {
   Eigen::VectorXd gain;
   Eigen::VectorXd bias;  ///< empty without a bias

@@ -41,7 +41,7 @@ template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;
   const auto fill_block = [&](Index k) {
-    const Index i = blocks - 1 - k;  // the longest first
+    const Index i = blocks - 1 - k;  // blocks with the longest rows first
     const Index rows = std::min(block, y.rows() - i * block);
     const Index cols = i * block + rows;
     fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);

@@ -32,7 +32,6 @@ struct OptimizerLaw {
   double clip = 0.0;  ///< limit on the global gradient norm; 0: no clipping
 };
 
-/// Input of a first-steps prediction.
 struct FirstStepsInput {
   std::vector<TrainingBatches> runs;  ///< one per seed; replicate c uses run c % runs.size()
   std::vector<int> ids;     ///< token ids of the concatenated held-out windows, on which signals are evaluated
@@ -67,17 +66,17 @@ struct StepReading {
   Curve coherent = {};                  ///< E y², y the part of the stream along the gradients [2L+1]
   Curve branch_cosine = {};             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
   Curve branch_second_moment = {};      ///< second moment of B_out [2L]
-  Curve loss = {};                      ///< [1] nat
+  Curve loss = {};                      ///< mean loss in nats [1]
   std::map<Weight, Curve> update = {};  ///< mean square of an entry of ΔW·h [L]
   /// Smallest correlation, over sublayers, of a module's input with its input before training. Near 1, gradients keep
   /// their signs.
   double input_correlation = 1.0;
   int least_correlated = 0;  ///< sublayer of `input_correlation`
   Curve change = {};         ///< change of second_moment since the start of training [2L+1]
-  Curve loss_change = {};    ///< [1] nat
+  Curve loss_change = {};    ///< change of loss since the start of training, in nats [1]
   /// Estimated errors in addition to standard errors. `neglected`: omitted second-order terms, relative to a predicted
-  /// change. `gain_drift`: relative error 2·Σ rates of second moments, because norm gains are kept at their initial
-  /// values; 0 if no norm follows a module or the embedding.
+  /// change. `gain_drift`: relative error of second moments, because norm gains keep their initial values: twice the
+  /// sum of the learning rates so far, or 0 if no norm follows a module or the embedding.
   double neglected = 0.0;
   double gain_drift = 0.0;
 };

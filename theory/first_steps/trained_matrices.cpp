@@ -196,7 +196,7 @@ void OutputMatrix::add_update(ModuleOutput& module, const Sampled& hidden, const
   const Matrix square = (hidden * hidden.transpose()).cast<double>() / rows;
   const double mean_square = update_.squaredNorm() / static_cast<double>(update_.size());
   const Matrix sampled = (moved * moved.transpose()).cast<double>() / static_cast<double>(moved.cols());
-  // Averaged over hidden channels drawn, `sampled` is n²·(c + (mean_square·square − c)/rows); c is the coherent part.
+  // Averaged over choices of channels, `sampled` is n²·(c + (mean_square·square − c)/rows); c is the coherent part.
   const Matrix noise = n * n / std::max(1.0, rows - 1.0) * (mean_square * square - sampled / (n * n));
   module.output.correction = context_.fault == StepFault::no_noise ? Matrix(-noise) : Matrix((rows / n - 1.0) * noise);
   const Sampled trained = hidden_.topRows(now.trained());

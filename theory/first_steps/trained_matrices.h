@@ -19,7 +19,7 @@ class InputHistory {
   [[nodiscard]] const Sampled& total() const { return total_; }   ///< current x [now, D]
   [[nodiscard]] const Vector& square() const { return square_; }  ///< current E x² [now]
   [[nodiscard]] const Sampled& cross() const { return cross_; }   ///< E x(s) x(t), t at its step [now, trained]
-  /// E x(t) x(t'), both at their steps [trained, trained].
+  /// E x(t) x(t'), each at its own step [trained, trained].
   [[nodiscard]] const Sampled& past() const { return past_now_; }
   /// Response of the signal times the weight-decay factors of the matrices [now, trained].
   [[nodiscard]] const Sampled& response() const { return response_; }
@@ -39,7 +39,7 @@ struct InputMatrixPlace {
   Index drawn;    ///< number of sampled rows
   double stddev;  ///< standard deviation of the entries before training
   /// True if gradients propagate through the sampled rows themselves. Then all rows are sampled and W₀ x already
-  /// contains the response of the signal. Otherwise gradients use other random numbers and the response is added.
+  /// contains the response of the signal. Otherwise gradients use independent random numbers; the response is added.
   bool transposed = false;
 };
 

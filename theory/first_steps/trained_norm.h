@@ -18,7 +18,7 @@ class TrainedNorm {
   void forward(TrainedSignal& signal, const CurrentTokens& now);
   struct Passed {
     Vector slope;  ///< slope of every token [now]
-    /// Multiplies ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the projection of the norm.
+    /// Factor that multiplies ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, where P = I − zzᵀ/‖z‖².
     Sampled response;  ///< [now, trained]
   };
   /// Applies the norm to channels only. `correction`: E x² minus the mean square over sampled channels [now].

@@ -53,7 +53,7 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
-  // `moment` returns a table's second moment in units of `unit`: the moment shared by all tables, or 1 if they differ.
+  // `moment` is in units of `unit`, which is the second moment shared by all tables, or 1 if they differ.
   const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
   const double unit = scaled ? 1.0 : input.second_moment;
   const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };
@@ -100,7 +100,7 @@ double expected_maximum(const Vector& second_moment, int width) {
   };
   // Beyond 10 standard deviations 1 − erf is under 2e−23: negligible for any size that fits in memory.
   double end = 10.0;
-  // The integrand is 1 up to `begin` and negligible beyond `end`, found to 10/2⁸.
+  // The integrand is 1 up to `begin` and negligible beyond `end`. Bisection finds each to within 0.04.
   double begin = 0.0;
   for (double step = end / 2.0; step > end / 512.0; step /= 2.0) {
     if (above(begin + step) == 1.0) begin += step;

@@ -20,7 +20,7 @@ using Batch = Eigen::Array<float, words_per_batch, 1>;
 // Last word of the key: separates the kinds of numbers that share a StreamKey.
 constexpr std::uint64_t normal_numbers = 1;
 constexpr std::uint64_t signs = 0;
-constexpr std::uint64_t chi_squared_numbers = 2;  // the counter is added to it
+constexpr std::uint64_t chi_squared_numbers = 2;  // each use adds the current counter
 
 }  // namespace
 

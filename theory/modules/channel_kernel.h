@@ -62,7 +62,8 @@ MatrixLaw matrix_law(const StackSpec& spec, int layer, Weight weight);
 /// Returns the mean of `rows` or `columns` of a MatrixLaw; 1 if empty.
 double mean_of(const Vector& side);
 
-/// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. n channels fluctuate like n/unevenness equal channels.
+/// Returns mean(p²)/mean(p)² ≥ 1 of channel powers, 1 if empty. A mean over n channels fluctuates as if over
+/// n/unevenness equal channels.
 double unevenness(const Vector& powers);
 
 /// Input kernel as seen by the rows of a matrix with column powers `columns` (T29):

@@ -44,7 +44,7 @@ class Backward {
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
     const StreamEnds ends = m.ends();
-    // The output is plain + N(normed), so the gradient kernel has terms with N on both sides, one or none.
+    // The output is plain + N(normed), so N acts on both sides, one side or no side of each term of the kernel.
     Gradients g(ends.names.size(), Matrix::Zero(loss.rows(), loss.cols()));
     g.add(ends.plain, loss);
     g.add(ends.normed, m.final_norm ? through_norm(loss, trace_.final_norm) : loss);

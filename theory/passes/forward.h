@@ -25,7 +25,7 @@ struct ForwardReplicate {
   std::uint64_t seed = 0;
   std::uint64_t index = 0;  ///< number of the replicate
   Fault fault = Fault::none;
-  int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
+  int backward_samples = 0;  ///< patterns per attention sublayer in the backward pass; 0: `samples`
   ReplicateSequences sequences = {};
   OnWork on_work = [](double) {};  ///< receives 1 for every pattern and sublayer
   /// Grid of representative tokens (grid_for), which must outlive this object; null: all tokens. Forward pass of

@@ -21,7 +21,7 @@ constexpr int max_per_seed = 16;  ///< replicates per seed
 constexpr int min_per_seed = 4;
 constexpr double operations_of_seconds = 4e11;
 constexpr double operations_of_minutes = 4e13;
-constexpr int min_of_minutes = 8;  ///< minimum number of replicates, even above operations_of_minutes
+constexpr int min_of_minutes = 8;  ///< minimum number of replicates if the usual minimum exceeds operations_of_minutes
 
 /// Replicates per batch, to limit memory.
 constexpr int replicates_per_batch = 64;

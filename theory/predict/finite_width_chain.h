@@ -24,9 +24,9 @@ double chain_operations(const StackSpec& spec);
 /// Returns the number of replicates for a measurement of `seeds` seeds, the same for each of `sequences`. With standard
 /// errors spread/√replicates and spread/√seeds, the error of the difference is 1.12 times the measurement's error for 4
 /// replicates per seed, and 1.03 times for 16. At least 32 replicates and 4 per seed are run, and up to 16 per seed
-/// within 4e11 operations (seconds). If these cost more than 4e13 operations (minutes), fewer are run, at least 8. The
-/// cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8, returns 0, and the
-/// infinite-width limit is used with its finite-width term.
+/// if they cost at most 4e11 operations (seconds). If the minimum costs more than 4e13 operations (minutes), fewer are
+/// run, but at least 8. The cost never exceeds the larger of 4e11 and `operations`. If that allows fewer than 8,
+/// returns 0, and the infinite-width limit is used with its finite-width term.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());
 

@@ -36,8 +36,8 @@ void check(const Windows& ids, const Windows& labels) {
 }
 
 /// Chooses at most `max_pairs` pairs of B windows. Row d holds the pairs of windows i and (i + d) mod B for every
-/// i, so rows 1 … (B − 1)/2, and half of row B/2 if B is even, hold every pair once. If fewer are chosen, rows have
-/// evenly spaced distances d, the last row truncated; for less than one row, the middle row's pairs are evenly spaced.
+/// i, so rows 1 … (B − 1)/2, and half of row B/2 if B is even, hold every pair once. If fewer are chosen, the
+/// rows are evenly spaced in d and the last one is incomplete. Fewer than B pairs are evenly spaced in the middle row.
 std::vector<std::pair<std::size_t, std::size_t>> chosen_pairs(std::size_t windows, std::size_t max_pairs) {
   const std::size_t count = std::min(max_pairs, windows * (windows - 1) / 2);
   const std::size_t whole_rows = (windows - 1) / 2;

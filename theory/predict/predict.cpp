@@ -40,19 +40,19 @@ struct Scheme {
 /// The default scheme, then cheaper ones. Patterns are expensive for long sequences, but then each has little variance.
 constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 
-/// Scheme for gradients of long sequences. Backward patterns dominate the cost but vary little, so half as many
-/// replicates are used, with as many backward patterns as the errors require.
+/// Scheme for gradients of long sequences. Backward patterns dominate the cost but vary little. Half as many
+/// replicates are therefore used, with as many backward patterns as the errors require.
 constexpr int long_sequence = 64;
 constexpr Scheme long_sequence_scheme{8, 8};
 
-/// Returns the first scheme within `affordable` patterns, or the last. `back_tokens`: tokens; 0 without gradients.
+/// Returns the first scheme of at most `affordable` patterns, or the last. `back_tokens` is 0 without gradients.
 const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
   if (back_tokens >= long_sequence && long_sequence_scheme.patterns(inputs) <= affordable) return long_sequence_scheme;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
 
-/// Returns the limit on patterns per attention sublayer, larger for short sequences: patterns cost at least tokens².
+/// Returns the limit on patterns per attention sublayer, larger for short sequences, whose patterns cost less.
 int max_patterns(const StackSpec& spec, const PredictionOptions& options) {
   constexpr double reference_tokens = 64.0;
   constexpr double max_factor = 4.0;
