@@ -61,7 +61,7 @@ void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKerne
   for (int i = 0; i < samples; i += 2) {
     const int patterns = std::min(2, samples - i);
     {
-      const FlushedSubnormals flushed;  // scope ends before on_work
+      const FlushedSubnormals flushed;  // reset before on_work is called
       visit(head_.draw(numbers, of_query, of_key), patterns);
     }
     if (stream.on_work != nullptr) (*stream.on_work)(patterns);
@@ -127,7 +127,7 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
   const ScaledKernel scaled_values = one_kernel ? input : ScaledKernel(of_value);
   const CentredKernel values(of_value, scaled_values.scale);
   const ScaledKernel output(g);
-  const bool no_scores = values.vanishes();  // the softmax Jacobian removes the part that all values share
+  const bool no_scores = values.vanishes();  // all values are equal, so the softmax Jacobian gives 0
   OutputKernelSum output_kernel(values);
   ScorePathSum scores(law_, head_, scaled_values, values, output);
   Sample value = Sample::Zero(tokens, tokens);

@@ -150,7 +150,7 @@ BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const Bo
   merged.error += rounding(0) * (merged.error + e.centre.cwiseAbs() + f.centre.cwiseAbs());
   constexpr double negligible = 1e-30;
   if (s <= negligible * t || t <= negligible * s) {
-    // One ellipsoid is nearly a point: add its box to the error.
+    // One ellipsoid is negligibly small: add its bounding box to the error.
     const bool first = s <= negligible * t;
     merged.axes = first ? f.axes : e.axes;
     merged.centred = first ? f.centred : e.centred;

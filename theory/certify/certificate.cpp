@@ -104,7 +104,7 @@ class BoundPropagation {
     if (!m_.projects_embedding()) return x;
     const RowMatrix map = p_.matrix(0, Weight::project_in);
     LinearImage image = image_and_sums(map, x);
-    // The images of the table's rows give a smaller set than the image of the box around the rows. The second step
+    // The images of the table's rows give a smaller set than the image of the box around the rows. The widening
     // covers runs that round the scaled rows before the projection.
     BoundedSet rows = table_set(p_, Weight::embedding, 0, k, m_.width, &map);
     if (!ops_.exact() && k != 1.0) {

@@ -63,7 +63,7 @@ struct FirstStepsOptions {
 /// Signals on the held-out windows after a step: predicted means over replicates, or measured means over seeds.
 struct StepReading {
   Curve second_moment = {};             ///< second moment of the stream [2L+1]
-  Curve coherent = {};                  ///< E y², y the part of the stream along the gradients [2L+1]
+  Curve coherent = {};                  ///< second moment of the stream's part along the gradients [2L+1]
   Curve branch_cosine = {};             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
   Curve branch_second_moment = {};      ///< second moment of B_out [2L]
   Curve loss = {};                      ///< mean loss in nats [1]

@@ -18,7 +18,7 @@ struct TokenKernel {
   }
 };
 
-/// Returns the kernel of a·x + b·y for y independent of x and centred (T6).
+/// Returns the kernel of a·x + b·y where y is centred and independent of x (T6).
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
 /// Returns the kernel of the stack's input. Gaussian input: second_moment·((1−c)·δ_tt' + c), c: correlation. Token ids:

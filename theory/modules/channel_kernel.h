@@ -42,7 +42,7 @@ struct ChannelKernel {
 /// leading order in 1/D.
 ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain);
 
-/// Residual sum (T6) a·x + b·y for y independent of x and centred.
+/// Residual sum (T6) a·x + b·y where y is centred and independent of x.
 ChannelKernel combined(double a, const ChannelKernel& x, double b, const ChannelKernel& y);
 
 /// Adds a bias: a vector with independent entries N(0, stddev²), the same for every token.

@@ -19,7 +19,7 @@ enum class GradientPaths {
 /// same effect. The finite-width chain (T25) makes the same error as its limit (T2–T6).
 enum class Fault {
   none,
-  beta0,           ///< β₀, the branch's kernel in T6: ×1.01 after a norm B, otherwise ×1.05, from sublayer L on
+  beta0,           ///< T6: from sublayer L on, multiply branch kernels by 1.01 after a norm B, otherwise by 1.05
   no_score_path,   ///< T9: gradients of queries and keys do not propagate further down the stack
   query_gradient,  ///< T11: E‖∂loss/∂W_q‖² ×1.1
   depth_constant,  ///< T1: use α, β, input gain and Mix-LN boundary of a stack with one more layer, layer indices + 1

@@ -20,7 +20,7 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
                                const ChannelKernel& input, int samples, PatternStream stream, Vector* inner = nullptr);
 
 /// Returns the weight of each query head in the attention output, mean_j(c_o,j² r_v,j²) over its features [H];
-/// empty: 1.
+/// empty if all are 1.
 Vector head_weights(const StackSpec& spec, int layer);
 
 /// Kernel of the output of a layer's MLP (T5), without the bias of W_down. If rows differ, hidden channel j contributes

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t max_inputs = 64;
 constexpr int first_samples = 2;  // patterns per replicate and attention sublayer at level 0
-/// For long sequences, backward patterns per replicate are limited to this number or, if larger, 1/ratio of the forward
-/// patterns. More forward patterns only reduce the bias of sharp patterns, which backward patterns do not affect.
+/// For long sequences, a replicate has at most this number of backward patterns or, if larger, 1/ratio of the number of
+/// forward patterns. More forward patterns only reduce the bias of sharp patterns; backward patterns do not affect it.
 constexpr int long_max_backward = 16;
 
 /// The first two levels of a prediction: at least `min_replicates` replicates of first_samples patterns, then equally

@@ -18,7 +18,7 @@ Matrix side_by_side(const Matrix& a, const Matrix& b) {
   return all;
 }
 
-/// Returns x in a frame with more directions.
+/// Returns x in a frame of `frame` directions; coordinates along new directions are 0.
 Matrix widened(const Matrix& x, Index frame) { return side_by_side(x, Matrix::Zero(x.rows(), frame - x.cols())); }
 
 /// Returns the one-hot encoding of the ids [T, number of different ids].
