@@ -60,8 +60,8 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
   return text + (place.sublayer < 0 ? ", input" : ", head");
 }
 
-// Each of the R rescalings (one per block after the first) counts as two tokens. The lemma requires (n + R)u' ≤ 1/2 and
-// that the undivided sum Σp v, at most n·max|v|(1 + (n + 2R)u') ≤ 2n·max|v|, fits the accumulators.
+// Each of the R rescalings (one per block after the first) counts as two tokens. Lemma 6 requires (n + R)u' ≤ 1/2,
+// and that the undivided sum |Σp v| ≤ n·max|v|(1 + (n + 2R)u') ≤ 2n·max|v| fits the accumulators.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model) {
   const RunArithmetic& run = certificate.arithmetic;
   if (run.kind == Arithmetic::exact) return 0;

@@ -33,7 +33,7 @@ struct FormatHeadroom {
   double stream;            ///< largest power of two c for which every class of signals is certified, or NaN
   double branch;            ///< largest certified power of two k at c = `stream`; NaN if c is NaN or without norms B
   double measured;          ///< largest c for which `margin` times the measured maximum fits; NaN if not measured
-  StackScale fitting;       ///< powers of two for which stream and branches fit; stream is 0 if it has no finite bound
+  StackScale fitting;       ///< fitting powers of two for stream and branches; 0 for an unbounded stream
   std::string reason = {};  ///< why no c is certified; "" if one is
 };
 
@@ -114,7 +114,7 @@ struct CertifyResult {
   std::vector<std::string> ignored_keys = {};  ///< keys of config.json that were ignored
   std::optional<SignalMaxima> measured = {};
   std::vector<AttackResult> attacks = {};
-  BoundsCheck check = {};  ///< comparison of all runs; an exceeded bound is a bug in this program
+  BoundsCheck check = {};  ///< bounds against maxima of all runs; an exceeded bound is a bug in this program
   Headroom headroom = {};
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
 

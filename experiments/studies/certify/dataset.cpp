@@ -13,7 +13,7 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-/// Returns the bound of every signal at every place, row-major, or with `measured` the largest value; NaN if missing.
+/// Returns an array [signal][place]: bounds or, if `measured` is given, the largest measured values. NaN if missing.
 std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const SignalMaxima* measured = nullptr) {
   const auto places = static_cast<std::size_t>(model.sublayers()) + 2;
   std::vector<double> all(theory::certified_signals.size() * places, std::nan(""));
@@ -54,7 +54,7 @@ std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r)
   return all;
 }
 
-/// Columns of formats for which a run was certified, not only exact arithmetic.
+/// Columns of formats that have a certificate of a run, not only of exact arithmetic.
 Table<InFormat> run_table() {
   using F = InFormat;
   Table<F> table;

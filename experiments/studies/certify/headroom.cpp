@@ -59,8 +59,8 @@ double largest_factor(const OverflowAt& overflow_at, StackScale scale, double St
   return std::ldexp(1.0, good);
 }
 
-/// Sets the certified factors. They are limited by `least`, the bounds in exact arithmetic. A run's bounds give no
-/// limit, because in a small stream they consist mostly of rounding near zero.
+/// Sets the certified factors. Their upper limits follow from `least`, the bounds in exact arithmetic. The bounds of a
+/// run give no useful limit: in a small stream they consist mostly of rounding near zero.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
            const stacks::GrowingBounds& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {

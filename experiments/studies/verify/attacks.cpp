@@ -12,7 +12,7 @@ namespace periscope::verify {
 namespace {
 
 /// The ratio approaches √2 only if p_y is small and p − y is orthogonal to the norm's output. Then two entries of the
-/// output are nearly equal, so logits must be large; they are at most gain·√D.
+/// output are nearly equal, so logits must be large. They are at most gain·√D, so the gain must be large.
 constexpr double decisive_gain = 100.0;
 
 BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t start) {
@@ -131,7 +131,7 @@ BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
     if (k == 0) start = token.stream_rms;
     const double ratio = token.out_rms / (start + (k + 1) * gain);
     if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;
-    for (double& v : c.parameters.at("x").values) v *= token.out_rms / token.stream_rms;  // scales x to the next input
+    for (double& v : c.parameters.at("x").values) v *= token.out_rms / token.stream_rms;  // to the output's rms
   }
   constexpr Attack aligned{
       .name = "aligned stack (T16)", .about = "rms at depth l / (rms of the input + l gamma)", .required = 1.0 - 1e-12};

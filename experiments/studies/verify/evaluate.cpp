@@ -50,7 +50,7 @@ double length(std::span<const double> x) {
 }
 
 /// Returns the statistics of a norm on x, the features of one token. Adds its condition number to `conditions`: for
-/// LayerNorm, |mean| over the divisor; infinite if squares underflow.
+/// LayerNorm, |mean| / divisor; for RMSNorm, 0; infinite if squares underflow.
 theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::span<const double> x,
                          double& conditions) {
   constexpr double smallest_square = 1e-290;  // below this, a mean square has lost digits to underflow

@@ -59,7 +59,7 @@ StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Am
   return o;
 }
 
-/// Compares the gradient's Frobenius norm with a bound in ‖h‖.
+/// Compares the gradient's Frobenius norm with a bound in terms of ‖h‖.
 StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
   return outcome(e, e.gradient_norm, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
@@ -69,7 +69,7 @@ StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e, Fact
   return outcome(e, largest_magnitude(e.gradient), factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
-/// Compares every entry i, j with a bound in |h_i|. Returns the outcome of the unit closest to its bound.
+/// Compares every entry i, j with a bound in terms of |h_i|. Returns the outcome of the unit closest to its bound.
 StatementOutcome entrywise(const BoundCase& c, const Evaluation& e, Factor factor) {
   const auto units = static_cast<std::size_t>(c.units());
   std::vector<StatementOutcome> all;

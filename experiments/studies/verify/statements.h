@@ -61,7 +61,7 @@ struct StatementOutcome {
   [[nodiscard]] bool is_broken(double scale) const;
 };
 
-/// The best constants of T14: for the whole gradient, and for an entry.
+/// The smallest valid constants in the bounds of T14 on the gradient's norm and on a single entry.
 inline constexpr double whole_constant = std::numbers::sqrt2, entry_constant = 0.5 * (1.0 + std::numbers::sqrt2);
 
 /// A statement that `verify` checks.

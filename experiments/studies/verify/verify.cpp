@@ -24,7 +24,7 @@ std::optional<StatementOutcome> violation_of(const Statement& s, const BoundCase
 }
 
 /// Finds a case that violates a statement and shrinks it. Candidates in order: the first violating random case; the
-/// random case with the largest ratio; the best cases of attacks. A resolved violation stays resolved.
+/// random case with the largest ratio; the best cases of attacks. Shrinking keeps a resolved violation resolved.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
   const Statement& s = *of.statement;
   std::vector<std::pair<std::string, BoundCase>> candidates;  // (origin, case)

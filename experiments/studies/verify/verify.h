@@ -42,7 +42,7 @@ struct Tally {
   /// Adds a case. Requires ascending ids.
   void add(std::uint64_t id, const StatementOutcome& outcome, bool is_broken);
   [[nodiscard]] std::uint64_t ratios() const;  ///< number of cases in the histogram
-  /// Interpolates in log10 inside a bin, up to the largest ratio; NaN without counts.
+  /// Returns the q-quantile of the ratios, interpolated in log10 inside a bin. NaN if the histogram is empty.
   [[nodiscard]] double quantile(double q) const;
 };
 
@@ -106,7 +106,7 @@ struct MassiveCurve {
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< median bound that holds for all factors; NaN: none
   double largest_ratio = 0.0;                                 ///< largest ratio of gradient to bound
   double largest_to_ceiling = 0.0;                            ///< largest ratio of gradient to its stack's ceiling
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< of growth with ‖h‖, last decade
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< p in gradient ∝ ‖h‖^p, last decade
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
