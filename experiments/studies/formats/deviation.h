@@ -65,7 +65,7 @@ struct PassReading {
   FirstOverflow forward, backward;
 };
 
-/// Measures a pass against a pass in f64 with the same model, weights and input.
+/// Compares a pass with a pass in f64 that has the same model, weights and input.
 class DeviationProbe final : public SignalRecorder {
  public:
   /// `exact` has recorded the pass in f64. If it is null, this object records that pass and stores its signals.

@@ -50,7 +50,7 @@ class FormatProduct final : public LinearProduct {
   void release() override { w_ = {}; }
 
  private:
-  /// Returns the output's gradient, rounded as both products of the backward pass read it.
+  /// Returns the output's gradient, rounded for both products of the backward pass.
   [[nodiscard]] Tensor rounded(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
   const Tensor& w() {
     if (w_.empty()) w_ = matrix_.weights();

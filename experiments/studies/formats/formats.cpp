@@ -87,7 +87,7 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift =
           format.variants.front().numbers.at({stream_site, measure})[static_cast<std::size_t>(depth)];
-      // A norm may fix the statistic. Its spread is then 0, so the rounding error of f64 is the minimum standard error.
+      // If a norm fixes the statistic, the spread is 0. The minimum standard error is therefore f64's rounding error.
       tests.push_back({.statistic = statistic,
                        .index = depth,
                        .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},
@@ -132,7 +132,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       const StackContext context{.ops = ops, .model = spec.model, .weights = rounded};
       FormatSignals signals(ops, spec.model, choice);
       DeviationProbe probe(ops, spec.model, &truth, choice.loss_scale);
-      // Gaussian inputs are rounded once, from f64. Inputs from a table are its rows in the format.
+      // Gaussian inputs are rounded once, from f64. Other inputs are table rows, which are already in the format.
       const Tensor start = spec.input.kind == InputKind::gaussian
                                ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
                                : planted(stacks::stack_input(context, spec, DType::f32, seed));

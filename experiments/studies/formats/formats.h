@@ -82,7 +82,7 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
 struct Overflow {
   int seeds = 0;               ///< number of seeds with an overflow
   FirstOverflow first;         ///< earliest in its pass
-  bool of_first_seed = false;  ///< the first seed, whose weights are certified, overflowed
+  bool of_first_seed = false;  ///< whether the first seed (whose weights have a certificate) overflowed
 };
 
 /// One format with one kind of input, over all seeds; numbers as in PassReading.
@@ -108,8 +108,8 @@ struct FormatResult {
   judge::StackVerdict law;            ///< law_profiles compared with theory at the stack's width
   judge::StackVerdict drift;          ///< law_profiles compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
-  /// SQNR in dB with plain features minus SQNR with massive ones: of modules' outputs, mean over sublayers, and of the
-  /// stream after the last sublayer.
+  /// SQNR in dB with plain features minus SQNR with massive ones. `branch_cost`: of module outputs, mean over
+  /// sublayers. `stream_cost`: of the stream after the last sublayer.
   RunningMoments branch_cost, stream_cost;
   judge::Test massive;  ///< test of branch_cost
 

@@ -58,7 +58,7 @@ class NoiseSum {
       if (!is_norm(w)) matrix(l, w);
     }
   }
-  /// Returns Σr²/E‖Jδ‖² of the stream after sublayer l, in dB.
+  /// Returns the SQNR Σr²/E‖Jδ‖² after sublayer l, in dB. r is the stream in f64.
   [[nodiscard]] double sqnr_after(int l) const {
     return budget_.sqnr(exact_.at({Pass::forward, Signal::x_out}, l), exact_.at({Pass::backward, Signal::x_out}, l));
   }

@@ -13,7 +13,7 @@
 namespace periscope::gradients {
 namespace {
 
-/// Returns weights such that the weighted sum over layers is the slope towards the input.
+/// Returns weights such that the weighted sum of the layers' values is the slope of these values towards the input.
 std::vector<double> slope_to_the_input(std::size_t points) {
   std::vector<double> x;
   for (std::size_t i = 0; i < points; ++i) x.push_back(static_cast<double>(points - 1 - i));

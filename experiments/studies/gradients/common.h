@@ -40,7 +40,7 @@ struct Case {
   /// Curves and single numbers; NaN where not measured or not predicted. Only tests with `seeds` > 0 are judged.
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
-  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted between the two largest depths
+  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< predicted exponent at the two largest depths
   double identity_error = 0.0;  ///< largest ‖g − s − r‖/‖g‖ (`gradients identity-path`)
   double identity_bound = 0.0;  ///< bound on identity_error due to rounding
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
@@ -182,7 +182,7 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
 judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,
                         const std::vector<double>& weights, double limit);
 
-/// Returns every stride-th entry: 2 selects the attention sublayers, or the layer boundaries of a curve over depth.
+/// Returns every stride-th entry. Stride 2 selects attention sublayers, or layer boundaries in a curve over depth.
 template <class T>
 std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   std::vector<T> layers;

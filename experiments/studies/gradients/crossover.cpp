@@ -183,7 +183,7 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
     const std::vector<judge::Test>& ratios = c.tests.at("log_ratio");
     const judge::Test crossing = c.test("log_crossing");
     const bool crosses = crossing.seeds > 0;
-    double law_error = 0.0;  // largest |log(T14's ratio / measured ratio)|
+    double law_error = 0.0;  // largest |log(ratio predicted by T14 / measured ratio)|
     for (std::size_t i = 0; i < ratios.size(); ++i) {
       law_error = larger(law_error, std::abs(ratios[i].measured.value - c.tests.at("log_law")[i].measured.value));
     }

@@ -15,7 +15,7 @@ namespace periscope::gradients {
 struct GradientPathSizes {
   std::vector<double> total, skip, rest;  ///< squared norms of g_i, s_i, r_i over all tokens, i = 0 … 2L
   std::vector<double> branch;             ///< squared norm of b_i, i = 0 … 2L−1
-  double error = 0.0;  ///< largest ‖g_i − s_i − r_i‖/‖g_i‖ over depths; NaN if one ratio is NaN
+  double error = 0.0;  ///< largest ‖g_i − s_i − r_i‖/‖g_i‖ over depths; NaN if any ratio is NaN
 };
 
 /// Runs a forward and a backward pass, then computes every b_i from a sublayer without its skip connection. Requires a

@@ -37,8 +37,8 @@ theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const S
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 
-/// Fits the exponents over the measured depths. Sets limit_exponent to the predicted exponent between the two largest
-/// depths of theory_layers if `points`, the predictions in this order, reaches them.
+/// Fits the exponents over the measured depths. `points` are predictions at the depths of theory_layers, in order. If
+/// complete, sets limit_exponent to the predicted exponent between the two largest depths.
 void fit_exponents(const GradientConfig& config, const std::vector<judge::Test>& points, Case& law) {
   std::vector<double> x;
   for (const int layers : config.layers) x.push_back(std::log(layers));

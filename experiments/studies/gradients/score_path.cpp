@@ -14,7 +14,7 @@
 namespace periscope::gradients {
 namespace {
 
-/// Returns the tests of a curve over sublayers with a tolerated bias of 0. Predicted values are NaN if there are none.
+/// Returns the tests of a curve over sublayers, without tolerated bias. If `prediction` is null, predictions are NaN.
 std::vector<judge::Test> tests_of(const config::Config& config, const Profile& measured,
                                   const theory::Prediction* prediction, Statistic statistic, Signal signal) {
   const Curve& curve = *measured.find(statistic, signal);

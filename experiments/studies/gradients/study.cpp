@@ -86,7 +86,7 @@ std::vector<study::Study> studies() {
                    .without = experiment.decomposes ? study::FlagNames{"memory"} : study::FlagNames{},
                    .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
                    .resolve = [&experiment](const study::Request& request) { return resolve(experiment, request); }});
-    if (!experiment.decomposes) all.back().shared_keys.emplace_back("run.weights");  // decompositions are always dense
+    if (!experiment.decomposes) all.back().shared_keys.emplace_back("run.weights");  // decompositions use dense weights
   }
   return all;
 }
