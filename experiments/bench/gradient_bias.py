@@ -133,7 +133,7 @@ def student(z, degrees):
 
 
 def row(entry, level):
-    """Returns a stack's table row, its values of c as (lower limit, c, error, name), and whether it is withdrawn."""
+    """Returns a stack's table row, tuples (lower limit, c, error, name), and whether the row is marked "withdrawn"."""
     limit = student(statistics.NormalDist().inv_cdf(1.0 - level), entry["seeds"] - 1)
     numbers = []
     for kind, index, b, error, v, u in entry["readings"]:

@@ -25,9 +25,9 @@ struct FirstStepsConfig : training::TrainConfig {
 extern const Section<FirstStepsConfig> first_steps_section;
 
 /// Reads the configuration of a request. A nonempty `corpus` replaces train.corpus. train.lr may be a list. Every step
-/// is recorded. The default sizes need 4 GB, and the theory is valid for the default rate. Throws ConfigError as
-/// training::train_config does, and for frozen weights, for record_every other than 1, for fewer replicates than seeds
-/// (a replicate uses the batches of one seed), and for theory.fault.
+/// is recorded. The default sizes need 4 GB, and the theory is valid for the default rate. Exceptions of
+/// training::train_config propagate. Also throws ConfigError for frozen weights, for record_every other than 1, for
+/// fewer replicates than seeds (a replicate uses the batches of one seed), and for theory.fault.
 [[nodiscard]] FirstStepsConfig load(study::Request request, const std::string& corpus);
 
 /// Returns the settings that determine the results, with all swept rates.

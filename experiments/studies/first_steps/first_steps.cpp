@@ -20,8 +20,8 @@ Numbers values_at(const training::RecordedValues& record, const std::string& nam
   return found == record.end() || found->second.size() != length ? Numbers(length, missing) : found->second;
 }
 
-/// Returns the cosine of branch and stream from the terms of the growth identity (T15): α²q, β²s² and 2αβ⟨x, b⟩/D,
-/// means over tokens.
+/// Returns the cosine of branch b and stream x from the terms of the growth identity (T15): α²q, β²s² and 2αβ⟨x, b⟩/D,
+/// means over tokens, where q and s² are the mean squares of x and b.
 Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec) {
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
   const Numbers stream = values_at(record, "growth_stream", sublayers);

@@ -53,7 +53,7 @@ struct ComparedStack {
   double excess = 0.0;       ///< excess of `nearest`
   double critical = 0.0;     ///< excess above which `nearest` is rejected
 
-  /// Returns excess over critical excess: above 1 the theory is rejected.
+  /// Returns the ratio of excess to critical excess. Above 1, the theory is rejected.
   [[nodiscard]] double margin() const { return critical > 0.0 ? excess / critical : 0.0; }
 };
 /// Returns the members, for the cache.

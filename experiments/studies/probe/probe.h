@@ -102,7 +102,7 @@ struct ProbeConfig : study::CheckpointConfig {
   bool no_theory = false;
   bool with_theory = true;  ///< compute the theory at initialisation and at the weights' sizes, and the nulls
   bool fail_on_divergence = false;
-  int top = 10;    ///< number of largest stream entries per depth
+  int top = 10;    ///< number of largest stream entries to report per depth
   int draws = 16;  ///< number of random models per null, for the errors of NullExcess
 };
 

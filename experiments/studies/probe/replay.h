@@ -28,7 +28,7 @@ struct OutsidePass {
   std::vector<std::pair<ParameterId, double>> gradients = {};  ///< sums of squared gradients, by matrix
   std::span<const double> logits = {};                         ///< [ids, V]; empty: losses are not computed
   bool backward = false;
-  double unit_roundoff = 0.0;  ///< for additions to the stream; ignored if below the roundoff of `dtype`
+  double unit_roundoff = 0.0;  ///< of additions to the stream; ignored if below the unit roundoff of `dtype`
 };
 
 /// Measures the pass with the probes of `run`, without theory. `model` gives family, sizes and gains; `dtype` is the

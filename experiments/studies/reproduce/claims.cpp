@@ -105,7 +105,7 @@ double angle(const RecordedValues& record) {
   return sum / static_cast<double>(depths - 1);
 }
 
-/// Returns the share α²q/q⁺ (T15) of a sublayer's input in the stream after it, averaged over the upper half.
+/// Returns the share α²q/q⁺ (T15) of a sublayer's input in its output, averaged over the upper half of sublayers.
 double main_path_share(const RecordedValues& record) {
   const std::vector<double>&input = record.at("growth_stream"), &sum = record.at("growth_sum");
   const std::size_t half = input.size() / 2;

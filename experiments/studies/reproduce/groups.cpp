@@ -215,7 +215,7 @@ void set_proxy_defaults(TrainConfig& config, bool quick) {
   }
   unless_given("model.vocab", m.vocab, 256);
   unless_given("input.tokens", config.base.input.tokens, 64);
-  if (!config.base.init.embedding_std)  // the second moment of tables from N(0, 0.02²)
+  if (!config.base.init.embedding_std)  // the second moment 0.02² of tables drawn from N(0, 0.02²)
     unless_given("input.second_moment", config.base.input.second_moment, 4e-4);
   TrainSpec& t = config.train;
   unless_given("train.steps", t.steps, quick ? 240 : 1000);

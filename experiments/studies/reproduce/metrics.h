@@ -36,7 +36,7 @@ using Metric = std::function<double(const TrainingResult&)>;
 [[nodiscard]] double steps_to_loss(const TrainingResult& run, double target);
 /// Returns the second moment by depth from Eq. 4: without the cosine term of T15, with norm C's measured factor.
 [[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
-/// Returns ln(second moment at the top / its value by Eq. 4).
+/// Returns ln(second moment at the top of the stack / its value from Eq. 4).
 [[nodiscard]] double cosine_share(const RecordedValues& record);
 
 /// One part of ln(growth of the stream at the top of the stack) during training (T29), with its column and table title.
@@ -46,8 +46,8 @@ struct GrowthPart {
 };
 /// Returns the parts. The growth is the sum of the first three, and also of the fourth and the fifth.
 [[nodiscard]] const std::vector<GrowthPart>& growth_parts();
-/// Returns the growth beyond random weights with the sizes of the trained rows and columns. NaN if the run
-/// ended early or the theory does not support the sizes.
+/// Returns the excess of the stream's growth over its growth with random weights whose rows and columns have the
+/// trained sizes. NaN if the run ended early or the theory does not support the sizes.
 [[nodiscard]] double from_alignment(const TrainingResult& run);
 
 using Values = std::vector<double>;

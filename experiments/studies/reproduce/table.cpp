@@ -19,7 +19,7 @@ namespace {
 using dataset::number;
 
 /// Returns "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": per growth law, the number of seeds with this law and
-/// their largest rms misfit of ln(variance). If no law fits, the misfit of the closest law.
+/// their largest rms misfit of ln(variance). If several laws or none fit, the smallest misfit counts.
 std::string growth_words(const std::vector<TrainingResult>& tasks) {
   std::map<std::string, std::pair<int, double>> by_law;
   for (const TrainingResult& task : tasks) {
@@ -68,7 +68,7 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
   return own.empty() ? "" : fmt::format(" [{}]", stacks::in_one_line(own));
 }
 
-/// Returns a table of the stream's growth in training at the top and its two splits, by base group; "" without data.
+/// Returns a table with one row per base group: the stream's growth in training and its two splits; "" without data.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
   std::vector<Metric> metrics{[](const TrainingResult& run) {

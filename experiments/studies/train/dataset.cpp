@@ -28,7 +28,7 @@ const Values* find(const training::RecordedValues& values, const std::string& na
   return it == values.end() || it->second.empty() ? nullptr : &it->second;
 }
 
-/// Columns of those values of a record that are not curves.
+/// Columns of the values in a record that are not curves.
 dataset::Table<training::RecordedValues> value_table() {
   using R = training::RecordedValues;
   dataset::Table<R> table;

@@ -17,8 +17,8 @@ namespace periscope::train {
 /// that computes the same function: Llama (Pre-LN), Qwen 3 (with QK-norm of heads), Gemma 2 (Peri-LN; its embedding is
 /// multiplied by √D, so the table is divided by it), Gemma 3 (with QK-norm of heads), OLMo 2 (B-only with QK-norm of
 /// whole projections). Other stacks have the tensor names of `propagate --dump`, and model_type "periscope" and the
-/// tables [model], [init], [input] and [train] in config.json. Returns the family, or "periscope". Throws as
-/// OutputFolder does.
+/// tables [model], [init], [input] and [train] in config.json. Returns the family, or "periscope". Exceptions of
+/// OutputFolder propagate.
 std::string export_model(const std::string& folder, const Backend& ops, const training::TrainingResult& trained,
                          bool overwrite);
 

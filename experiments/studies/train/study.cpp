@@ -60,8 +60,8 @@ stacks::MemoryEstimate memory_of(const Run& r) {
   return memory;
 }
 
-/// Opens the folders of --dump and --export before training. Throws ConfigError if a file or model exists that must not
-/// be overwritten, and what OutputFolder throws.
+/// Opens the folders of --dump and --export before training. Throws ConfigError if a file or model exists and must not
+/// be overwritten. Exceptions of OutputFolder propagate.
 void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
   if (r.own.export_to.empty()) return;

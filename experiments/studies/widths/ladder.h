@@ -22,19 +22,19 @@ struct FittedLaw {
 struct Convergence {
   StackSpec spec;
   Statistic statistic = Statistic::second_moment;
-  /// Measured minus predicted (infinite width) as a function of the width: exponent −1. The mean over depths 1 … 2L,
+  /// Measured minus predicted (infinite width) by width; expected exponent −1. Mean over depths 1 … 2L,
   /// relative for the second moment and absolute for the token cosine.
   FittedLaw bias;
   double from_theory = 0.0;  ///< mean share of the prediction in the squared standard errors of the bias
-  FittedLaw noise;           ///< spread of means over n seeds at the largest width, against n: exponent −1/2
+  FittedLaw noise;           ///< spread of means over n seeds at the largest width, against n; expected exponent −1/2
 };
 
 /// Returns bias and noise of the stream's second moment and token cosine for every stack, judged by judge_exponents.
 std::vector<Convergence> convergence_of(const stacks::LadderResult& ladder, double familywise_error);
 
 /// Fits both laws of every stack and statistic, and judges their exponents together. To agree, a test must be able to
-/// detect the neighbouring exponents: 0 and −2 for a bias, 0 and −1 for noise. Not checked: a bias whose test has a
-/// reason, values that are not finite, a statistic fixed by the placement (a spread below 1e-6), and a bias below 5σ.
+/// detect the neighbouring exponents: 0 and −2 for a bias, 0 and −1 for noise. Not checked: a bias with test.reason,
+/// values that are not finite, a statistic fixed by the placement (a spread below 1e-6), and a bias below 5σ.
 void judge_exponents(std::vector<Convergence>& fits, int seeds, double familywise_error);
 
 bool any_disagrees(const std::vector<Convergence>& fits);

@@ -11,7 +11,7 @@
 namespace periscope::ladder {
 namespace {
 
-/// The tests of one curve: its entries and its means.
+/// The tests of one curve: of its entries, and of their mean.
 struct Family {
   std::string name;
   std::vector<judge::Test> tests;
