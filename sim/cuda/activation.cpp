@@ -8,7 +8,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// gelu_tanh is x·σ(u(x)) with u(x) = 2√(2/π)(x + 0.044715x³).
+/// Returns u = 2√(2/π)(x + 0.044715x³), twice the argument of tanh in gelu_tanh(x) = x·σ(u).
 template <class C>
 PERISCOPE_HOST_DEVICE C tanh_argument(C x) {
   constexpr C linear = static_cast<C>(2.0 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
@@ -73,7 +73,7 @@ struct ActivateBackward {
   }
 };
 
-/// φ(gate) ∘ up. φ(gate) is rounded to T, so that the result equals the separate ops' result.
+/// φ(gate) ∘ up. φ(gate) is rounded to T first, so that the result is the same as with separate ops.
 template <class T>
 struct Gate {
   Activation kind;

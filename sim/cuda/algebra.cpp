@@ -76,7 +76,7 @@ struct Factor {
   bool transposed = false;
 };
 
-/// c = op(a)·op(b).
+/// c = op(a)·op(b), where op is the transpose for a `transposed` factor and otherwise the identity.
 void matrix_product(const Execution& execution, const Factor& a, const Factor& b, Tensor& c) {
   const auto at = [](const Tensor& x) { return TensorMemory::address(x, x.dtype()); };
   execution.product({.operands = a.x.dtype(),

@@ -49,7 +49,7 @@ struct AttentionOperands {
   static void* erased(void* pointer) { return pointer; }
 };
 
-/// Returns the number of queries per tile with about `scores_at_once` scores; depends only on the shapes.
+/// Returns a number of queries such that a tile has about `scores_at_once` scores. Depends only on the shapes.
 Index queries_at_once(const AttentionShape& shape, Index tokens, Index all_keys, Index scores_at_once) {
   const Index keys = shape.scores.window > 0 ? std::min<Index>(all_keys, 2 * Index{shape.scores.window}) : all_keys;
   return std::clamp<Index>(scores_at_once / std::max<Index>(1, shape.kv_heads * keys), 1, std::max<Index>(1, tokens));

@@ -23,10 +23,10 @@ struct Max {
   PERISCOPE_HOST_DEVICE double operator()(double a, double b) const { return a < b ? b : a; }
 };
 
-/// Number of rows that one thread combines in a column.
+/// Number of rows of a column that one thread combines.
 inline constexpr Index piece_rows = 64;
 
-/// partial[piece, j] combines the terms of a piece of column j, starting from 0.
+/// Computes partial[piece, j]: 0 combined with the terms of one piece of column j, in row order.
 template <class Term, class Combine>
 struct ReducePieces {
   Term term;

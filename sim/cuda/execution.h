@@ -11,7 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// A row-major matrix in device memory. Its rows are `stride` elements apart, the matrices of a batch `step` elements.
+/// A row-major matrix in device memory. Rows are `stride` elements apart; batched matrices are `step` elements apart.
 template <class Pointer>
 struct MatrixAt {
   Pointer data;
@@ -20,7 +20,7 @@ struct MatrixAt {
 };
 
 /// A batch of `count` products c = alpha·op(a)·op(b) + beta·c; op(a) [m, k], op(b) [k, n]. Transposed operands are
-/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is that dtype or `operands`.
+/// stored as [k, m] and [n, k]. Sums are in compute_dtype(operands); `result` is either of these dtypes.
 struct Product {
   DType operands;
   DType result;
@@ -52,7 +52,7 @@ class Execution {
 
   [[nodiscard]] Device device() const;
   [[nodiscard]] const Options& options() const { return options_; }
-  /// Returns at least `bytes` bytes with undefined contents. Later calls reuse them after the last owner releases them.
+  /// Allocates at least `bytes` uninitialised bytes. Later calls reuse the memory once its last owner has released it.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes) const;
   template <class T>
   [[nodiscard]] std::shared_ptr<T> take_array(Index count) const {

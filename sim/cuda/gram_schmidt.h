@@ -8,7 +8,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Marks the exponent of a row that contains NaN or inf.
+/// Stored as the exponent of a row that contains NaN or inf.
 inline constexpr int not_finite = 1 << 30;
 
 /// scaled = x in double, with row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no square
@@ -123,8 +123,8 @@ struct FinishPanel {
   PERISCOPE_HOST_DEVICE void finish(const Block& block, Shared& shared, Index t) const {
     const double initial = length(block, shared, t);
     for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, first, t);
-    // The rounding error along the rows before the panel was small relative to the initial row. If little of the row
-    // remains, the error must be projected out again.
+    // The rounding error along rows of earlier panels is small relative to the initial length. If little of the row
+    // remains, this error must be projected out again.
     constexpr double small_fraction = 0.1;
     if (length(block, shared, t) < small_fraction * initial) {
       for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, 0, t);
@@ -165,7 +165,7 @@ struct CheckFactor {
   }
 };
 
-/// Writes the lower triangle, with row t multiplied by 2^exponents[t] again, or NaN for rows that are not finite.
+/// Writes the lower triangle. Multiplies row t by 2^exponents[t] to undo ScaleRow; non-finite rows become NaN.
 template <class T>
 struct WriteLower {
   const double* factor;

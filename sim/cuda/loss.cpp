@@ -26,7 +26,7 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
   return {largest, total};
 }
 
-// Computed in double, since the gradient of a confident token is p − 1 with p near 1, which cancels in float.
+// Computed in double: for a confidently predicted token, the gradient p − 1 with p near 1 would cancel in float.
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;

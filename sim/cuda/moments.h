@@ -9,10 +9,10 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Returns |x|; NaN counts as infinite, so that it is reported first.
+/// Returns |x|; NaN counts as infinite, so that it sorts as the largest.
 PERISCOPE_HOST_DEVICE inline double ordered_magnitude(double x) { return std::isnan(x) ? HUGE_VAL : std::abs(x); }
 
-/// Sums over a row.
+/// Sums over a row, and its largest magnitude.
 struct RowSums {
   double sum;
   double squares;
@@ -92,7 +92,7 @@ struct MeasureRow {
   }
 };
 
-/// Element (row, j) divided by the length of its row.
+/// Element (row, j) divided by the Euclidean norm of its row.
 template <class T>
 struct UnitRowTerm {
   const T* x;

@@ -39,7 +39,7 @@ PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
 #endif
 }
 
-/// counts[chunk, digit] = number of elements of a chunk with the prefix and this digit, at bits shift … shift + 7.
+/// counts[chunk, digit] = number of elements of the chunk with the prefix found so far, followed by this digit.
 template <class T>
 struct CountDigits {
   struct Shared {
@@ -122,7 +122,7 @@ template <class T>
   return search;
 }
 
-/// Numbers of magnitudes in a chunk that exceed, and that equal, the k-th largest.
+/// Number of magnitudes in a chunk that exceed the k-th largest magnitude, and number that equal it.
 struct ChunkCount {
   Index larger;
   Index equal;
@@ -157,7 +157,7 @@ struct CountLargest {
   }
 };
 
-/// Replaces the counts by the sums over all earlier chunks (exclusive prefix sum).
+/// Replaces the counts of each chunk by their sums over all earlier chunks (exclusive prefix sum).
 struct CountBefore {
   ChunkCount* counts;
   Index chunks;
@@ -182,7 +182,7 @@ struct Collect {
   Index chunks;
   Index* indices;
   PERISCOPE_HOST_DEVICE void operator()(Index chunk) const {
-    const Index larger = k - search->remaining;  // total over all chunks
+    const Index larger = k - search->remaining;  // number of larger magnitudes in all chunks
     ChunkCount next = before[chunk];
     const bool last = chunk + 1 == chunks;
     const bool any_larger = last ? next.larger < larger : before[chunk + 1].larger > next.larger;
@@ -198,8 +198,8 @@ struct Collect {
   }
 };
 
-/// Writes the k largest elements in descending order, ties by index: the magnitudes of the first `magnitude_count`, and
-/// row, column and value of the first `entry_count`. Each thread computes the rank of one element.
+/// Ranks the k largest elements in descending order, ties by index. Writes the magnitudes of the first
+/// `magnitude_count`, and row, column and value of the first `entry_count`. Each thread ranks one element.
 template <class T>
 struct WriteLargest {
   const T* x;
@@ -226,7 +226,7 @@ struct WriteLargest {
   }
 };
 
-/// Writes the mean of the two middle magnitudes.
+/// Writes the median: the mean of the two middle magnitudes, which coincide for an odd number of elements.
 template <class T>
 struct WriteMedian {
   const Search<OrderedBits<T>>* upper;

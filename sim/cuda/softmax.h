@@ -106,7 +106,7 @@ struct Softmax {
   }
 };
 
-/// For each row: recomputes the pattern A, and ddots = A∘(dA − Σ A∘dA)·∂z/∂dot with dA = dy vᵀ and z = score(dot).
+/// For each row: recomputes the pattern A; writes ddots = A∘(dA − Σ A∘dA)·∂z/∂dot with dA = dy vᵀ and z = score(dot).
 template <class T>
 struct SoftmaxBackward {
   using C = Computed<T>;

@@ -81,7 +81,7 @@ class Group {
   }
 
  private:
-  /// The scale is a power of two, so both products are exact.
+  /// Rounds to scale · numbers of the format. The scale is a power of two, so both products are exact.
   void round(Index first, Index count, double scale) {
     const double inverse = 1.0 / scale;
     for (Index i = first; i < first + count; ++i) {

@@ -5,7 +5,7 @@
 
 namespace periscope {
 
-/// Matrix products that accumulate in a given format: `sums` rounds every partial sum, but no product of two entries
+/// Matrix products that accumulate in a given format: `sums` rounds every partial sum but not the products
 /// (a `fused` Emulation with SumOrder::sequential). Tensors are f32 in host memory, and their entries must have at most
 /// 12 significant bits, so that products are exact. Partial sums are computed in double and then rounded, which differs
 /// from a single rounding only for sums very close to a tie.

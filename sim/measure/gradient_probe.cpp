@@ -38,7 +38,7 @@ void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGra
 
 void GradientProbe::take_into(Profile& profile) {
   record_.fetch();
-  std::set<int> depths;  // of x_out, filled by at least one part of the stream
+  std::set<int> depths;  // depths of x_out to which a part of the stream was already added
   for (const auto& [place, length, index, tokens, slot] : gradients_) {
     double& entry = profile.entry(Statistic::grad_sq, place, length, index);
     const bool adds = place == CurvePlace(Signal::x_out) && !depths.insert(index).second;

@@ -28,7 +28,7 @@ struct Reading {
 };
 
 /// Growth identity (T15) of one sublayer: q⁺ = α²q + β²s² + 2αβ·√q·s·cos(x, b). q and q⁺ are mean squares over features
-/// of the stream before and after the addition; s² the mean square of b = B_out. The identity is exact for every
+/// of the stream before and after the addition; s² is the mean square of b = B_out. The identity is exact for every
 /// token and any weights; every term is averaged over tokens. Eq. 4 of the Peri-LN paper omits the last term.
 struct Growth {
   double stream;    ///< α²q
@@ -48,7 +48,7 @@ struct Growth {
 
 /// Records the statistics of one forward pass, as defined by Statistic. Results stay on the device until the end of the
 /// pass. For the sum before norm C only the maximum is recorded, per depth: NaN without a norm C, infinite if an entry
-/// is NaN. Angular distances use at most `angular_tokens` evenly spaced tokens, which bounds memory by depth · 32 · D.
+/// is NaN. Angular distances use at most `angular_tokens` evenly spaced tokens, which limits memory to depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
   /// If `growth`, also measures the terms of the growth identity.
@@ -56,7 +56,7 @@ class Probe final : public SignalRecorder {
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns the recorded statistics. Call once, after the pass.
   Reading take();
-  /// Returns the growth identity (T15) per sublayer, NaN for other steps. Requires `growth`; call after `take`.
+  /// Returns the growth identity (T15) per sublayer (NaN unless is_one_addition). Requires `growth`; call after `take`.
   [[nodiscard]] std::vector<Growth> growth() const;
 
  private:

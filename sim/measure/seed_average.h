@@ -14,7 +14,7 @@ class SeedAverage {
  public:
   void add(const Reading& reading);
 
-  /// Averages curves over seeds, with standard errors (NaN for a single seed); angular distances without them.
+  /// Returns means over seeds. Curves have standard errors (NaN for a single seed); angular distances have none.
   [[nodiscard]] Profile profile() const;
   /// Largest magnitudes over all seeds.
   [[nodiscard]] const TopMagnitudes& top() const { return top_; }

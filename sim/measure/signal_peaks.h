@@ -10,7 +10,7 @@ namespace periscope {
 /// Largest |x| of a signal over all tokens and features.
 struct SignalPeaks {
   Signal signal;
-  std::vector<double> values;  ///< per sublayer, NaN where the signal is missing; per depth if runs_over_depth(signal)
+  std::vector<double> values;  ///< per depth if runs_over_depth(signal), else per sublayer (NaN: no such signal)
 };
 
 /// Returns the peaks of every signal, in the order of computation.

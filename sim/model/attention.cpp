@@ -10,7 +10,7 @@ namespace {
 
 int layer_of(const SublayerPass& p) { return p.sublayer() / 2; }
 
-/// Number of tokens in the cache, before the first token of this pass.
+/// Returns the number of cached tokens, which precede the tokens of this pass.
 Tensor::Index offset_of(const StackContext& c) { return c.cache != nullptr ? c.cache->tokens() : 0; }
 
 AttentionShape shape_of(const SublayerPass& p) {
@@ -56,13 +56,13 @@ Tensor values_backward(SublayerPass& p, const Tensor& dy) {
   return p.emit_backward(Signal::v_in, p.linear_backward(Weight::v, dv));
 }
 
-// Gates on the heads' outputs before W_o: mixed ∘ σ(g), where g = W_g A_out has one entry per query head (which
-// multiplies all its channels) or one per channel.
+// Gates on the heads' outputs before W_o: mixed ∘ σ(g) with g = W_g A_out. g has one entry per channel, or one per
+// query head, which then applies to all channels of the head.
 
 AttentionGate gate_of(const SublayerPass& p) { return p.context().model.attention_gate_at(layer_of(p)); }
 
 /// Matrix [H·e, H] that repeats every head's value for its channels; its transpose sums over the channels of a head.
-/// Entries are 0 and 1, exact in every format. Its size is 1/e of W_q's.
+/// Entries are 0 and 1, exact in every format. It has H/D times as many entries as W_q.
 Tensor channels_of_heads(const StackContext& c, DType dtype) {
   const auto heads = static_cast<std::size_t>(c.model.heads);
   const auto e = static_cast<Tensor::Index>(c.model.head_dim);

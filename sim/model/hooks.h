@@ -40,7 +40,7 @@ class SignalReplacer : public Interface {
   [[nodiscard]] virtual Tensor replaced(const Emission& at, const Tensor& x) = 0;
 };
 
-/// Gradient of one parameter, computed on demand. Valid during the callback.
+/// Gradient of one parameter, computed on demand. Valid only during the callback.
 class ParameterGradient {
  public:
   ParameterGradient(std::function<Tensor()> whole, std::function<Tensor()> squares)
@@ -50,7 +50,7 @@ class ParameterGradient {
     if (!whole_) whole_ = compute_();
     return *whole_;
   }
-  /// Returns an f64 tensor [1, n] on the device that sums to the squared norm, without computing whole().
+  /// Returns an f64 tensor [1, n] on the device whose entries sum to the squared norm, without computing whole().
   [[nodiscard]] Tensor squares() const { return compute_squares_(); }
 
  private:

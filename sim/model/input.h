@@ -14,7 +14,7 @@ Tensor gaussian_input(const Backend& backend, const StackSpec& spec, DType dtype
 /// Token input [ids.size(), D] from the source's tables, as defined by EmbeddingSpec.
 Tensor embedding_forward(const StackContext& context, std::span<const int> ids, const Hooks& hooks = {});
 
-/// Passes the gradients of embedding tables and projection to the hooks. `dinput` [ids.size(), D]: input gradient.
+/// Passes gradients of the embedding tables and projection to the hooks, given the input's gradient [ids.size(), D].
 void embedding_backward(const StackContext& context, std::span<const int> ids, const Tensor& dinput,
                         const Hooks& hooks);
 

@@ -23,7 +23,7 @@ class KeyValueCache {
   [[nodiscard]] Tensor::Index tokens() const { return tokens_; }
   /// Appends keys and values, overwriting the rows of an unfinished pass. Throws std::length_error if full.
   const KeysAndValues& extend(const Backend& ops, int layer, const Tensor& k, const Tensor& v);
-  /// Completes a pass over `tokens` tokens.
+  /// Ends a pass over `tokens` tokens, whose rows are then in use.
   void advance(Tensor::Index tokens) { tokens_ += tokens; }
 
  private:

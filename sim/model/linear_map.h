@@ -39,7 +39,7 @@ class LinearMap : public Interface {
   [[nodiscard]] virtual Tensor dense() const = 0;
 };
 
-/// A dense matrix returned by `matrix`, which is called once per product, and again in the backward pass after
+/// Wraps a dense matrix. `matrix` returns it, and is called once per product and again in the backward pass after
 /// release(). Objects used by `matrix` must outlive the map and its products.
 [[nodiscard]] std::shared_ptr<const LinearMap> dense_map(std::function<Tensor()> matrix);
 

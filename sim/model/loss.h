@@ -7,7 +7,7 @@
 namespace periscope {
 
 /// Computes the logits [N, V] from the stack's output [N, D]: projection to the embedding table's width if that differs
-/// from D, BERT's transform, unembedding, soft cap. Without an unembedding, the logits are the output. Requires the
+/// from D, BERT's transform, unembedding, soft cap. Without an unembedding, the logits equal the output. Requires the
 /// pass of sublayer 2L.
 Tensor head_forward(SublayerPass& pass, const Tensor& output);
 

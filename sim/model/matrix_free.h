@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// Whether matrix-free weights store the factors of their inputs, so that their matrices can be completed after a pass.
+/// Whether matrix-free weights store their inputs' factors, so that dense matrices can be computed after a pass.
 enum class StoreFactors { no, yes };
 
 /// Random weights of one seed without matrices (T21). For a matrix W [m, n] with independent N(0, s²) entries, only its
@@ -17,8 +17,8 @@ enum class StoreFactors { no, yes };
 ///   Backward   dY = L₂ Q₂, H [N, n] ~ N(0, s²):           dX = (dY Gᵀ − L₂ H Qᵀ) Q + L₂ H.
 ///   Gradient   ‖dYᵀ X‖_F² = ‖L₂ᵀ L‖_F².
 /// Signals and gradients equal those of a dense stack with W = GᵀQ + Q₂ᵀ(H − HQᵀQ) + (1 − Q₂ᵀQ₂) R (1 − QᵀQ) for an
-/// independent R. So they have the distribution of a dense stack of any shape; GeneratedWeights with the same seed is a
-/// different sample. The cost is N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
+/// independent R. So, for any shape, they have the same distribution as in a dense stack. GeneratedWeights with the
+/// same seed is a different sample. The cost is N² (m + n) operations and N (m + n) numbers instead of N m n and m n.
 ///
 /// Every matrix supports one input tensor and one backward product, as in one pass; a recomputation must use the same
 /// tensor. Row t of G and of H uses the same numbers of the stream (seed, layer, matrix) for any number of rows.
@@ -46,13 +46,13 @@ class MatrixFreeWeights final : public WeightSource {
 
   /// Identifies a matrix by layer and kind.
   using Name = std::pair<int, Weight>;
-  /// Bases of the rows that a matrix was multiplied with, forward (q) and backward (q2).
+  /// Bases of the rows that a matrix was multiplied by, in the forward (q) and the backward pass (q2).
   struct Factors {
     Tensor q, q2;
   };
   /// Draws the first `rows` rows of G or H from `stream`.
   [[nodiscard]] Tensor numbers(Name name, Stream stream, Tensor::Index rows, Tensor::Index cols) const;
-  /// Returns W, completed from its products.
+  /// Returns W as a dense matrix, sampled given its products (formula above).
   [[nodiscard]] Tensor completed(Name name) const;
 
   GeneratedWeights dense_;

@@ -94,7 +94,7 @@ std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
 }
 
 std::string name_of(const ParameterId& id) {
-  // An attention sublayer has no other gate.
+  // An attention sublayer has no other gate, so the short name is unambiguous.
   std::string name(id.weight == Weight::attention_gate ? "gate" : name_of(id.weight));
   if (is_of_layer(id.weight)) {
     const bool attention = ModelSpec::is_attention(id.sublayer);

@@ -34,7 +34,7 @@ double table_factor(const ModelSpec& m, const StackScale& scale, Weight weight) 
   return scale.stream;
 }
 
-/// Factor of a matrix that is outside layers and not a table.
+/// Returns the factor of a matrix that is outside the layers and is not a table.
 double end_factor(const ModelSpec& m, const StackScale& scale, Weight weight) {
   const double c = scale.stream;
   if (scale.gains_only) return 1.0;

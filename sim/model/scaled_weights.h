@@ -8,24 +8,24 @@
 
 namespace periscope {
 
-/// Parameter that takes the factor of the embedding in a stack without an embedding norm.
+/// Parameter that is multiplied by c to scale the embedding in a stack without an embedding norm.
 enum class TableFactor {
   scale,       ///< embedding.scale: the table, and with it a tied unembedding, stays unchanged
   table,       ///< the embedding table, if it is not tied
-  tied_table,  ///< the tied table; the input of the unembedding is divided instead
+  tied_table,  ///< the tied table; the unembedding's input is divided by c to compensate
 };
 
 /// Factors that scale a stack's signals without changing its function.
 struct StackScale {
   double stream = 1.0;  ///< c: the stream x becomes c·x at every depth
   double branch = 1.0;  ///< k: the input f of norm B becomes k·f, in sublayers with a norm B
-  /// Only scale gains and biases of norms, embedding.scale and the tables, even if that changes the function.
+  /// Scale only gains and biases of norms, embedding.scale and the tables, even if that changes the function.
   bool gains_only = false;
   TableFactor embedding = TableFactor::scale;
 };
 
 /// Returns the model of the scaled stack: with TableFactor::scale, embedding.scale is multiplied by c unless there is
-/// an embedding norm. The caller must scale real-valued inputs without an embedding norm.
+/// an embedding norm. Without one, the caller must scale real-valued inputs.
 ModelSpec scaled_model(ModelSpec model, const StackScale& scale);
 
 /// Returns the factor of one parameter in the scaled stack (T1). Parameters that write to the stream are multiplied by

@@ -20,13 +20,13 @@ struct StackTape {
   std::size_t budget = 64U << 20U;  ///< remaining bytes for signals inside steps
   const StackContext* context = nullptr;
   Hooks hooks = {};
-  std::unique_ptr<SublayerPass> entry;  ///< parts before the first step
+  std::unique_ptr<SublayerPass> entry;  ///< pass before the first step: embedding norm
   std::vector<Streams> streams;         ///< input of every step; empty for a layer's second step if it is recomputed
   std::vector<std::unique_ptr<StepPass>> passes;  ///< one per step; null if it must be recomputed
-  std::unique_ptr<SublayerPass> exit;             ///< parts after the last step: final norm
+  std::unique_ptr<SublayerPass> exit;             ///< pass after the last step: final norm
 };
 
-/// Runs all steps and end norms on input [N, D]. Fills the tape unless it is null; the context must outlive the tape.
+/// Runs the whole stack on input [N, D]. Fills the tape unless it is null; the context must outlive the tape.
 StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 

@@ -10,7 +10,7 @@
 namespace periscope {
 namespace {
 
-/// Signals read by ops without parameters whose gradients need the signal's value.
+/// True if an op without parameters reads the signal and needs its value to compute the gradient.
 bool is_needed_backward(const ModelSpec& m, int sublayer, Signal signal) {
   switch (signal) {
     case Signal::mixed: return m.attention_gate_at(sublayer / 2) != AttentionGate::none;

@@ -30,7 +30,7 @@ struct SublayerWeights {
   std::map<Weight, LinearWeights> linear;
   std::map<Weight, NormWeights> norms;
 
-  /// Throws std::logic_error, which names the weight, if it is missing.
+  /// Throws std::logic_error if the weight is missing; the message names it.
   [[nodiscard]] const LinearWeights& matrix(Weight weight) const;
   [[nodiscard]] const NormWeights& norm(Weight weight) const;
 };

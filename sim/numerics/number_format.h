@@ -62,7 +62,7 @@ struct RunArithmetic {
   NumberFormat accumulated = fp64;
 };
 
-/// Returns arithmetic with signals stored in `format`. Mixed arithmetic accumulates in the wider of fp32 and `format`.
+/// Returns arithmetic `kind` with signals in `format`. Mixed arithmetic accumulates in the wider of fp32 and `format`.
 [[nodiscard]] constexpr RunArithmetic run_arithmetic(Arithmetic kind, const NumberFormat& format) {
   const bool wider = kind == Arithmetic::mixed && format.precision < fp32.precision;
   return {kind, format, wider ? fp32 : format};

@@ -61,7 +61,7 @@ class Rounding {
   [[nodiscard]] bool is_double() const { return is_double_; }
 
  private:
-  /// The biased exponent, at least that of the format's smallest normal number.
+  /// The biased exponent of `magnitude` or of the format's smallest normal number, whichever is larger.
   [[nodiscard]] std::uint64_t exponent_of(double magnitude) const {
     const std::uint64_t exponent = std::bit_cast<std::uint64_t>(magnitude) >> 52U;
     return exponent > least_ ? exponent : least_;

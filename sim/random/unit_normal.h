@@ -11,7 +11,7 @@
 /// IEEE binary32 arithmetic in a fixed order. Files that include this must be compiled with -ffp-contract=off.
 namespace periscope {
 
-/// Near-minimax 50-digit fits. Coefficients are rounded to binary32 one by one; after each, the others are refitted.
+/// Near-minimax fits, computed with 50 digits. Coefficients are rounded to binary32 one by one, refitting the rest.
 struct UnitNormalTable {
   /// log2(1 + r) ≈ Σ logarithm[k] r^{k+1} for 1/√2 ≤ 1 + r ≤ √2; absolute error 5.4e-8.
   static constexpr std::array logarithm = {0x1.715472p+0F, -0x1.7155c6p-1F, 0x1.ec7a24p-2F, -0x1.70b5bp-2F,

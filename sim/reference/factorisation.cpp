@@ -30,7 +30,7 @@ void project_out(std::vector<double>& row, const std::vector<double>& basis, Ind
 
 }  // namespace
 
-// Orthogonalises twice: the remainder after one projection may be small and then mostly rounding error.
+// Orthogonalises twice: the remainder after one projection may be so small that it is mostly rounding error.
 void ReferenceBackend::run(const op::RowBasis& o) const {
   const Index rows = o.x.rows();
   const Index n = o.x.cols();

@@ -32,14 +32,14 @@ struct SublayerRule {
 struct Branch {
   int sublayer = 0;  ///< index of its weights: 2·layer for attention, 2·layer + 1 for an MLP
   ModuleKind kind = ModuleKind::attention;
-  std::vector<double> reads = {1.0};  ///< weight of every stream in the module's input
+  std::vector<double> reads = {1.0};  ///< weight of each stream in the module's input
   bool shares_input = false;          ///< reuses A_out of the step's first branch as its input
   bool norm_a = false;
   double input_gain = 1.0;
   bool norm_b = false;
   /// Initial factor of every channel after B (LayerScale), not included in `writes`.
   std::optional<double> channel_scale = {};
-  std::vector<double> writes = {1.0};  ///< weight of B_out in every stream
+  std::vector<double> writes = {1.0};  ///< weight with which B_out is added to each stream
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
   /// Returns the single stream read with weight 1, or nullopt for a mixture of streams.

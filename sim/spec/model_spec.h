@@ -120,7 +120,7 @@ struct ModelSpec {
   // Norms and gates inside modules, before per-layer overrides. Read them through the *_at(layer) functions.
   bool v_norm = false;                                 ///< RMSNorm of every head's values, with gain 1
   InnerNorm inner_norm = InnerNorm::none;              ///< RMSNorm with gain 1 before W_o, before W_down, or both
-  AttentionGate attention_gate = AttentionGate::none;  ///< sigmoid gate on every head's output, or on its channels
+  AttentionGate attention_gate = AttentionGate::none;  ///< sigmoid gates on the heads' outputs, per head or channel
   // Set only by checkpoints; the defaults describe a plain stack.
   std::vector<AttentionRule> attention = {};  ///< one per layer; empty means the default rule
   EmbeddingSpec embedding = {};
@@ -142,7 +142,7 @@ struct ModelSpec {
   [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(steps()) + 1; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
-  /// Norms and scales of a sublayer (T1); `more_layers` as in step_of.
+  /// Norms and scales of a sublayer (T1); for `more_layers` see step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
   /// Width of the embedding table and of the unembedding.
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
@@ -227,7 +227,7 @@ struct TextFile {
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
   int tokens = 128;            ///< sequence length T
-  double second_moment = 1.0;  ///< mean square of the input's entries, or of the embedding table for tokens and text
+  double second_moment = 1.0;  ///< mean square of the input's entries; for tokens and text, of the embedding table
   double correlation = 0.0;    ///< correlation between entries of two tokens; gaussian only
   std::string path;            ///< text only: path of the file; its first T bytes are the input
   std::shared_ptr<const TextFile> text = nullptr;  ///< text only: the file, read once for all seeds
@@ -240,7 +240,7 @@ struct StackSpec {
   ModelSpec model;
   InitSpec init;
   InputSpec input;
-  /// Scales of individual matrices and norms; replace `init`, `model.gamma` and `input.second_moment`.
+  /// Scales of individual matrices and norms. If set, they replace `init`, `model.gamma` and `input.second_moment`.
   std::shared_ptr<const WeightScales> scales = nullptr;
   std::string recipe = {};    ///< value of model.recipe, which sets keys of all three sections; "" without a recipe
   std::string label = {};     ///< name of the stack in results; "" means the placement's name

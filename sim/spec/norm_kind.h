@@ -80,7 +80,7 @@ static_assert(std::ranges::all_of(norm_table, &NormFormula::is_supported, &NormF
 /// True if every output entry of the norm depends on only one input entry.
 [[nodiscard]] constexpr bool is_pointwise(NormKind kind) { return facts_of(kind).formula.is_pointwise(); }
 
-/// Names allowed for model.norm: all but the last.
+/// Names allowed for model.norm: all in norm_table except the last.
 inline constexpr auto norm_kind_names = [] {
   std::array<std::string_view, norm_table.size() - 1> names{};
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = norm_table[i].name;

@@ -35,7 +35,7 @@ SublayerRule keel(const Place& p) {
   return p.layer == 0 ? a(p) : SublayerRule{.norm_a = true, .norm_c = true, .alpha = 2.0 * p.layers};
 }
 SublayerRule beam(const Place& p) {
-  const double n = p.addition + 2.0;  // counts the embedding as the first term
+  const double n = p.addition + 2.0;  // terms in the stream: embedding, earlier branches, this branch
   return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n - 1.0) / n), .beta = std::sqrt(1.0 / n)};
 }
 SublayerRule u_mup(const Place& p) {

@@ -28,7 +28,7 @@ enum class Statistic {
   branch_cosine,  ///< for signal B_out: cosine between B_out and x_in
   grad_sq,        ///< sum of (∂loss/∂x)² over features; for a weight, over all its entries
   log_grad_sq,    ///< natural logarithm of grad_sq; its mean over seeds is robust to heavy tails
-  score_share,    ///< for A_out of attention: S/(S+V), with squared gradients S through q and k, V through v
+  score_share,    ///< for A_out of attention: S/(S+V); S: squared gradient through q and k, V: through v
 };
 /// Losses are in nats, squared gradients in nat². log_grad_sq, a natural logarithm, is also in nats.
 struct StatisticFacts {

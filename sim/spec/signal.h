@@ -45,7 +45,7 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< head_scores after the soft cap [N, V]
 
-  // Recorded only for the arithmetic of a run (T24). For `products` to `denominators`, only each sublayer's maximum.
+  // Recorded only to evaluate the arithmetic of a run (T24); `products` to `denominators` as one maximum per sublayer.
   dots,          ///< q·k of every head, before scale and soft cap
   cap_inputs,    ///< with a soft cap c: scaled scores z and z/c of every attention head; the same for the logits
   gated,         ///< φ(gate), before the product with up

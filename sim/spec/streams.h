@@ -9,7 +9,7 @@
 namespace periscope {
 
 /// Purpose of a random stream. The numbers are part of the generator's counter: never renumber or reuse one
-/// (tests/random/streams_test.cpp would not compile).
+/// (otherwise tests/random/streams_test.cpp does not compile).
 enum class Stream : std::uint32_t {
   // 0 … 99: matrices, see stream_of
   input = 100,
@@ -17,7 +17,7 @@ enum class Stream : std::uint32_t {
   token_ids = 102,
   labels = 103,
   batches = 104,        ///< positions of training windows; `layer` is the step
-  language_laws = 105,  ///< transition laws of the synthetic language; language_text draws its text
+  language_laws = 105,  ///< transition probabilities of the synthetic language; for its text, see language_text
   language_text = 106,
   // 300 … 399 and 400 … 499: products of matrix-free weights, see matrix_free_forward and matrix_free_backward
   // 500 … 599: biases of stacks with weight scales, see bias_stream
@@ -69,11 +69,11 @@ namespace theory::place {
 // Finite-width chain: draws before the first sublayer, and rows of a projected embedding table.
 inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;
 inline constexpr std::uint64_t table = input + 1;
-// Attention patterns: `patterns` + sublayer, + `backward_pass` if backward, + `second_set` for an independent set.
+// Attention patterns: `patterns` plus the sublayer, plus `backward_pass` and `second_set` (independent) if they apply.
 inline constexpr std::uint64_t patterns = std::uint64_t{1} << 48U;
 inline constexpr std::uint64_t backward_pass = std::uint64_t{1} << 47U;
 inline constexpr std::uint64_t second_set = std::uint64_t{1} << 32U;
-inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< added to `backward_pass`: logits of the loss
+inline constexpr std::uint64_t logits = std::uint64_t{1} << 33U;  ///< added to `backward_pass` for the loss's logits
 
 }  // namespace theory::place
 }  // namespace periscope

@@ -39,7 +39,7 @@ Step dual_step(const ModelSpec& m, int index, int more_layers) {
   return {.branches = {branch}, .mixing = {{rule.alpha, 0.0}, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
 }
 
-/// Both modules of layer `index` in one step.
+/// Returns a step that contains both modules of layer `index`.
 Step parallel_step(const ModelSpec& m, int index, int more_layers, bool share_norm) {
   Branch attention = branch_of(m, 2 * index, more_layers);
   Branch mlp = branch_of(m, 2 * index + 1, more_layers);

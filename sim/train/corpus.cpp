@@ -51,7 +51,7 @@ MappedFile open_file(const std::string& corpus, const std::string& path) {
   }
 }
 
-/// Throws InputError if a token is not below `vocab`. `file` names the corpus file, or is "" for a single file.
+/// Throws InputError if a token is not below `vocab`. `file` names a file in the corpus folder, or is "".
 void require_below(int vocab, std::span<const std::uint8_t> tokens, const std::string& corpus,
                    const std::string& file) {
   const auto wrong = std::ranges::find_if(tokens, [&](std::uint8_t token) { return token >= vocab; });

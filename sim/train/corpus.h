@@ -11,7 +11,7 @@ namespace periscope {
 /// Tokens, one byte each, with a held-out split at the end.
 class Corpus {
  public:
-  /// Maximum number of bytes: offsets are drawn as int.
+  /// Maximum number of bytes, because offsets are drawn as int.
   static constexpr std::size_t max_bytes = 0x7fff'ffff;
 
   /// `path` is a file, "synthetic", or a folder, which is read recursively in order of file paths. Throws InputError
@@ -22,7 +22,7 @@ class Corpus {
   [[nodiscard]] std::span<const std::uint8_t> tokens() const { return tokens_; }
   [[nodiscard]] std::span<const std::uint8_t> training() const { return tokens().first(training_); }
   [[nodiscard]] std::span<const std::uint8_t> validation() const { return tokens().subspan(training_); }
-  /// Smallest possible mean loss over windows of `labels` labels, if it is known.
+  /// Smallest possible mean loss over windows of `labels` labels; nullopt if unknown.
   [[nodiscard]] std::optional<double> loss_floor(int labels) const;
 
  private:

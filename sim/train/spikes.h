@@ -5,8 +5,8 @@
 
 namespace periscope {
 
-/// Returns the steps (from 1) at which a series spikes: ln x exceeds the median of the up to 128 previous values (at
-/// least 16) by more than 6 · 1.4826 · MAD. MAD is the median absolute deviation; 1.4826 MAD estimates the standard
+/// Returns the steps (from 1) at which a series spikes: ln x exceeds its median over the up to 128 previous values
+/// (at least 16) by more than 6 · 1.4826 · MAD. MAD is the median absolute deviation; 1.4826 MAD estimates the standard
 /// deviation of a normal distribution.
 /// Logarithms are used because losses and gradient norms vary by factors. In linear units a stationary lognormal series
 /// spikes more often the wider it is: 0.2 to 14 times in 1000 steps at log standard deviations of 0.2 to 0.7. In
@@ -22,7 +22,7 @@ namespace periscope {
 
 /// Ratio of a value of a series to the median of previous values.
 struct Jump {
-  int step = 0;  ///< step of the jump, from 1; 0, with factor 1, if no value exceeds its median
+  int step = 0;  ///< step of the jump, from 1; 0 (and factor 1) if no value exceeds the median before it
   double factor = 1.0;
 };
 /// Returns the largest ratio of a value to the median of the up to 16 positive, finite values before it (at least 4).

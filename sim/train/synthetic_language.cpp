@@ -16,7 +16,7 @@ constexpr auto alphabet = static_cast<std::size_t>(symbol_count);
 /// Returns a uniform number in [0, 1).
 double uniform(PhiloxEngine& engine) { return 0x1p-32 * engine(); }
 
-/// Adds ½ times a Zipf distribution over the symbols, in an order drawn from the engine.
+/// Adds ½ times a Zipf distribution over the symbols, whose order is drawn from the engine.
 void add_law(PhiloxEngine& engine, double* chances) {
   std::array<int, alphabet> order{};
   std::iota(order.begin(), order.end(), 0);

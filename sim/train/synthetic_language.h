@@ -22,7 +22,7 @@ class SyntheticLanguage {
   /// Smallest mean loss in nats of any predictor over `tokens` labels: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens. The
   /// first label is predicted from one symbol, the others from two or more.
   [[nodiscard]] double loss_floor(int tokens) const { return rate_ + (after_one_ - rate_) / tokens; }
-  /// Returns the first `length` symbols of the language's only text.
+  /// Returns the first `length` symbols of a text that is always the same.
   [[nodiscard]] std::vector<std::uint8_t> text(std::size_t length) const;
 
  private:

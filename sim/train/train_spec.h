@@ -24,12 +24,12 @@ inline constexpr std::string_view synthetic_corpus = "synthetic";
 /// Section [train] of the configuration: how a stack is trained and when it is recorded.
 struct TrainSpec {
   std::string corpus = std::string(synthetic_corpus);  ///< a file, or a folder, whose bytes are the tokens
-  double validation = 0.1;                             ///< held-out fraction of the tokens, at the end
+  double validation = 0.1;                             ///< held-out fraction of the tokens, taken from the end
   int record_every = 100;                              ///< steps between records; see also is_recorded
   int record_sequences = 4;                            ///< number of held-out sequences per record
   int accumulate = 1;                                  ///< micro-batches per step
   int steps = 1000;
-  int batch = 16;  ///< sequences of input.tokens per step, over all micro-batches
+  int batch = 16;  ///< sequences of input.tokens tokens per step, in all micro-batches together
   OptimizerKind optimizer = OptimizerKind::adamw;
   double lr = 2e-3;     ///< peak learning rate
   double warmup = 0.1;  ///< fraction of the steps with a rising learning rate

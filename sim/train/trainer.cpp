@@ -51,8 +51,8 @@ double sum_of_squares(const Backend& ops, const Tensor& x) {
   return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
-/// Calls f(i) for i < count. On the host, each call runs in its own thread including all its ops, because parameters of
-/// a small stack are too small to parallelise.
+/// Calls f(i) for i < count. On the host, each call runs in its own thread including all its ops, because
+/// parameters of a small stack are too small for parallel ops.
 template <class F>
 void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
   parallel_for(count, f, ops.device() == Device::host);
