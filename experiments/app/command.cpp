@@ -121,7 +121,7 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     if (word == "--") break;
     const std::vector<const CLI::App*> commands = current->get_subcommands({});
     if (!word.starts_with("-")) {
-      if (commands.empty()) continue;  // no subcommands: a flag's value or a positional argument
+      if (commands.empty()) continue;  // a flag's value or a positional argument
       const auto names = mapped(commands, [](const CLI::App* command) { return command->get_name(); });
       const auto found = std::ranges::find(names, word);
       if (found == names.end()) {

@@ -28,7 +28,7 @@ struct CommonOptions {
   [[nodiscard]] study::Request request(std::string command, std::vector<std::string> effective_keys) const;
 };
 
-/// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if a signal stopped it.
+/// Runs `body`; returns its exit code, or stop_exit_code() if a signal stopped it.
 int exit_code_of(const std::function<ExitCode()>& body);
 
 /// Adds a command that is not a study, with `flags` and the common flags except those in `without`. `body` receives

@@ -71,8 +71,8 @@ __attribute__((section(".preinit_array"), used)) void (*const restart)(int, char
 const std::terminate_handler default_terminate = std::get_terminate();
 
 /// Reports lack of memory in destructors and other noexcept functions with the usual message and exit code. For an
-/// exception that escapes libstdc++'s directory_iterator, std::current_exception() is null; only allocations throw
-/// there.
+/// exception that escapes libstdc++'s directory_iterator, std::current_exception() is null; it can only be a
+/// failed allocation.
 void on_terminate() {
   bool no_memory = !std::current_exception() && std::uncaught_exceptions() > 0;
   try {
@@ -140,7 +140,7 @@ void add_commands(CLI::App& app, int& code) {
 }
 
 int run(int argc, char** argv) {
-  const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if PERISCOPE_INSTRUCTIONS fails
+  const std::string_view instructions = instructions_of("cpu");  // throws if PERISCOPE_INSTRUCTIONS is invalid
   if (argc < 2) {
     print_message(dataset::wrap_to_table_width(overview()));
     return static_cast<int>(ExitCode::configuration);

@@ -87,7 +87,7 @@ class CrashGuard {
 class MemoryFile {
  public:
   explicit MemoryFile(std::string path) : path_(std::move(path)) {
-    // Owned by the library after nc_open_memio, which reallocates and frees it.
+    // After nc_open_memio the library owns this memory: it may reallocate it, and frees it.
     void* const memory = std::malloc(sizeof(empty_file));
     if (memory == nullptr) throw std::bad_alloc();
     std::memcpy(memory, empty_file, sizeof(empty_file));
@@ -135,7 +135,7 @@ void put_attribute(const MemoryFile& file, int variable, const char* name, const
   file.check(nc_put_att_text(file.id(), variable, name, valid.size(), valid.c_str()));
 }
 
-/// Returns a column's attribute "coordinates" of the CF conventions: the label columns of its dimensions.
+/// Returns the value of a column's CF attribute "coordinates": the names of the label columns of its dimensions.
 std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
   if (column.label || column.is_coordinate()) return "";
   const auto is_on = [&](const std::string& dimension) {

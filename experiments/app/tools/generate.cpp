@@ -34,7 +34,7 @@ const std::vector<study::Flag<GenerateFlags>> generate_flags = study::checkpoint
 
 const study::FlagNames omitted_by_generate{"vary", "seed", "seeds"};
 
-/// Throws ConfigError if the model reads more tokens than it has positions or, without a position table, `most_tokens`.
+/// Throws ConfigError if the model reads more tokens than its position table or, without one, `most_tokens` allows.
 void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const bool learned = model.embedding.positions > 0;
   const std::int64_t most = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
@@ -44,7 +44,7 @@ void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
                                 learned ? ", the model's number of positions" : "", read));
 }
 
-/// Returns the bytes of converted weights to cache, limited by --memory or, by default, half of the available memory.
+/// Returns the size of the cache of converted weights in bytes: at most --memory, by default half the available memory.
 double cached_weight_bytes(const Checkpoint& checkpoint, const config::RunOptions& run, int threads) {
   const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
   return std::min(all, run.memory > 0.0 ? run.memory : stacks::available_bytes(threads) / 2.0);
@@ -64,7 +64,7 @@ stacks::MemoryEstimate generate_memory(const ModelSpec& model, const config::Run
 /// Appends `count` tokens to `ids`, each the one with the largest logit; ties go to the smallest id. Runs a forward
 /// pass over `ids` and then one per new token with cached keys and values. Calls `on_token` after each token.
 void generate_greedily(const StackContext& c, std::vector<int>& ids, int count, const std::function<void()>& on_token) {
-  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // without the last token
+  KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // the last is not read
   for (int i = 0; i < count; ++i) {
     const std::span<const int> unread = std::span(ids).subspan(static_cast<std::size_t>(cache.tokens()));
     const std::vector<double> logits = c.ops.to_host(next_logits(c, cache, unread));

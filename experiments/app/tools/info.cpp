@@ -128,7 +128,7 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-/// Formats fields as in "layers 4, width 16": true as the name only, a list as its ends. Omits 0, false and "none".
+/// Formats fields as in "layers 4, causal, width 16 to 64". Omits 0, false, "none" and the inner values of lists.
 std::string fields_of(const Json& object) {
   std::vector<std::string> words;
   for (const auto& [name, value] : object.items()) {

@@ -67,7 +67,7 @@ CertifiedStream certified(const ModelSpec& model, const theory::Certificate& cer
   return stream;
 }
 
-/// Returns true if every norm with ε reads the stream, so that ε can be rescaled with it.
+/// Returns true if every norm with ε reads the stream, so that ε can be rescaled with the stream.
 bool norms_read_only_the_stream(const ModelSpec& m) {
   return std::ranges::all_of(gains_of(m), [](const ParameterId& gain) {
     return gain.weight == Weight::norm_a || gain.weight == Weight::final_norm || gain.weight == Weight::branch_scale;
@@ -157,8 +157,8 @@ nlohmann::ordered_json json_of(const CertifiedStream& stream, bool has_format) {
 }
 
 /// Writes the checkpoint with a rescaled stream and the same function, certifies the written files and compares their
-/// logits with the original. Returns the report of --json. Throws ConfigError if the output depends on the stream's
-/// size or, for a format, if the stream is unbounded. Also throws the errors of write_scaled.
+/// logits with the original ones. Returns the report of --json. Throws ConfigError if the output depends on the size of
+/// the stream or, for a format, if the stream is unbounded. Also throws the errors of write_scaled.
 nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint checkpoint(request.checkpoint, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
