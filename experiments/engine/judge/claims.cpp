@@ -42,7 +42,7 @@ void set_verdict(SignClaim& claim, const PValues& p) {
                                                          : "no spread over seeds");
     return;
   }
-  // In tests of several numbers both p-values may be large.
+  // If a claim is about several numbers, both p-values may be 0.5 or more.
   claim.p = p.positive < 0.5 ? p.positive : p.negative < 0.5 ? 1.0 - p.negative : 0.5;
   if (p.positive <= sign_claim_level) claim.verdict = ClaimVerdict::holds;
   if (p.negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
@@ -123,7 +123,7 @@ SeedTable equivalence_table(const Values& large, const Values& small) {
 }
 
 void test_spreads_more(SignClaim& claim, const Values& first, const Values& second) {
-  if (first.size() < 3) {  // two values have equal distances from their mean
+  if (first.size() < 3) {  // with two values, the correlation is ±1 or undefined
     set_verdict(claim, {});
     return;
   }
@@ -154,7 +154,7 @@ void apply_holm_correction(std::vector<SignClaim>& claims) {
   }
   const auto two_sided = [](const SignClaim* claim) { return std::min(1.0, 2.0 * std::min(claim->p, 1.0 - claim->p)); };
   std::ranges::sort(tested, {}, two_sided);
-  double previous = 0.0;  // corrected p-values are monotonic
+  double previous = 0.0;  // largest so far: corrected p-values must not decrease
   for (std::size_t i = 0; i < tested.size(); ++i) {
     previous = std::max(previous, std::min(1.0, static_cast<double>(tested.size() - i) * two_sided(tested[i])));
     tested[i]->holm = previous;

@@ -30,7 +30,7 @@ struct Claim {
 };
 
 /// Judges claims together. A claim holds if its test does not reject it and the correction is at most the critical
-/// deviation. It holds with a condition if only the corrected value is not rejected, else it fails. If it does not
+/// deviation. It holds with a condition if only the corrected value passes the test; otherwise it fails. If it does not
 /// fail, but the detectable error exceeds its limit, it is not shown. It is not testable with fewer
 /// than 4 seeds or if a number is not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
@@ -57,7 +57,7 @@ struct SignClaim {
   std::vector<std::string> regime = {};  ///< settings of the tested runs, one string per setting
 };
 
-/// Appends to `reason`, separated by "; ".
+/// Appends `reason` to claim.reason, after "; " if that is not empty.
 void add_reason(SignClaim& claim, const std::string& reason);
 
 /// Marks a claim as not testable without changing its values.
@@ -74,7 +74,7 @@ using SeedTable = std::vector<std::vector<std::vector<double>>>;
 /// largest, over rows, of the smallest means. An entry without spread over seeds has p = 1.
 void test_some_row_positive(SignClaim& claim, const SeedTable& table);
 
-/// Returns the table for the claim that |mean of `large`| / 2 − |mean of `small`| is positive, by seed: one row with
+/// Returns the table for the claim that |mean of `large`| / 2 − |mean of `small`| is positive: one row with the columns
 /// large/2 ∓ small, one with −large/2 ∓ small (two one-sided tests, Schuirmann 1987).
 SeedTable equivalence_table(const std::vector<double>& large, const std::vector<double>& small);
 

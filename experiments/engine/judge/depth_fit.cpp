@@ -70,7 +70,7 @@ struct Fitted {
 };
 
 /// Returns ρ of GrowthFit for the closest law: the root of Σ_ij (MAM − r M)_ij ρ^|i−j|, where r is the autocorrelation
-/// of the residuals at lag 1; 0 if it is negative.
+/// of the residuals at lag 1; 0 if the root is negative. GrowthFit defines M and A.
 double error_autocorrelation(const Fitted& law) {
   constexpr double largest = 0.99;
   const VectorXd& r = law.residuals;

@@ -92,7 +92,7 @@ std::vector<Test> with_limit(const std::vector<Test>& tests) {
   return counted;
 }
 
-/// Describes the other underpowered tests: their number, and whether all of them are tests of gradients.
+/// Describes the underpowered tests other than the worst: their number, and whether all of them are of gradients.
 std::string others_words(const std::vector<Test>& tests) {
   const std::vector<Test> counted = with_limit(tests);
   const auto over = std::ranges::count_if(counted, &Test::underpowered);

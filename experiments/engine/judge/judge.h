@@ -36,7 +36,7 @@ struct StackVerdict {
 struct Options {
   double familywise_error = 0.01;
   int width = 0;                    ///< width of the stacks; 0: remedies do not suggest a width
-  std::string_view seeds_key = {};  ///< key that remedies mention next to a number of seeds
+  std::string_view seeds_key = {};  ///< key that remedies name after a number of seeds
 };
 
 /// Judges the tests of a run together and returns the significance level of each (Šidák correction over finite tests
@@ -50,7 +50,7 @@ double judge(const std::vector<Test*>& tests, const Options& options);
 /// else inconclusive if a test is, else agrees. The remedy applies to all tests of the stack.
 void judge(const std::vector<StackVerdict*>& stacks, double familywise_error);
 
-/// Returns the test with the largest verdict, which decides a joint verdict; null for an empty list. Among tests that
+/// Returns the test that decides a joint verdict, by precedence of verdicts; null for an empty list. Among tests that
 /// disagree or agree, it is the one with the largest excess / critical. Among inconclusive tests it is the first that
 /// is not finite, else the one with the largest detectable error relative to its limit.
 const Test* deciding(const std::vector<Test>& tests);

@@ -73,7 +73,7 @@ int needed_seeds(const std::vector<Test>& tests, double level, int seeds, double
   for (; too_few(high); high *= 2) {
     if (high >= max_factor * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
   }
-  int low = std::max(seeds - 1, high / 2);  // known to be too few
+  int low = std::max(seeds - 1, high / 2);  // too few, or less than `seeds`
   while (low + 1 < high) {
     const int middle = low + (high - low) / 2;
     (too_few(middle) ? low : high) = middle;

@@ -19,8 +19,8 @@ inline constexpr char more_seeds_useless[] = "use width {} (more seeds do not he
 inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width would suffice";
 
 /// Returns a remedy for underpowered tests, such as "use about 96 seeds, or width 512": the smallest number of seeds
-/// and the smallest width (times a power of two, within 1000 times the current values) for which no detectable error
-/// exceeds its limit. If neither is sufficient, suggests both together or more precise predictions, with their key.
+/// and the smallest width (the current one times a power of two) for which no detectable error exceeds its limit, up to
+/// about 1000 times the current values. If neither suffices, suggests both, or more precise predictions with their key.
 /// Returns "" if no test is underpowered or a test is not finite. With `width` = 0 suggests no width.
 std::string remedy(const std::vector<Test>& tests, double level, int width);
 

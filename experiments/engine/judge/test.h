@@ -112,7 +112,7 @@ int allowed_rejections(int runs, double error);
 std::string number_words(double x);
 /// Formats a detectable error: "0.12" or "inf".
 std::string error_words(double error);
-/// Formats an estimate: "-0.492 ± 0.013", the error with two digits; "-" if the value is not finite.
+/// Formats an estimate: "-0.492 ± 0.013", the error with two significant digits; "-" if the value is not finite.
 std::string plus_minus(const Estimate& estimate);
 /// Formats x with a format such as "{:.3f}"; "-" for NaN.
 std::string number_or_dash(double x, const char* format);

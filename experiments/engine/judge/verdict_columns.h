@@ -9,7 +9,7 @@ namespace periscope::judge {
 
 inline const std::string detectable_words = "smallest error that is rejected with 95 % probability (T22)";
 
-/// Returns two columns: `name`, the verdict of a Test or StackVerdict on `question`, and its reason.
+/// Returns two columns: `name` with the verdict of a Test or StackVerdict on `question`, and NAME_reason.
 template <class Judged = Test>
 dataset::Table<Judged> verdict_column(const std::string& name, const std::string& on, const std::string& question) {
   dataset::Table<Judged> table;

@@ -11,7 +11,7 @@
 namespace periscope::judge {
 namespace {
 
-/// Fits a power law of the width to the standard errors, by least squares of logarithms, and returns its values.
+/// Fits a power law of the width to the standard errors, by least squares of logarithms. Returns the fitted values.
 Eigen::VectorXd smoothed(const std::vector<int>& widths, const std::vector<Estimate>& points, double floor) {
   const auto n = static_cast<Eigen::Index>(widths.size());
   Eigen::MatrixXd design(n, 2);
@@ -29,7 +29,7 @@ constexpr double highest = 2.0;
 /// ratio of x^p by less than a factor of e, so the search misses no minimum of χ².
 constexpr double coarse = 0.05;
 constexpr int coarse_steps = 120;  // from the lowest to the highest exponent
-/// Precision of the exponent in bits: rounding of χ² near its minimum determines the location to half of the digits.
+/// Precision of the exponent in bits. χ² is flat at its minimum, so rounding hides half of the location's digits.
 constexpr int bits = std::numeric_limits<double>::digits / 2;
 
 /// Returns the best fit with a given exponent p.
