@@ -66,7 +66,7 @@ class Schema {
 template <class T>
 inline constexpr bool is_text = std::is_convertible_v<const T&, std::string_view>;
 
-/// Converts a value to a column's storage type: text, flag, double or integer. An empty std::optional is missing.
+/// Converts a value to a column's storage type: text, flag, double or integer. An empty std::optional becomes missing.
 template <class T>
 auto stored(const T& value) {
   if constexpr (is_text<T>) {
@@ -116,7 +116,7 @@ class Builder {
     /// Returns this row with the index along one more dimension fixed.
     [[nodiscard]] Row at(std::string_view dimension, std::size_t index) const;
     /// Stores values along the dimensions of `column` that this row does not fix, row-major. Values never stored are
-    /// missing. Throws std::logic_error for an undeclared column or another type.
+    /// missing. Throws std::logic_error for an undeclared column or a value of the wrong type.
     template <class T>
     void put(std::string_view column, const T& value) const {
       builder_->put(column, at_, stored_values(value));

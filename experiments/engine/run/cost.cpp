@@ -7,7 +7,7 @@
 namespace periscope::stacks {
 namespace {
 
-// Costs in operations of an f32 matrix product.
+// Costs relative to one operation of an f32 matrix product, unless stated otherwise.
 constexpr double per_draw = 90.0;     ///< cost of a normal random number
 constexpr double in_double = 2.0;     ///< cost of an operation in double
 constexpr double gram_schmidt = 6.0;  ///< cost of two row-wise Gram-Schmidt passes, relative to a Gram matrix

@@ -49,8 +49,8 @@ void require_limit(const LadderConfig& config);
 
 /// Tests the limit of infinite width (T23) for every stack of `config`. Measures every stack at all widths, with heads,
 /// kv_heads and mlp_width in proportion, and fits m_∞ + b/D + c/D² to every quantity. Compares m_∞ with the theory,
-/// without a tolerated bias for finite width. A lack of fit is inconclusive. Throws as require_limit does, and
-/// ConfigError for an override without effect.
+/// without a tolerated bias for finite width. A lack of fit makes the verdict inconclusive. Throws
+/// ConfigError as require_limit does, and for an override without effect.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits all quantities with finite values, which are means over `seeds` seeds, and sets the verdicts.

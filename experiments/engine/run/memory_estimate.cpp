@@ -186,7 +186,7 @@ MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, b
   if (grid) chain.add(8.0 * t * (grid_tokens + spec.model.head_dim), "input.tokens");
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
   MemoryEstimate all = chain.times(std::min<double>(threads, max_replicates));
-  constexpr double profiles = 64.0 * 60.0;  // curves of 64 replicates, stored until they are averaged
+  constexpr double profiles = 64.0 * 60.0;  // 60 numbers per sublayer for each of 64 replicates, stored until averaged
   all.add(8.0 * profiles * 2.0 * spec.model.layers, "model.layers");
   return all;
 }

@@ -9,7 +9,7 @@
 
 namespace periscope::stacks {
 
-/// Returns the numbers of a predicted profile that a study compares with measurements; gradients are grad_sq.
+/// Returns the numbers of a predicted profile that a study compares with measurements; gradients as grad_sq.
 using Compared = std::function<std::vector<double>(const Profile&)>;
 
 /// Returns the predicted numbers that a stack's verdict compares (stack_tests.h).

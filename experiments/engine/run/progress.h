@@ -39,7 +39,7 @@ struct ProgressMeter {
 
   std::int64_t tasks = 0;
   double computed = 0.0, cached = 0.0, part = 0.0;  ///< numbers of tasks; `part`: completed fraction of the current one
-  double computed_before = 0.0;                     ///< tasks computed before the current label
+  double computed_before = 0.0;                     ///< number of tasks computed under earlier labels
   Clock::time_point start = Clock::now();           ///< start of the tasks with the current label
 
   [[nodiscard]] double done() const { return computed + cached + part; }
@@ -54,7 +54,7 @@ struct ProgressMeter {
     const double elapsed = seconds(), count = computed - computed_before;
     return count < 2.0 || !(elapsed > 0.0) ? std::nullopt : std::optional((count + part) / elapsed);
   }
-  /// Returns the time that the remaining tasks take at this rate.
+  /// Returns the estimated time for the remaining tasks, from rate().
   [[nodiscard]] std::optional<double> seconds_left() const {
     const std::optional<double> pace = rate();
     return pace ? std::optional(std::max(0.0, static_cast<double>(tasks) - done()) / *pace) : std::nullopt;
@@ -123,7 +123,7 @@ class Progress {
   /// Returns the cache, which outlives this object, or null if there is none.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
-  /// Returns a callback for a prediction (theory::OnProgress): reports its fraction, and throws Stopped on request.
+  /// Returns a callback (theory::OnProgress) that reports a prediction's completed fraction; throws Stopped on request.
   [[nodiscard]] std::function<void(double)> on_progress() {
     return [this](double share) {
       throw_if_stop_requested();

@@ -64,7 +64,7 @@ struct NullDraws {
 [[nodiscard]] StackSpec with_scales_of(const Backend& ops, StackSpec spec, const WeightSource& weights,
                                        std::span<const int> ids, PreservedSizes preserved);
 
-/// Weights of another source with random signs, the finest null model (T29). Matrices, tables and biases get the signs
+/// Another source's weights with random signs: the finest null model (T29). Matrices, tables and biases get the signs
 /// of GeneratedWeights with the same seed; gains are unchanged. The source and the backend must outlive this object.
 class RandomSigns final : public WeightSource {
  public:

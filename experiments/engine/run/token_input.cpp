@@ -24,7 +24,7 @@ bool path_exists(const fs::path& path) {
   return fs::status(path, unreadable).type() != fs::file_type::not_found;
 }
 
-/// Reads a file of ids or text. Encoding needs much memory, so it throws InputError above the limit of read_text_file.
+/// Reads a file of ids or text. Encoding needs much memory, so files above read_text_file's limit throw InputError.
 std::string contents(const std::string& path) {
   TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {

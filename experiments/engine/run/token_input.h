@@ -18,7 +18,7 @@ struct TokenSource {
   std::string tokens = {};             ///< --tokens: "5,9,2", or a file with such a list or a JSON list; "": none
   std::string text = {};               ///< --text: path of a text file; "": none
   std::string labels = {};             ///< --labels: like tokens, with −1 for no label; "": the next tokens
-  std::string tokenizer = {};          ///< --tokenizer: a file of llama2.c, or "bytes"; "": found in the folder
+  std::string tokenizer = {};          ///< --tokenizer: a file of llama2.c, or "bytes"; "": see read_token_input
   std::optional<int> max_tokens = {};  ///< --max-tokens: truncates the input
 };
 

@@ -27,9 +27,9 @@ std::vector<double> sizes_of(std::vector<double> squares) {
   return squares;
 }
 
-/// Returns the matrix, multiplied by a power of two if squares of its entries would be out of the range of its dtype.
+/// Returns the matrix, multiplied by a power of two if squares of its entries could be out of the range of its dtype.
 Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
-  constexpr int far = 30;    // f32 represents squares of 2^-63 … 2^63
+  constexpr int far = 30;    // f32 represents squares up to 2^126: entries may be 2^33 times the root mean square
   constexpr int most = 120;  // f32 represents 2^120, which scales its smallest number to 2^-29
   const double size = root_mean_square(ops, w);
   if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;

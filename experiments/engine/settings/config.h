@@ -98,7 +98,7 @@ struct Config {
   std::set<std::string> given;               ///< explicitly set keys, such as "model.width"
 
   [[nodiscard]] bool is_set(const std::string& key) const { return given.contains(key); }
-  /// Returns the stacks of a run, input kinds in the outer loop, each with its differences from the others.
+  /// Returns the stacks of a run, input kinds in the outer loop, each with the differences set by note_differences.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   [[nodiscard]] std::size_t stacks_per_input() const { return variants.empty() ? 1 : variants.size(); }
   /// Returns `base` with `placement` and its norms, except where norms are set explicitly.

@@ -44,7 +44,7 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
     }
     m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
   }
-  // validate() checks the width later.
+  // Larger widths could overflow here; validate() rejects them later.
   if (!config.is_set("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
@@ -238,7 +238,7 @@ Config merged(const std::vector<Config>& each, const Sweep& sweep) {
   return config;
 }
 
-/// Adds the stacks with --theory-set applied to `config`, and sets config.theory.
+/// Adds to `config` the stacks with --theory-set applied, and sets config.theory.
 void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vector<std::string>& theory_settings,
                      Config& config) {
   for (const std::string& setting : theory_settings) tree.set(setting, "--theory-set");

@@ -11,8 +11,8 @@ namespace periscope::config {
 /// Returns the SHA-256, in hex, of this program's sources and the CPU's instruction set.
 const std::string& program_sha256();
 
-/// Settings of a result, by section. `hashed` contains only settings that can change the result: the content of files
-/// instead of their paths, and neither the number of threads nor folders for results.
+/// Settings of a result, by section. `hashed` contains only settings that can change the result: not the number of
+/// threads, not folders for results, and the content of files instead of their paths.
 struct Resolved {
   Json printed;
   Json hashed;

@@ -72,7 +72,7 @@ void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::
 /// Throws ConfigError, naming `key`, if the folder for results is the checkpoint's folder.
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
 
-/// Combines a study's flags with `config`. Throws ConfigError also if results would go into the checkpoint's folder.
+/// Combines flags with `config`. Throws ConfigError as read_flags does, and if run.out is the checkpoint's folder.
 template <class C>
 C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, config::Config config) {
   C own = read_flags(flags, request.flags);

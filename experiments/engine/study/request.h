@@ -45,7 +45,7 @@ struct Request {
   [[nodiscard]] std::vector<std::string> all_settings() const;
   /// Loads the configuration, applies the common flags, checks them against the device, resolves defaults and reads
   /// texts. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense
-  /// matrices. Throws InputError, and ConfigError, also for a setting without effect.
+  /// matrices. Throws InputError and ConfigError, the latter also for a setting without effect.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// Loads the configuration and the study's own section.
   template <class Own>
