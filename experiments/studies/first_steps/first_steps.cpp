@@ -28,7 +28,7 @@ Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec
   const Numbers branch = values_at(record, "growth_branch", sublayers);
   Numbers cosines = values_at(record, "growth_cross", sublayers);
   for (std::size_t i = 0; i < sublayers; ++i) {
-    if (!std::isfinite(cosines[i])) continue;  // NaN unless the step is a single addition
+    if (!std::isfinite(cosines[i])) continue;  // NaN unless one branch is added to one stream
     const SublayerRule rule = spec.model.rule(static_cast<int>(i));
     const double sign = rule.alpha * rule.beta < 0.0 ? -1.0 : 1.0;
     cosines[i] *= sign / (2.0 * std::sqrt(stream[i] * branch[i]));

@@ -85,7 +85,7 @@ struct Overflow {
   bool of_first_seed = false;  ///< whether the first seed (whose weights have a certificate) overflowed
 };
 
-/// One format with one kind of input, over all seeds; numbers as in PassReading.
+/// Results of one format with one variant of the input, over all seeds. PassReading describes `numbers`.
 struct Variant {
   BySite<RunningMoments> numbers;
   std::vector<RunningMoments> predicted;

@@ -46,7 +46,7 @@ void put_curves(const ProbeResult& r, const Builder::Row& row) {
   put_version(r, row, "at_profiles", r.nulls[stacks::rank_one_null].predicted.profile);
 }
 
-/// Returns one end of the band expected for a random stack: theory ± 2 standard errors and the finite-width term (T19).
+/// Returns one end of the band expected for a random stack: theory ± (2 standard errors + finite-width term, T19).
 /// The term is relative for moments, and a difference of logarithms for gradients. `side` is −1 (low) or 1 (high).
 std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic statistic, double side) {
   const Curve* curve = r.initial.profile.find(statistic, Signal::x_out);

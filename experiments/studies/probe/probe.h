@@ -66,7 +66,7 @@ struct NullExcess {
 struct GrowthSplit {
   std::vector<double> from_scales;        ///< log(q at the matrices' root mean squares / q at initialisation)
   std::vector<double> from_sizes_inside;  ///< log(q at rank-one profiles / q at the root mean squares)
-  NullExcess from_alignment;              ///< excess over the rank-one profiles
+  NullExcess from_alignment;              ///< excess over the null of rank-one profiles
 };
 
 /// Returns nullopt if one of the three predictions has no profile.

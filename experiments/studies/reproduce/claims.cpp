@@ -148,7 +148,7 @@ struct Quantity {
   std::size_t rates = 1;  ///< minimum number of learning rates (groups of one name), 2 or more for a sweep
 };
 
-/// The quantity whose spread over seeds is compared, instead of its mean.
+/// Name of the quantity that is compared by its spread over seeds instead of its mean.
 constexpr std::string_view spread = "spread";
 
 const std::map<std::string_view, Quantity>& quantities() {
@@ -215,7 +215,7 @@ const std::map<std::string_view, Quantity>& quantities() {
 }
 
 /// A claim that a quantity is positive. The group "pre, rate x *" is a sweep: all groups whose names start with "pre,
-/// rate x " and, as factor 1, "pre".
+/// rate x ", and the group "pre", whose factor is 1.
 struct Row {
   std::string id, exhibit, number;
   std::vector<std::string> groups;

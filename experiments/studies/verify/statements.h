@@ -14,9 +14,9 @@ namespace periscope::verify {
 
 /// The terms of the bounds for one token.
 struct TokenTerms {
-  theory::GradientPath path;  ///< from the loss to a; 1 − p_y is a sum over wrong labels, without cancellation
+  theory::GradientPath path;  ///< from the loss to a; 1 − p_y is summed over wrong labels, to avoid cancellation
   double hidden = 0.0;        ///< ‖h‖
-  /// Bound on rounding of the gradient of a, in units of the bounds' factors (evaluate.cpp). Infinite if the squares
+  /// Bound on rounding of the gradient of a, relative to the bounds' factors (evaluate.cpp). Infinite if the squares
   /// inside a norm underflow: the token is then not judged.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< rms of αx, β·branch, and their sum
@@ -72,7 +72,7 @@ struct Statement {
   std::string_view text;
   bool (*applies)(const BoundCase&);
   StatementOutcome (*measure)(const BoundCase&, const Evaluation&, Factor);
-  Factor factor = nullptr;        ///< bound per token and unit of activation
+  Factor factor = nullptr;        ///< a token's bound divided by ‖h‖ or |h_i|
   double largest_ratio = 1.0;     ///< largest ratio of measured to bound that T14–T16 allow
   bool grows_with_width = false;  ///< multiply `largest_ratio` by D
 

@@ -25,7 +25,7 @@ struct VerifyConfig {
 /// The outcomes of a statement over all cases, or over the cases of one width. Quantiles are accurate to one bin.
 struct Tally {
   static constexpr int lowest = -12, highest = 4;  ///< exponents of ten at the ends of the histogram
-  static constexpr int coarse = 30;                ///< bins per decade for one width, and in result files
+  static constexpr int coarse = 30;                ///< bins per decade in tallies of one width and in result files
   explicit Tally(int bins_per_decade = 600)
       : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * per_decade)) {}
 
