@@ -86,7 +86,7 @@ void install_stop_signals() {
 }
 
 #ifdef __ELF__
-/// Runs before libraries and static objects are initialized, which takes most of the time of a short command.
+/// Runs before the initialization of libraries and static objects, which takes most of a short command's time.
 __attribute__((section(".preinit_array"), used)) void (*const installed_early)() = install_stop_signals;
 #endif
 

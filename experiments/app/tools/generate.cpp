@@ -115,7 +115,7 @@ ExitCode run_generate(const CommonOptions& options) {
   std::vector<int> ids = input.ids;
   const bool prints_text = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
-  // The text is printed as it grows, so that an interrupted run does not lose it. A pipe gets the bytes. A terminal
+  // The text is printed as it grows, so that an interrupted run does not lose it. A pipe gets all bytes. A terminal
   // gets complete, printable characters only, because text from an untrusted model could contain control sequences.
   std::size_t printed = 0;
   const auto print = [&](bool is_whole) {

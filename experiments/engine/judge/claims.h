@@ -67,7 +67,7 @@ void set_not_testable(SignClaim& claim, const std::string& reason);
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
 /// Tests the claim that in some row all true means are positive; for a single entry this is Student's one-sided t test.
-/// If p is the p-value of an entry, p⁺ = rows · min over rows of max over columns of p: all entries of a row have to
+/// If p is the p-value of an entry, p⁺ = rows · min over rows of max over columns of p: all tests of a row have to
 /// reject (intersection-union test, Berger 1982), in any row (Bonferroni). The opposite claim is that in some column no
 /// true mean is positive, with p⁻ = columns · min over columns of max over rows. It is the negation if the table has
 /// one row, or if its means are differences x_column − y_row. claim.values are the values of the deciding entry: the

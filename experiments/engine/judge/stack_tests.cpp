@@ -271,8 +271,8 @@ std::vector<Test> stack_tests(const Comparison& comparison, const config::Agreem
 
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
   if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
-  // Limits on second moments, with a margin. f16 represents entries from 6e-8 to 65504, f32 and bf16 from 1e-38 to 3e38.
-  // Squared deviations of second moments over seeds must fit f64.
+  // Limits on second moments, with a margin. Entries range from 6e-8 to 65504 in f16, and from 1e-38 to 3e38 in f32 and
+  // bf16. Squared deviations of second moments over seeds must fit f64.
   const double largest = dtype == DType::f64 ? 1e140 : dtype == DType::f16 ? 1e7 : 1e70;
   for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
     const Curve* curve = predicted.find(Statistic::second_moment, signal);

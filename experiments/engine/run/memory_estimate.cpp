@@ -164,7 +164,7 @@ MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& r
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                         double available) {
   const auto least = static_cast<double>(StackTape().budget);
-  // Stored signals save little in a matrix-free pass, which factorises them anyway. The memory of a GPU is unknown.
+  // A matrix-free pass factorises signals anyway, so storing them saves little time. The memory of a GPU is unknown.
   const bool has_default = run.device == "cpu" && !draws_matrix_free(spec, run);
   if (!run.backward || (run.memory == 0.0 && !has_default)) return StackTape().budget;
   constexpr double default_bytes = 2.8e9;

@@ -107,7 +107,7 @@ class Progress {
   [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
   /// Shows whole lines to the user.
   virtual void say(const std::string& /*lines*/) {}
-  /// Declares that a stopped run can be resumed from `folder` from now on.
+  /// Declares that from now on a stopped run can be resumed from `folder`.
   void set_resumable(const std::string& folder) {
     const std::scoped_lock lock(mutex_);
     resumable_ = true;

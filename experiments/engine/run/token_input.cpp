@@ -90,7 +90,7 @@ std::string other_tokenizer(const std::string& folder) {
   return {};
 }
 
-/// Sets the tokenizer and its name. If none is chosen or found, leaves them null and "none".
+/// Sets the tokenizer and its name. If none is chosen or found, the tokenizer is null and its name "none".
 void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, const std::string& folder) {
   std::vector<std::string> files;
   if (choice == "bytes") {

@@ -57,7 +57,7 @@ struct Study {
   const dataset::Schema* schema = nullptr;        ///< schema of the result; null: the result is a document
   bool compares = false;                          ///< compares prediction and measurement: supports --theory-set
   bool skippable = false;                         ///< supports --skip-finished
-  /// Unsupported common flags: any of "config" (with --set), "vary", "force" and run_flags.
+  /// Unsupported common flags: any of "config" (with --set), "vary", "force" and the names of run_flags.
   FlagNames without = {};
   /// Keys outside the study's own sections and common flags that have an effect; "model." means the whole table.
   std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",

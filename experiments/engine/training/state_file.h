@@ -22,7 +22,7 @@ class StateFile {
     TrainingState state;
     TrainingHistory history;
   };
-  /// Returns nullopt if the file does not exist. The file may omit the parameters; `like` has their shapes.
+  /// Returns nullopt if the file does not exist. The file may omit the parameters; `like` provides their shapes.
   /// Throws InputError if the file is damaged or belongs to another run.
   [[nodiscard]] std::optional<Content> read(const Backend& ops, const TrainingState& like) const;
   /// Throws Error (run-time failure) and leaves the existing file unchanged if writing fails.
