@@ -9,7 +9,7 @@ namespace periscope {
 namespace enumerators_details {
 
 /// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator.
-/// The return type is not string_view, because gcc would append the definition of that typedef.
+/// The return type is const char*, because gcc would append the definition of std::string_view to the text.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
@@ -55,7 +55,7 @@ inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i..
 }
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
-/// True if the compiler spells enumerators as `identifiers` expects: gcc and clang do (tested), nvcc does not.
+/// True if the compiler prints enumerators as `identifiers` expects: gcc and clang do (tested), nvcc does not.
 inline constexpr bool enumerators_supported =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();

@@ -120,7 +120,7 @@ void Checkpoint::read_config() {
 
 std::string Checkpoint::entry_name(const ParameterId& id, std::int64_t entry) const {
   const StoredPart* part = map().find(id);
-  if (part == nullptr) return fmt::format("{}: entry {}", name_of(id), entry);  // an implicit gain of 1
+  if (part == nullptr) return fmt::format("{}: entry {}", name_of(id), entry);  // an unstored gain, which is 1
   const std::vector<ParameterMap::Use>& uses = uses_.at(part->tensor);
   const auto is_part = [&](const ParameterMap::Use& use) { return use.part.first != part->first; };
   const std::string suffix = std::ranges::any_of(uses, is_part) ? fmt::format(" ({} part)", name_of(id.weight)) : "";

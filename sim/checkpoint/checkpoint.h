@@ -17,7 +17,7 @@ namespace periscope {
 class Checkpoint {
  public:
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
-  /// ("text_config.x" in a nested object). Throws InputError as TensorFiles does, or if a check fails. Throws
+  /// ("text_config.x" in a nested object). Throws InputError like TensorFiles, or if a check fails. Throws
   /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
   /// Reads a model in memory; `ignore_keys` extends the model's own list of ignored keys.
@@ -45,7 +45,7 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
-  /// Returns the stack for a different config.json and these tensors. Throws InputError like the constructor.
+  /// Returns the stack that `config` describes, with tensors called `names`. Throws InputError like the constructor.
   [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
   [[nodiscard]] TensorNames tensor_names() const;
 

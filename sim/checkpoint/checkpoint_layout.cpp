@@ -13,7 +13,7 @@ std::string text_of(const SublayerRule& r) {
                      r.norm_c ? "C " : "", r.alpha, r.beta, r.input_gain);
 }
 
-/// Returns {key, value} of properties in which two stacks must agree. Sizes are first and determine the list's length.
+/// Returns {key, value} pairs in which two stacks must agree. The sizes come first and determine the list's length.
 std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelSpec& m) {
   std::vector<std::pair<std::string_view, std::string>> all;
   const auto add = [&](std::string_view key, const auto& value) { all.emplace_back(key, fmt::to_string(value)); };

@@ -22,8 +22,8 @@ struct CheckpointLayout {
 
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; missing biases
 /// are written as 0. Gains g that are stored as g − 1 are rounded by the subtraction; all other values are exact if
-/// `type` can represent the weights' dtype. Throws as OutputFolder does, and Error (run-time failure) if parameters
-/// that share a tensor have different values.
+/// `type` can represent the weights' dtype. Throws like OutputFolder; also throws Error (run-time failure) if
+/// parameters that share a tensor have different values.
 void write_checkpoint(const std::string& folder, const CheckpointLayout& layout, const Backend& backend,
                       const WeightSource& weights, SafetensorsType type, bool overwrite = false);
 

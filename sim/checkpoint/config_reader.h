@@ -28,7 +28,7 @@ struct StoredCounts {
 struct InertKey {
   std::string_view key;           ///< "unsloth_*" means every key with this prefix
   std::string_view values = {};   ///< JSON list of accepted values; empty means any value
-  std::string_view same_as = {};  ///< key whose value, or default value, this key must equal
+  std::string_view same_as = {};  ///< name of a second key, whose value or default this key must equal
 };
 
 /// Reads one object of a checkpoint's config.json. Every key must be read, or be checked with must_be, or be declared
@@ -37,10 +37,10 @@ struct InertKey {
 /// are InputError with file, key, found value and expected value.
 class ConfigReader {
  public:
-  /// `prefix` precedes keys in messages, such as "text_config.". Throws InputError unless `object` is an object.
+  /// `prefix`, such as "text_config.", precedes keys in messages. Throws InputError unless `object` is an object.
   ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
 
-  /// Sets upper bounds on sizes, also for nested objects; without a call there are no bounds.
+  /// Sets upper bounds on the sizes in this object and in nested objects. By default there are no bounds.
   void set_counts(const StoredCounts& counts) { counts_ = counts; }
   [[nodiscard]] const StoredCounts& counts() const { return counts_; }
   /// Makes finish() accept these keys if they are unknown ("text_config.x" in a nested object). Reading an ignored key
@@ -85,14 +85,14 @@ class ConfigReader {
   [[nodiscard]] std::optional<int> integer_or_none(std::string_view key, std::optional<int> fallback, int max);
   [[nodiscard]] std::optional<double> positive_or_none(std::string_view key, std::optional<double> fallback);
 
-  /// Requires the key to be absent, `expected`, or null. Null counts as false, so it is rejected if `expected` is true.
+  /// Requires an absent key, null, or `expected`. Null counts as false, so it is rejected if `expected` is true.
   void must_be(std::string_view key, const nlohmann::json& expected);
   void harmless(std::span<const std::string_view> keys) { accepted_.insert(keys.begin(), keys.end()); }
   void harmless(std::initializer_list<std::string_view> keys) { harmless(std::span(keys.begin(), keys.size())); }
   /// Sets keys that finish() accepts although they are not read. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
-  /// Rejects keys that were not read, unless they are null, inert with their value, or ignored.
+  /// Rejects keys that were not read, unless they are null, ignored, or inert with an accepted value.
   void finish() const;
 
   /// Returns the error "unsupported: PATH: key K = FOUND: expected EXPECTED".
@@ -103,7 +103,7 @@ class ConfigReader {
     throw malformed_value(key, expected);
   }
 
-  /// Absent keys, also of nested objects, with the default values of the public implementation.
+  /// Absent keys of this object and of nested objects, with the default values of the public implementation.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return shared_->defaults; }
 
  private:
@@ -117,7 +117,7 @@ class ConfigReader {
   [[nodiscard]] std::optional<T> read_or_none(std::string_view key, std::optional<T> fallback, const Read& read);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
-  /// Returns nullopt for a key that is not inert, "" if it is inert with this value, else the accepted values.
+  /// Returns nullopt for a key that is not inert, "" if `value` is accepted, else the accepted values.
   [[nodiscard]] std::optional<std::string> inert_values(const std::string& key, const nlohmann::json& value) const;
   /// Returns the error "--ignore-key K: expected a key that does not change the function; WHY".
   [[nodiscard]] ConfigError cannot_be_ignored(std::string_view key, std::string_view why) const;

@@ -15,7 +15,7 @@ namespace {
 const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_family(), gpt2_family(),
                        gemma2_family(), gemma3_family(),  olmo2_family(), bert_family(),  opt_family()};
 
-/// Prefixes of a stack's tensor names in files of different programs.
+/// Prefixes of a stack's tensor names in files that different programs write.
 constexpr std::array<std::string_view, 7> prefixes{
     "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
 
@@ -95,7 +95,7 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
     const std::string anchor(family.anchor);
     throw several(names_.at(found[0] + anchor), names_.at(found[1] + anchor));
   }
-  // If the embedding is missing, or stored under the name of the head, the first layer determines the prefix.
+  // If the embedding is missing or has the name of the head, the first layer's names determine the prefix.
   for (const std::string_view prefix : prefixes) {
     const std::string begin = std::string(prefix) + std::string(family.first_layer);
     const auto layer = names_.lower_bound(begin);

@@ -43,7 +43,7 @@ struct Family {
   /// init.residual of the recipe: factor that multiplies the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns an untied config.json, from which read() restores `model` if the family supports it. Null for "periscope".
+  /// Returns a config.json without tied weights, from which read() restores a supported model. Null for "periscope".
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 

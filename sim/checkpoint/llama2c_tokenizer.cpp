@@ -159,7 +159,7 @@ std::string Llama2cTokenizer::piece(int id) const {
 
 std::string Llama2cTokenizer::decode(std::span<const int> ids) const {
   std::string text;
-  bool first = false;  // true after a begin_id
+  bool first = false;  // true if the previous token is begin_id
   for (const int id : ids) {
     if (id != begin_id && id != end_id) {
       const std::string next = piece(id);

@@ -23,8 +23,8 @@ class Llama2cTokenizer final : public Tokenizer {
   /// score is not finite.
   Llama2cTokenizer(std::span<const std::byte> file, const std::string& path, int vocab);
 
-  /// Returns begin_id, then a space (unless the text is empty), then the text's UTF-8 characters, or their bytes if a
-  /// character has no piece. Adjacent tokens that form a piece are then merged: highest score first, then leftmost.
+  /// Returns begin_id, then a space (unless the text is empty), then the text's UTF-8 characters, or the bytes of
+  /// characters without a piece. Adjacent tokens that form a piece are then merged: highest score first, then leftmost.
   [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
   /// Concatenates the pieces; "<0xXX>" becomes a byte. Omits begin_id, end_id, and the space after a begin_id.
   [[nodiscard]] std::string decode(std::span<const int> ids) const override;

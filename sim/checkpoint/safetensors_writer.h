@@ -27,7 +27,7 @@ class SafetensorsWriter {
  public:
   /// Reserves the file's size and writes the header into `file`, which the caller commits and which must outlive this
   /// object. `metadata` is for other programs; some expect {"format", "pt"}. Throws std::logic_error for a repeated
-  /// name, "__metadata__", and a tensor whose size is not a whole number of bytes; Error as OutputFile does.
+  /// name, "__metadata__", and a tensor whose size is not a whole number of bytes. Also throws like OutputFile.
   SafetensorsWriter(OutputFile& file, const std::vector<SafetensorsEntry>& entries,
                     const std::map<std::string, std::string>& metadata = {});
   /// Writes to `path`, which is created by close().
@@ -47,7 +47,7 @@ class SafetensorsWriter {
   /// Writes the stored bytes of a tensor: row-major, little-endian. Checks `type` if given.
   void put_bytes(const std::string& name, std::span<const std::byte> bytes, std::optional<SafetensorsType> type = {});
 
-  /// Completes the file. Throws std::logic_error if a tensor is missing; Error as OutputFile does.
+  /// Completes the file. Throws std::logic_error if a tensor is missing; otherwise throws like OutputFile.
   void close();
 
  private:

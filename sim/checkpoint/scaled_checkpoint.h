@@ -28,7 +28,7 @@ using FactorOfParameter = std::function<double(const ParameterId&)>;
 /// Writes a checkpoint into `folder` with every parameter multiplied by its factor and `config` as config.json. Tensors
 /// with factor 1 or without parameters are copied unchanged. Results are exact, except for the gains counted in
 /// ScaledTensors::rounded. Needs memory for one tensor in double precision. Throws ConfigError for a factor of an
-/// implicit gain, and as OutputFolder and TensorFiles do.
+/// implicit gain; otherwise throws like OutputFolder and TensorFiles.
 ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoint, const nlohmann::json& config,
                            const FactorOfParameter& factor, bool overwrite);
 

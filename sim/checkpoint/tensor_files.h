@@ -28,7 +28,7 @@ struct TensorIndex {
 /// Tensors of a folder, from model.safetensors, else from the files listed in model.safetensors.index.json.
 class TensorFiles {
  public:
-  /// Opens and validates all files. Throws InputError as SafetensorsFile and parse_tensor_index do. Also throws
+  /// Opens and validates all files. Throws InputError like SafetensorsFile and parse_tensor_index. Also throws
   /// InputError for a folder with neither file, a missing file, and a tensor in two files or not in the file that the
   /// index states. Symbolic links out of the folder are rejected, except to blobs of the model's download cache.
   explicit TensorFiles(const std::string& folder);
@@ -51,7 +51,7 @@ class TensorFiles {
   /// Returns type and shape. Throws InputError with folder, tensor and the nearest name if there is no such tensor.
   [[nodiscard]] const SafetensorsView& find(const std::string& name) const;
 
-  /// Returns the path of the file with this tensor. Throws as find does.
+  /// Returns the path of the file with this tensor. Throws like find.
   [[nodiscard]] const std::string& file_of(const std::string& name) const;
   /// Reads elements first … first + out.size() - 1, row-major; conversions and errors as in SafetensorsFile::read.
   template <class T>

@@ -54,7 +54,7 @@ class Backend : public OpRunner<AllOps> {
   /// ‖dyᵀ x‖_F², f64 [1, 1]: the squared norm of linear's weight gradient, possibly without forming the gradient.
   [[nodiscard]] Tensor linear_weight_square(const Tensor& dy, const Tensor& x) const;
   /// Like linear and linear_backward_input, with a random matrix w that is generated on the fly and not stored. The
-  /// matrix equals `normal` in the dtype of x or dy.
+  /// matrix equals the result of `normal` in the dtype of x or dy.
   [[nodiscard]] Tensor linear_drawn(const Tensor& x, const DrawnMatrix& w) const;
   [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
@@ -65,7 +65,7 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor multiply(Tensor x, Tensor y) const;
   /// x_ij + row_j: x [N, D], row [1, D].
   [[nodiscard]] Tensor add_row(Tensor x, const Tensor& row) const;
-  /// Σ_i x_ij: x [N, D] → [1, D]. The gradient of add_row's row.
+  /// Σ_i x_ij: x [N, D] → [1, D]. The gradient of add_row with respect to `row`, given dy = x.
   [[nodiscard]] Tensor column_sums(const Tensor& x) const;
   /// Rows `ids` of table [V, D] → [ids.size(), D].
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const;

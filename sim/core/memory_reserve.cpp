@@ -13,8 +13,8 @@ namespace periscope {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20U;
-/// Blocks from malloc. The first lets the first failing allocation succeed, which may occur in a destructor. The
-/// second leaves memory for destructors: it is freed just before std::bad_alloc is thrown, or while the stack unwinds.
+/// Blocks from malloc. Freeing the first block lets the first failing allocation succeed, which may be in a destructor.
+/// The second block is for destructors: it is freed just before std::bad_alloc is thrown, or while the stack unwinds.
 std::array<std::atomic<void*>, 2> reserve;
 std::new_handler previous = nullptr;
 
@@ -37,7 +37,7 @@ void on_failed_allocation() {
 void install_out_of_memory_handler() {
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
-  (void)host_pool();  // created here, not by the handler
+  (void)host_pool();  // creates the pool now, because the handler must not allocate
   for (std::atomic<void*>& block : reserve) {
     if (block == nullptr) block = std::malloc(block_bytes);
   }

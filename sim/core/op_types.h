@@ -50,7 +50,7 @@ struct RowBasis {
   return format_of(dtype).unit_roundoff() * times;
 }
 /// A callback that writes rows first … first + count − 1 of a matrix, row-major, into `values`. It is constructed from
-/// a callable for both element types; the f32 values are the f64 values rounded to nearest.
+/// a callable that accepts f64 and f32 values; the f32 values are the f64 values rounded to nearest.
 struct FillRows {
   template <class Values>
   using Function = std::function<void(Tensor::Index first, Tensor::Index count, std::span<Values> values)>;

@@ -43,7 +43,7 @@ struct SignalStatistics {
   RowMoments rows;
   std::vector<double> squares;  ///< Σ_j x_ij² for every row
   std::vector<double> dots;     ///< Σ_j x_ij y_ij for every row
-  /// Mean cosine of pairs of distinct rows of one sequence, averaged over sequences:
+  /// Mean cosine of pairs of distinct rows of one sequence [T, D], averaged over sequences:
   /// (‖Σ_t x_t/‖x_t‖‖² − T) / (T (T−1)). NaN for T = 1 or a zero row.
   double token_cosine;
   /// The largest |x_ij| in descending order; NaN counts as infinite.
@@ -58,7 +58,7 @@ struct SignalStatistics {
 /// Offsets of the requested statistics in the f64 tensor [1, size] that stores all of them.
 struct StatisticsLayout {
   StatisticsLayout(const Tensor& x, const StatisticsRequest& request);
-  /// The layout of a request for the squares of `count` rows only.
+  /// The layout of the squares of `count` rows, without other statistics.
   explicit StatisticsLayout(Tensor::Index count) : squares(0), rows(count), size(count) {}
 
   using Index = Tensor::Index;

@@ -41,7 +41,7 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
 /// Number of elements processed at a time by ops with two passes, so that the second pass reads from the cache.
 constexpr Index cached_elements = 1024;
 
-/// y = φ'(x) of silu. y may be the memory of x, so the exponentials need a buffer. The buffer is aligned because Eigen
+/// y = φ'(x) for φ = silu. y may be x's memory, so the exponentials need a buffer. The buffer is aligned because Eigen
 /// uses a different exp before the first aligned address: results would depend on the stack address.
 template <class T>
 void silu_derivative_chunk(const ConstRow<T>& x, Row<T>& y) {
@@ -63,7 +63,7 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
     case Activation::silu: silu_derivative_chunk<T>(x, y); return;
     case Activation::sigmoid:
       y = x.unaryExpr([](T v) {
-        return T(1) / (T(1) + std::exp(-v)) / (T(1) + std::exp(v));  // σ(v)σ(−v), since 1 − σ(v) suffers cancellation
+        return T(1) / (T(1) + std::exp(-v)) / (T(1) + std::exp(v));  // σ(v)σ(−v), because 1 − σ(v) would cancel
       });
       return;
     case Activation::gelu:

@@ -138,7 +138,7 @@ class GramSchmidt {
   void finish(Index panel, Index t, double length) {
     const double initial = basis_.row(t).norm();
     for (int twice = 0; twice < 2; ++twice) project_out(t, 1, panel, t);
-    // The rounding error along the rows before the panel was small relative to the initial row. If little of the row
+    // The rounding error along rows of earlier panels was small relative to the initial row. If little of the row
     // remains, the error must be projected out again.
     constexpr double small_fraction = 0.1;
     if (basis_.row(t).norm() < small_fraction * initial) {

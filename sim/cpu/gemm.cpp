@@ -141,8 +141,8 @@ Index block_columns(Index n, bool team) {
 /// Computes a product in parallel pieces. With `may_split`, several pieces may generate the same right-hand block.
 template <class T, class Make>
 void gemm_of(Index m, Index n, Index k, const MatrixView<T>& a, const Make& make, const Target<T>& to, bool may_split) {
-  constexpr Index min_slivers = 16;              // minimum per piece, so that packing a block again pays off
-  constexpr Index min_parallel_work = 1L << 18;  // minimum multiplications for several threads
+  constexpr Index min_slivers = 16;              // minimum per piece, so that the cost of repeated packing is small
+  constexpr Index min_parallel_work = 1L << 18;  // minimum number of multiplications for several threads
   const LeftFactor<T> left(a, m, n, k);
   const bool team = m * n * k > min_parallel_work && omp_in_parallel() == 0 && omp_get_max_threads() > 1;
   const Index columns = block_columns<T>(n, team);

@@ -74,7 +74,7 @@ Destination destination_of(const std::string& path) {
     throw ConfigError(fmt::format("cannot write to {}: expected a file name without U+0000", printable(path)));
   }
   fs::path at = path;
-  // After more links, stat fails with ELOOP.
+  // If a path has more than max_links links, stat fails with ELOOP.
   for (int links = 0; links < max_links; ++links) {
     if (const auto descriptor = descriptor_named(at)) return descriptor_destination(path, *descriptor);
     const fs::path next = link_target(at);

@@ -30,7 +30,7 @@ struct Destination {
 /// failure) if the system cannot resolve the path.
 [[nodiscard]] Destination destination_of(const std::string& path);
 
-/// Returns the resolved path of a file to create or replace. Throws like destination_of, and ConfigError for a stream.
+/// Returns the resolved path of a file to create or replace. Throws like destination_of; also ConfigError for a stream.
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
 /// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.

@@ -29,7 +29,7 @@ void remove_temporary_files() noexcept;
 class OutputFile {
  public:
   /// Creates the temporary file, and the folder if needed. If `path` is a symbolic link, its target is replaced. Throws
-  /// like replaceable_file and create_folders, and Error (run-time failure) naming `path` if a system call fails.
+  /// like replaceable_file and create_folders; also Error (run-time failure), naming `path`, if a system call fails.
   explicit OutputFile(std::string path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -26,7 +26,7 @@ FolderLock::FolderLock(std::string folder)
     release();
     throw cannot_write(folder_, error);
   }
-  // Other errors mean a file system without locks, where only temporary names keep writers apart.
+  // Other errors mean a file system without locks, where writers are separated only by temporary names.
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   created_ = false;
   release();
