@@ -16,7 +16,7 @@ FETCHED = {
     "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "video": ("src", "poster"),
     "image": ("href", "xlink:href"), "use": ("href", "xlink:href"),
 }  # fmt: skip
-LINKS_ONLY = {"canonical", "author", "license", "search", "index", "next", "prev"}  # <link rel> without a fetch
+LINKS_ONLY = {"canonical", "author", "license", "search", "index", "next", "prev"}  # <link rel=…> without a fetch
 FOREIGN = re.compile(r"\s*(?:https?:)?//", re.I)
 FOREIGN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*(?:https?:)?//""", re.I)
 

@@ -78,8 +78,8 @@ def difference(a: Curves, b: Curves) -> float:
 def most_different(
     every: list[Curves], classes: list[str], first: int = 0
 ) -> tuple[list[int], dict[int, tuple[int, float]]]:
-    """Selects the stacks to show: `first`, then one from every class, then any. Each is the candidate that differs most
-    from those already selected. Also returns, for each omitted stack, the nearest shown stack and their difference."""
+    """Selects the stacks to show: `first`, then one from every class, then any others. Each is the candidate that
+    differs most from those selected before. Also returns the nearest shown stack and its difference, by omitted stack."""
     complete = [p for p, c in enumerate(every) if np.isfinite(difference(c, c))]
     distance = {p: {q: difference(every[p], every[q]) for q in complete} for p in complete}
     shown = [first] if first in complete else complete[:1]

@@ -1,4 +1,4 @@
-"""Captions: the sentences about a run's size, its keys that affect the curves, and the version of Periscope."""
+"""Captions: sentences about a run's size, the keys that affect its curves, and the version of Periscope."""
 
 import json
 from collections.abc import Iterator

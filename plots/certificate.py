@@ -1,7 +1,7 @@
 """The overflow certificate over depth: bounds as lines, measurements as markers, limits of number formats.
 
-The bounds are for the certified arithmetic (T24) in FP16, or else in the first judged format. Exact arithmetic has one
-set of bounds for all formats (T17).
+The bounds are for the certified arithmetic (T24) in FP16 if it is judged, else in the first judged format. Exact
+arithmetic has one set of bounds for all formats (T17).
 """
 
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: boo
     for largest, name in shown:
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
-        below = name == "fp8_e5m2"  # just below FP16's limit
+        below = name == "fp8_e5m2"  # its limit is just below that of FP16
         words = style.format_name(name) + certified(ds, name)
         panels[-1].annotate(words, (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
                             xytext=(-2, -2 if below else 1.5), textcoords="offset points", ha="right",

@@ -72,7 +72,7 @@ def surge(ds: xr.Dataset) -> style.Page:
 
 
 def _parts(axes: Axes, ds: xr.Dataset, p: int, curve_style: style.Style) -> None:
-    """Draws the stream at the top over steps: predicted parts stacked, their sum as a line, measurement as markers."""
+    """Draws the final stream over steps: predicted parts stacked, their sum as a line, measurements as markers."""
     step, end = array(ds, "step"), _last(ds, p) + 1
     curve = _until(ds, p, curves.select(ds, "second_moment", (p, slice(None), -1)))
     coherent = array(ds, "coherent_predicted")[p, :, -1]

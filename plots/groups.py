@@ -34,7 +34,7 @@ def kind(
     shown: Sequence[str] | Callable[[xr.Dataset], Sequence[Any]],
 ) -> Callable[[Callable[[xr.Dataset, Any], style.Page]], makers.Kind]:  # fmt: skip
     """Decorator that makes a kind of figures of `reproduce` from a drawing function, which receives the groups of the
-    placements `shown`, or the value returned by the function `shown`. If it is empty, nothing is drawn."""
+    placements `shown`, or the value returned by the function `shown`. If this is empty, nothing is drawn."""
 
     def cases(ds: xr.Dataset) -> dict[str, tuple[Any]]:
         found = shown(ds) if callable(shown) else rows(ds, placements=shown)
@@ -106,7 +106,7 @@ def p_values(ds: xr.Dataset, c: int) -> str:
 
 
 def verdicts(ds: xr.Dataset, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Returns verdict, text ("F4a holds (p = 0.001, Holm 0.03)") and statement of tested claims by exhibit or name."""
+    """Returns verdict, text ("F4a holds (p = 0.001, Holm 0.03)") and statement of each tested claim of `exhibits`."""
     named = np.isin(array(ds, "claim_exhibit"), list(exhibits)) | np.isin(array(ds, "claim"), list(exhibits))
     wanted = named & np.isin(array(ds, "claim_verdict"), list(VERDICTS))
     lines = []

@@ -1,5 +1,5 @@
 """Growth of the second moment during training, compared with Eq. 4 of the Peri-LN paper, which omits the cosine of
-stream and branch, and with random weights of the trained scales (T15)."""
+stream and branch, and with random weights that have the trained scales (T15)."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
 @groups.kind("growth-parts", "growth due to weight sizes and due to alignment",
              REQUIRED | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
 def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    """Draws growth at the top in parts due to sizes of matrices, sizes inside matrices, and alignment (T29)."""
+    """Splits growth at the top of the stack into parts: sizes of matrices, of rows and columns, and alignment (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),

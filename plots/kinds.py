@@ -8,7 +8,7 @@ import xarray as xr
 
 from .makers import Kind
 
-# In order of modules and definitions. The first kind that a result supports is the most informative one.
+# In the order of modules, then of definitions. The first kind that a result supports is the most informative one.
 KINDS = tuple(value for name in """
     stream verdicts angular blocks convergence gradients verify probe probe_extremes certificate wrong_theories ladder
     number_formats trained losses growth_identity claims training first_steps

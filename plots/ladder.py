@@ -1,5 +1,5 @@
 """Width ladder (T23): measurements over 1/width with a fitted parabola, compared with the theory of infinite width, and
-the error of the theory over decades of width."""
+the error of the theory as a function of width."""
 
 from collections.abc import Callable
 from typing import Any

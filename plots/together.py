@@ -38,8 +38,8 @@ def path(paths: Sequence[Path]) -> Path:
 
 
 def merged(found: Mapping[Path, xr.Dataset], labels: Sequence[str] = ()) -> xr.Dataset:
-    """Combines results. A stack is labelled by its placement and by its result: the entry of `labels`, or the differing
-    keys without `labels`. If a result has a single stack, the entry of `labels` is the whole label."""
+    """Combines results. A stack's label is its placement and the label of its result: an entry of `labels`, or the
+    differing keys if `labels` is empty. If a result has a single stack, the entry of `labels` is the whole label."""
     every = list(found.values())
     first = every[0]
     if all(map(_has_claims, every)):

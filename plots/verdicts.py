@@ -74,7 +74,7 @@ def deviation(curve: curves.Curve) -> np.ndarray:
 
 
 def reach(ds: xr.Dataset, i: int, limit: float) -> float:
-    """Returns the end of the y axis: beyond the limit, or, if all values are far below the limit, beyond the values."""
+    """Returns the end of the y axis: above the limit, or above the values if all are far below the limit."""
     drawn = [100 * array(ds, "second_moment_power")[i],
              *(deviation(curves.select(ds, "second_moment", (i, p))) for p in range(len(array(ds, "placement"))))]
     largest = max((np.nanmax(np.abs(y)) for y in drawn if np.isfinite(y).any()), default=0.0)

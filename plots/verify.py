@@ -39,7 +39,7 @@ PANELS = {"T14b": r"Sharp: $\sqrt{2}\,(1-p_y)\sqrt{D}$", "C.2-whole": r"Paper: $
           "G4-whole": r"Reviews: $4\sqrt{1/D}$"}  # fmt: skip
 MARKS = {"largest": ("o", "#D55E00", "largest"), "q99": ("^", "#009E73", "99 %"), "median": ("s", "#0072B2", "median")}
 LOWEST, FLOOR = 1e-3, 1e-6
-ORDINARY = 3  # least width for the axis: LayerNorm of 2 features leaves almost no gradient
+ORDINARY = 3  # least width that sets the axis limits; at width 2, LayerNorm passes almost no gradient
 BOUND: dict[str, Any] = {"color": style.INK, "linewidth": 0.8, "zorder": 1.5}
 LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 1.2, "zorder": 2}
 SHIFT = 1.45  # horizontal factor between the markers of neighbouring curves

@@ -45,7 +45,7 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
                                 (TRUE, TRUE, "correct theory, rejected"),
                                 (TRUE, "white", "correct theory, not rejected"))]  # fmt: skip
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
-        del keys[2]  # no correct theory is rejected
+        del keys[2]  # no marker has this style
     words = (
         "Each theory's most significant test (named at the right) with the configuration in brackets: deviation beyond "
         "the tolerated bias, in standard errors, over the critical value (line at 1) for the familywise error of the "

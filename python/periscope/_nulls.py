@@ -20,7 +20,7 @@ def at_init(checkpoint: CheckpointLike, tokens: TokensLike, **options: Any) -> x
 
 
 def at_scales(checkpoint: CheckpointLike, tokens: TokensLike, **options: Any) -> xr.Dataset:
-    """Returns the same prediction for random weights whose matrices, gains and biases have the model's current scales
+    """Like ``at_init``, but for random weights whose matrices, gains and biases have the model's current scales
     (T29). The difference from the measurement is the alignment of weights with each other and with the tokens."""
     return _predicted(checkpoint, tokens, "at_scales", options)
 

@@ -14,7 +14,7 @@ COLUMNS = {
     "reason": "reason", "worst_test": "worst_test", "worst_z": "worst_z", "worst_critical": "critical",
     "power_worst": "detectable", "power": "detectable", "worst": "worst_test",
 }  # fmt: skip
-SHOWN = 5  # number of columns without all=True
+SHOWN = 5  # number of columns unless all=True
 
 
 def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":

@@ -113,7 +113,7 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 def in_python(message: str) -> str:
     """Translates a message of the program to Python: ``--max-tokens`` becomes ``max_tokens``, and ``--set`` is removed,
-    because sections are arguments."""
+    because in Python, sections are arguments."""
     message = re.sub(r"(?<![\w-])--set (?=\S)", "", message)
     return _FLAG.sub(lambda match: match[1].replace("-", "_"), message)
 
