@@ -10,7 +10,7 @@ import bench
 from program import BUILD, ROOT, run
 
 STACK_SECONDS, ATTACK = BUILD / "experiments" / "stack_seconds", BUILD / "tests" / "soundness_attack"
-# Replaces an interpreter with PyTorch; reports that its stack takes 3 s and 64 MiB.
+# Stands in for an interpreter that has PyTorch. It reports a run time of 3 s and a peak of 64 MiB.
 PEER = """#!/bin/sh
 case $1 in
   -c) echo '9.8' ;;
@@ -36,7 +36,7 @@ def test_bench_compares_layers_with_a_peer(folder):
                                           for pass_ in ("forward", "backward")]
     for row in rows:
         assert (row[0:3], row[9], row[12]) == (["cpu", "f32", "4"], "3", "64")
-        assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # the ratio
+        assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # ratio times seconds of the program
         assert 1 < float(row[8]) < 400, "MiB of the program, not of Python"
 
 

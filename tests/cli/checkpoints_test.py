@@ -21,7 +21,7 @@ def test_every_matrix_and_table_has_its_standard_deviation(folder):
     tensors = read_tensors(folder / "gpt2" / "model.safetensors")
     for name, std in (("transformer.wte", 0.02), ("transformer.wpe", 0.01), ("lm_head", 0.1),
                       ("transformer.h.1.attn.c_attn", 0.02), ("transformer.h.1.mlp.c_fc", 0.02),
-                      ("transformer.h.1.attn.c_proj", 0.01),  # the recipe's factor 1/sqrt(2L) is 1/2
+                      ("transformer.h.1.attn.c_proj", 0.01),  # 0.02/sqrt(2L) for L = 2 layers
                       ("transformer.h.1.mlp.c_proj", 0.01)):
         assert np.sqrt((tensors[f"{name}.weight"] ** 2).mean()) == pytest.approx(std, rel=0.06), name
     ds = result("probe", "gpt2", "--tokens", ",".join(map(str, range(32))), "--draws", "2", "init.embedding_std=0.02",
@@ -70,7 +70,7 @@ def test_regauge_counts_rounded_numbers_and_scales_copies_of_a_tied_table(folder
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
     write_tensors(folder / "model" / "model.safetensors", tensors)
     made = regauge("model", "made", "--factor", 8)
-    assert made["tensors"]["numbers_rounded"] == 4  # in both layers
+    assert made["tensors"]["numbers_rounded"] == 4  # the two changed entries in each of two layers
     written = read_tensors(folder / "made" / "model.safetensors")
     np.testing.assert_array_equal(written["lm_head.weight"], tensors["lm_head.weight"] / 8)
     np.testing.assert_array_equal(written["model.embed_tokens.weight"], written["lm_head.weight"])

@@ -1,4 +1,4 @@
-"""Help, invalid words and files, environment, instruction sets, and commands that golden results do not cover."""
+"""Help, invalid arguments and files, environment, instruction sets, and commands that golden results do not cover."""
 
 import json
 import os
@@ -135,7 +135,7 @@ def test_violations_are_written_and_replayed(folder):
     again = run("verify", "--replay", "violation-T14b.json", "--scale", 0.9, "--json", "--quiet", code=4).json
     line = next(s for s in again["statements"] if s["id"] == "T14b")
     assert (line["measured"], line["bound"]) == (t14b.counterexample_measured, t14b.counterexample_bound)
-    run("verify", "--replay", "violation-T14b.json")  # the bound itself holds
+    run("verify", "--replay", "violation-T14b.json")  # without --scale 0.9 the bound holds
 
 
 def test_the_dump_of_a_stack_has_its_input_and_labels(folder):

@@ -13,7 +13,7 @@ from program import BUILD, ROOT, rejected, result, run, sets
 
 IGNORED = re.compile(r"(build|results|\.|docs/reference.md)")  # not under git
 ROOMS = {name: ROOT for name in ("cmake", "docs", "experiments", "notebooks", "plots", "sim", "tests", "theory")}
-ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}  # docs/theory omits theory/
+ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}  # omitted in docs/theory
 SOURCE_FILE = re.compile(rf"`((?:{'|'.join(ROOMS)})/[a-z_0-9/]+\.\w+)`")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.S | re.M)
 
@@ -73,7 +73,7 @@ def test_literature_has_every_cited_paper():
 
 
 def test_the_lab_note_has_the_predicted_moments_of_published_shapes():
-    """Its table shows E[x^2] at the top of the stack before training, by sequence length."""
+    """The note's table shows E[x^2] at the top of the stack before training, by sequence length."""
     note = (ROOT / "docs" / "lab_notes" / "first_steps.md").read_text()
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in note.split("\n")
             if re.match(r"\| (tokens|\d.*B|\d+M) \|", row)]

@@ -184,7 +184,7 @@ ENDED = {"with a result": 0, "rejected": 0}
 @drawn
 @given(words=configurations())
 def test_any_configuration_has_a_verdict_or_is_rejected_at_the_start(words):
-    """Noise, rounding, overflow and underflow may not reject a correct theory."""
+    """Noise, rounding, overflow and underflow must not reject a correct theory."""
     with tempfile.TemporaryDirectory() as folder:
         done = run(words, "--threads", 2, "--out", folder, "--json", code=(0, 2, 3), timeout=120)
         ENDED["rejected" if done.code else "with a result"] += 1

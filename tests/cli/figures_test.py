@@ -66,7 +66,7 @@ def test_every_figure_is_written_and_reproducible(stack, read, folder):
             assert sum(1 for _ in xml.etree.ElementTree.parse(path).getroot().iter()) > 100, path.name
             assert "dc:date" not in path.read_text()
     for name, figure in (pair for figures in every.values() for pair in figures.items()):
-        # Draws the figure again in this process, which has another hash seed.
+        # Draws the figure again in this process, which has a different hash seed.
         for path in drawing.save(figure, folder / "again" / name, drawing.Options(formats=("svg",))):
             assert path.read_bytes() == (folder / "figures" / path.name).read_bytes(), path.name
         legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
@@ -167,7 +167,7 @@ def test_figures_are_legible(planted):
 
 
 def test_large_error_bars_do_not_squeeze_figure_7(planted):
-    wide = np.full_like(arrays(planted)["layer_gradient_stderr"], 8.0)  # ± 14 decades
+    wide = np.full_like(arrays(planted)["layer_gradient_stderr"], 8.0)  # bars of ± 2·8/ln(10) = ± 7 decades
     figure = figure_of("figure-7-gradients", with_columns(planted, {"layer_gradient_stderr": wide}))
     low, high = figure.axes[0].get_ylim()
     assert np.log10(high / low) < 3, "values from 1 to 2, and a decade on each side"

@@ -72,7 +72,7 @@ def test_another_build_runs_again(folder):
     program = PROGRAM.read_bytes()
     identities = set(re.findall(rb"(?<![0-9a-f])([0-9a-f]{64})\0", program))
     assert len(identities) == 2, "hashes of the sources and of the compiler options"
-    for mine in identities:  # another hash does not change how the program runs
+    for mine in identities:  # a different hash does not change how the program runs
         program = program.replace(mine, mine[::-1])
     (folder / "periscope").write_bytes(program)
     (folder / "periscope").chmod(0o755)

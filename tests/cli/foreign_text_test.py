@@ -101,7 +101,7 @@ def test_a_text_replaced_during_the_run_does_not_change_the_result(folder):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.slow  # sanitizers do not support a limit of addresses
+@pytest.mark.slow  # sanitizers do not support a limited address space
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "/proc/self/status", "empty", ".", "loop", "missing",
                                   "/" + "x" * 5000], ids=lambda path: path[:20])
 def test_invalid_text_files_are_rejected(path, folder):

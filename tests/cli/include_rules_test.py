@@ -4,7 +4,7 @@ import re
 
 from program import ROOT
 
-# room: the rooms that it may include, in addition to itself
+# Maps each room to the other rooms that it may include.
 BASE = {"sim/base", "sim/numerics"}
 SPEC = BASE | {"sim/spec"}
 TENSORS = SPEC | {"sim/random", "sim/core"}
@@ -57,7 +57,7 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
 PROCESS_WIDE = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ENGINE_ROOMS, "experiments/studies"):
     FORBIDDEN[name] = PROCESS_WIDE
-FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # may block signals
+FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # it blocks signals
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\("
                            r"|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
@@ -65,7 +65,7 @@ PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b
 RESTORED = {"experiments/engine/run/threads.h": "omp_set_num_threads"}
 # Studies may not include each other. Files directly in experiments/studies include all studies.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
-# memory of tensors; only backends may include it
+# The header with access to tensors' memory, which only backends may include.
 ELEMENTS = "sim/core/storage.h"
 MAY_INCLUDE_ELEMENTS = {"sim/core", "sim/reference", "sim/cpu", "sim/emulated", "sim/cuda"}
 

@@ -192,7 +192,7 @@ def signals_of(process, kind):
 
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,), (signal.SIGINT,)], ids=str)
 def test_a_signal_ignored_at_the_start_stays_ignored(ignored, folder):
-    """As with nohup and background jobs of a shell, which may also run these tests."""
+    """nohup and shells (for background jobs) start programs this way, possibly also these tests."""
     before = [signal.signal(number, signal.SIG_IGN) for number in STOPPING]
     try:
         process = start(command("gradients identity-path"), "--out", "out", ignoring=ignored, stdout=subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-# Without the finite-width chain the finite-width term is a tolerated bias.
+# Without the finite-width chain, the finite-width term is a tolerated bias.
 LIMIT = ("theory.finite_width=false",)
 BACKWARD = ("run.backward=true",)
 TRAIN = ("train.steps=4", "train.batch=4")
@@ -21,7 +21,7 @@ class Row:
 
 
 ROWS = {
-    "model.preset": Row("400M"),  # changes head_dim, which SMALL leaves open
+    "model.preset": Row("400M"),  # changes head_dim, which SMALL does not set
     "model.recipe": Row("olmo2"), "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"),
     "model.kv_heads": Row("2"),
     "model.head_dim": Row("8"), "model.mlp": Row("relu"), "model.mlp_width": Row("40"), "model.norm": Row("layer"),

@@ -83,7 +83,7 @@ TWO = "model.placement=['pre', 'peri']"
 ON_TOKENS = [["propagate"], ["propagate", "--backward"], ["theory", "--backward"], ["gradients", "depth"],
              ["gradients", "identity-path"], ["gradients", "score-path"], ["gradients", "attenuation"],
              ["gradients", "crossover", TWO], ["ladder", "init.scheme=lecun"], ["formats", "--backward"]]
-# Commands with model.mlp_width; the others set their own widths, have no matrices or need another device.
+# Commands that use model.mlp_width. The others set their own widths, have no matrices or need a different device.
 ON_WIDTH = [words for words in ON_TOKENS if words[0] not in ("ladder", "theory", "formats")]
 
 

@@ -136,7 +136,7 @@ def test_a_model_is_overwritten_only_with_force(name, folder):
     run(command, out, "--quiet")
     files = contents(out)
     assert files
-    for kept in files:  # each file alone is enough to reject
+    for kept in files:  # each of the files alone causes a rejection
         for file in files:
             (out / file).unlink(missing_ok=True)
         (out / kept).write_text("mine")

@@ -205,7 +205,7 @@ def test_figures_are_written_atomically_and_replace_regular_files_only(folder):
 
 @pytest.fixture
 def ds(stack):
-    """A result without a file."""
+    """A result in memory, without the file that it came from."""
     read = reader.read(stack)
     return xr.Dataset(read.data_vars, read.coords, read.attrs)
 

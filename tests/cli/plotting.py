@@ -28,5 +28,5 @@ def figure_of(name, ds):
 
 
 def with_columns(ds, columns):
-    """Returns the result with other values in some of its columns."""
+    """Returns the result with different values in some of its columns."""
     return ds.assign({name: (ds[name].dims, values) for name, values in columns.items()})

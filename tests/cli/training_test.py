@@ -267,7 +267,7 @@ def test_models_that_another_command_wrote_are_not_overwritten(folder):
 
 
 TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."
-assert len(TEXT) == 90  # a tenth of the text, the validation split, is one window
+assert len(TEXT) == 90  # the validation split, a tenth of the text, has 9 bytes: one window of 8 tokens and its labels
 EXPORTS = [  # layout, name, placement, qk_norm, norm
     ("llama", "pre", "pre", "none", "rms"), ("qwen3", "pre", "pre", "head", "rms"),
     ("gemma2", "peri", "peri", "none", "rms"), ("gemma3", "peri", "peri", "head", "rms"),
@@ -281,7 +281,7 @@ EXPORTS = [  # layout, name, placement, qk_norm, norm
 
 @pytest.mark.parametrize(("layout", "name", "placement", "qk_norm", "norm"), EXPORTS)
 def test_probe_of_an_export_equals_the_training_record(layout, name, placement, qk_norm, norm, folder):
-    """Compares the stream at every depth for the only held-out window. It depends on every weight, gain and rule."""
+    """Compares the stream of the only held-out window at every depth. The stream depends on all weights and rules."""
     (folder / "corpus").write_bytes(TEXT)
     trained = train("--corpus", "corpus", "--export", "models", "--dtype", "f64", "model.vocab=256",
                     f"model.placement={placement}", f"model.qk_norm={qk_norm}", f"model.norm={norm}", "train.lr=0.02",

@@ -124,7 +124,7 @@ def test_explicit_keys_override_recipes_in_any_order(bare):
     ("gpt2", ("init.position_std=0.01", "init.std=0.03"), 0.03**2 + 0.01**2),
     ("gemma2", ("init.embedding_std=0.01",), 32 * 0.01**2),
     ("llama", ("init.truncation=1",), 4e-4 * 0.2911250947),
-    ("llama", ("init.scheme=mitchell",), 4e-4 * 0.9733369246),  # variance after truncation at 3 deviations
+    ("llama", ("init.scheme=mitchell",), 4e-4 * 0.9733369246),  # variance of N(0, 1) truncated at ±3
     ("llama", ("init.embedding_std=0.1", "init.truncation=1"), 1e-2 * 0.2911250947),
 ])
 def test_embeddings_and_positions_have_the_second_moment_of_their_std(recipe, settings, moment, bare):

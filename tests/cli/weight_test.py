@@ -10,7 +10,7 @@ import pytest
 
 from program import ROOT
 
-# room: folders, limit, wanted
+# room: folders, limit, goal ("wanted")
 ROOMS = {
     "sim": (["sim/"], 22100, 22200),
     "theory": (["theory/"], 11200, 12300),

@@ -52,7 +52,7 @@ def test_rates_of_token_clustering_depend_on_the_placement():
     apart = {p: 1 - ds.token_cosine_predicted.sel(placement=p).values.ravel()[::2] for p in ds.placement.values}
     np.testing.assert_allclose(np.log(apart["post"][14:20] / apart["post"][15:21]), math.log(2), atol=1e-3)
     power = {p: math.log2(values[16] / values[32]) for p, values in apart.items()}
-    assert power["pre"] == pytest.approx(1.16, abs=0.05)  # 1.09 from 32 to 64 layers
+    assert power["pre"] == pytest.approx(1.16, abs=0.05)  # from layer 16 to 32; 1.09 from layer 32 to 64
     assert power["peri"] == pytest.approx(0.95, abs=0.05)
     assert power["lns"] < 0.3
     assert apart["peri"][1] < apart["pre"][1] - 0.1
@@ -62,7 +62,7 @@ def test_rates_of_token_clustering_depend_on_the_placement():
 
 @pytest.mark.parametrize("norm", ["dyt", "derf"])
 def test_an_alpha_with_an_error_of_5_percent_is_rejected(norm):
-    """DyT and Derf have no finite-width chain, so the tolerated bias of the limit has to be small enough."""
+    """DyT and Derf have no finite-width chain, so the tolerated bias of the infinite-width limit must be small."""
     stack = (f"model.norm={norm}", "model.placement=pre", "model.layers=2", "model.width=1024", "model.heads=16",
              "model.mlp_width=2048", "init.scheme=lecun", "input.tokens=16", "input.correlation=0.1", "run.seeds=16",
              "run.weights=matrix-free")

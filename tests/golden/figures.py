@@ -69,7 +69,7 @@ def results(program):
             (file,) = (folder / name).glob("*.nc")
             ds = found[name] = reader.read(file).assign_attrs(version="0", commit="none")
             yield name, ds
-            if name == "power":  # margins of exact and of missing tests
+            if name == "power":  # also drawn with an infinite and a missing excess
                 far = ds["power_excess"].values.copy()
                 far[0], far[1] = np.inf, np.nan
                 yield "margins", with_columns(ds, {"power_excess": far})

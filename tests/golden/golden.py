@@ -14,8 +14,8 @@ values in a row, " |3" for three equal lines, "~" for the start of the previous 
 line of the file.
 
 A golden shows that a number changed, not that it was right. The reference level is GNU's compiler at x86-64-v3, where
-all bits are compared. Elsewhere, numbers must agree to 1e-9 of the largest in their column. For a long column the file
-has three digits of the first values, a hash of all bits, and the weighted norm of the vector."""
+all bits are compared. Elsewhere, numbers must agree to 1e-9 of the largest in their column. For a long column, the file
+has the first values rounded to three significant digits, a hash of all bits, and the weighted norm of the vector."""
 
 import argparse
 import concurrent.futures
@@ -41,7 +41,7 @@ HERE = pathlib.Path(__file__).parent
 FIXTURES = HERE.parent / "checkpoint" / "fixtures"
 REFERENCE = ("GNU", "x86-64-v3")
 FULL = 3  # columns of at most this length are written with all digits
-LONG = 90  # characters of a column; further lines only enter its hash and norm
+LONG = 90  # maximum characters per column; later lines affect only its hash and norm
 RELATIVE = 1e-9
 SHOWN = 12  # printed differences per command
 BYTES = 4_000_000  # limit of all cases and results

@@ -135,7 +135,7 @@ def test_rejections_have_the_message_of_the_program():
 @pytest.mark.parametrize(("call", "key"), [
     (lambda: ps.propagate(SMALL, dump=True), "dump"), (lambda: ps.propagate(SMALL, backward=0), "backward"),
     *((lambda ids=ids: ps.probe(LLAMA, tokens=ids), "tokens") for ids in (
-        True, [], b"123", ["1,2", 3], np.array([[1, 2], [3, 4]]), [[1], 2], np.array([True, False]))),  # a mask
+        True, [], b"123", ["1,2", 3], np.array([[1, 2], [3, 4]]), [[1], 2], np.array([True, False]))),  # last: a mask
     *((lambda top=top: ps.probe(LLAMA, tokens=[1], top=top), "top") for top in (True, [1])),
     (lambda: ps.certify(config=SMALL, format=True), "format"), (lambda: ps.verify(cases=True), "cases"),
     (lambda: ps.propagate(SMALL, memory=10**400), "memory"), (lambda: ps.propagate(SMALL, memory="much"), "memory"),

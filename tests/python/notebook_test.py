@@ -31,7 +31,7 @@ def test_interrupting_a_cell_raises_keyboard_interrupt_in_a_live_kernel():
     try:
         reply(client.execute("import periscope as ps\nps.propagate"))
         for after in (0.3, 2.0):
-            # By default a kernel drops the queued cells if a cell fails.
+            # By default, a kernel drops the queued cells if a cell fails.
             message = client.execute(f"print('begins', flush=True)\nds = ps.propagate({LONG!r})", stop_on_error=False)
             while "begins" not in client.get_iopub_msg(timeout=60)["content"].get("text", ""):
                 pass

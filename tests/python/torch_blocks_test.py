@@ -290,7 +290,7 @@ class Optimizer:
 
 
 def passed(stack, windows):
-    """Runs all windows. Returns the tensors of each, their joined signals, and the gradients of the mean loss."""
+    """Runs all windows. Returns the tensors of each window, the joined signals, and the gradients of the mean loss."""
     for weight in stack.weights.values():
         weight.grad = None
     values, seen = [], []

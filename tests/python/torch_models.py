@@ -110,7 +110,7 @@ def model_of(family, seed, dtype=None, **given):
             scale = 1.3 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else 0.3
             parameter.copy_(scale * normal + (parameter if parameter.dim() == 1 else 0.0))
         for key, buffer in model.named_buffers():
-            if key.endswith("embed_scale"):  # f32 in transformers
+            if key.endswith("embed_scale"):  # transformers stores it in f32
                 buffer.fill_(float(np.float32(buffer.item())))
-    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # has no gradient
+    words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # padding has no gradient
     return model.to(dtype or torch.float64), [draw.choice(words) for _ in range(draw.randint(2, 12))]

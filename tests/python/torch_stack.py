@@ -79,7 +79,7 @@ def scale(value, sublayer, layers):
 
 
 def recipe(placement, sublayer, layers):
-    """Returns the recipe of a configured placement: a name, a table of norms and scales, or one of these per kind."""
+    """Returns the recipe of a placement: a name, a table of norms and scales, or one of these per kind of module."""
     if isinstance(placement, str):
         return named(placement, sublayer, layers)
     if {"attention", "mlp"} & set(placement):
