@@ -1,5 +1,5 @@
-# Run at build time: links OBJECTS into one object file OUTPUT whose only global symbol is the function FUNCTION().
-# COMDAT groups are dissolved first; otherwise the linker would drop those that other objects contain too.
+# Run at build time: links OBJECTS into one object file, OUTPUT, whose only global symbol is the function FUNCTION.
+# COMDAT groups are dissolved first; otherwise the linker would discard groups that other objects contain too.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(failed)
