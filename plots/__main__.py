@@ -1,4 +1,4 @@
-"""Usage: python -m plots PATH... --out DIR, or from any folder python /path/to/plots PATH... --out DIR"""
+"""Usage: python -m plots PATH... --out DIR, or from any folder: python /path/to/plots PATH... --out DIR"""
 
 import os
 import signal
@@ -13,7 +13,7 @@ if not __package__:  # started by path: sys.path has this folder instead of its 
 try:
     from . import command_line
 except ModuleNotFoundError as error:  # a package of plots/requirements.txt is missing
-    sys.exit(f"python -m plots: {error} for {sys.executable}; use .venv/bin/python, which ./lab creates")
+    sys.exit(f"python -m plots: {error} (running {sys.executable}); use .venv/bin/python, which ./lab creates")
 
 
 def _stop(number: int, _frame: object) -> None:

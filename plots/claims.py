@@ -96,11 +96,11 @@ def number(ds: xr.Dataset, c: int) -> str:
 def caption(ds: xr.Dataset) -> str:
     tests = int(np.isfinite(array(ds, "claim_p")).sum())
     words = (
-        f"Each claim states that a number is positive, tested with {seeds_text(ds)}. At the right: its mean ± one "
+        f"Each claim states that a number is positive, tested with {seeds_text(ds)}. On the right: its mean ± one "
         "standard error and, in brackets, the smallest true mean that the test detects with 95 % probability. Grey: "
         "undecided by one-sided tests at 5 %; to the right the claim holds, to the left its opposite. If all numbers "
         f"were 0, up to {2 * LEVEL * tests:.1f} of {tests} tested claims would be decided by chance. Filled: decided "
-        "with Holm's correction for all claims (two-sided p at most 5 %; the second p at the right). "
+        "with Holm's correction for all claims (two-sided p at most 5 %; the second p on the right). "
     )
     for verdict, title in (("not-testable-here", "Not testable here"), ("not-run", "Not run")):
         missing = [str(c) for c in array(ds, "claim")[array(ds, "claim_verdict") == verdict]]

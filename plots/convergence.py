@@ -1,4 +1,4 @@
-"""Convergence of the width ladder: bias of the theory over width, and noise of the measurement over seeds."""
+"""Convergence of the width ladder: theory bias against width, and noise against the number of seeds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
 GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
-@kind("convergence", "error of the theory over width, and noise over seeds",
+@kind("convergence", "error of the theory against width, and noise against the number of seeds",
       coordinates("ladder_width group") | on("convergence ladder_width", "bias", "bias_stderr")
       | on("convergence", "bias_exponent", "noise_exponent")
       | on("convergence group", "noise", "noise_stderr"))  # fmt: skip

@@ -168,7 +168,7 @@ LAW: dict[str, Any] = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "
                        "zorder": 3, "markeredgecolor": style.INK}  # fmt: skip
 
 
-@kind("crossover", "the last MLP's gradient relative to Pre-LN, over the size of its output",
+@kind("crossover", "the last MLP's gradient relative to Pre-LN's, against the size of its output",
       coordinates("down_factor") | on("case", "log_crossing_measured")
       | on("case down_factor", "log_ratio_predicted", "log_rms_a_predicted", "log_law_measured"))  # fmt: skip
 def crossover(ds: xr.Dataset) -> style.Page:

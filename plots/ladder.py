@@ -69,7 +69,7 @@ def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style
     ]
     words = (
         f"{style.styles([placement])[0].label}, {style.INPUTS[name]}: measured minus theory of infinite width, mean "
-        f"over depth (moments: relative to theory), over 1/width; {config(ds)['ladder']['seeds']} seeds per width, "
+        f"over depth (moments: relative to theory), against 1/width; {config(ds)['ladder']['seeds']} seeds per width, "
         "bars ± 2 standard errors. The parabola's value at 0 is compared with theory; titles: quantity and verdict. "
     )
     return style.finish(figure, keys, words + captions.settings_text(ds))

@@ -157,7 +157,7 @@ def decay_init(ds: xr.Dataset, present: list[str]) -> style.Page:
                    label=f"{style.STYLES[p].label}, final loss") for p in groups.TWO]  # fmt: skip
     words = (
         f"Left and middle: variance over depth at the last record, geometric mean of {seeds_text(ds)}, in the colours "
-        "of the names at the right. Right: mean training loss of the last tenth of the steps, ± 2 standard errors, ln "
+        "of the names on the right. Right: mean training loss of the last tenth of the steps, ± 2 standard errors, ln "
         "V if not finite."
     )
     return groups.finish(figure, ds, keys, words, ["10"], shown)

@@ -155,10 +155,9 @@ def growth(ds: xr.Dataset) -> style.Page:
         axes.set_xlabel("Sublayer (from 0)")
         scales.integers(axes, 6)
     keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
-    words = ("Growth of the second moment; an identity for every token. Left: its three terms as shares of q⁺, mean "
-             "over "
-             "tokens. Middle: the cosine term, which Eq. 4 omits, over the branch's term. " if has_gains else
-             "Growth of the second moment; an identity for every token. Left: its three terms as shares of q⁺, mean "
+    words = ("Growth identity of the second moment, valid for every token. Left: its three terms as shares of q⁺, mean "
+             "over tokens. Middle: the cosine term, which Eq. 4 omits, over the branch's term. " if has_gains else
+             "Growth identity of the second moment, valid for every token. Left: its three terms as shares of q⁺, mean "
              "over tokens. Right: the cosine term, which Eq. 4 omits, over the branch's term. ")  # fmt: skip
     if has_gains:
         words += "Right: the branch's second moment, and the value expected from norm B's gains alone. "

@@ -47,12 +47,12 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
                           for words, c, m in STATISTICS.values()]  # fmt: skip
     keys.append(style.patch(**GREY, label="± 2 standard errors"))
     if np.isfinite(critical).any():
-        keys.append(style.entry(**LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
+        keys.append(style.entry(**LIMIT, label=f"rejection limit, {critical[np.isfinite(critical)][0]:.2g}"))
     name = style.title(style.INPUTS[array(ds, "input")[i]])
     shared = ", and stacks share their random draws" if config(ds)["run"]["paired"] else ""
     words = (
         f"{name}: measured minus predicted, over their combined standard error ({seeds_text(ds)}). Grey: ± 2, which "
-        "1 value in 22 exceeds by chance. Dashed: limit of rejection for the tests at all sites, in excess of the "
+        "1 value in 22 exceeds by chance. Dashed: rejection limit for the tests at all sites, in excess of the "
         f"tolerated bias. Depths of one stack are correlated{shared}. Titles: verdict over all tested signals and "
         "gradients; it tolerates rounding and, if the theory is not exact at this width, a finite-width term."
     )

@@ -114,7 +114,7 @@ def over_width(ds: xr.Dataset) -> style.Page:
     keys.append(style.entry(color="0.6", linestyle=":", linewidth=1.2, label="the bound"))
     words = (
         "Frobenius norm of ∂loss/∂W₂ of Peri-LN sublayers over three bounds, each times γ‖h‖/‖a‖. With the correct "
-        "power of D the largest ratio is at the bound for every width; with √(1/D) it grows like D and exceeds 1 from "
+        "power of D, the largest ratio is at the bound for every width; with √(1/D) it grows like D and exceeds 1 from "
         "D = 3. The median at D = 2, where LayerNorm leaves almost no gradient, is below the axes. "
     )
     return style.finish(figure, keys, words + run(ds))

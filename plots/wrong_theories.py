@@ -18,7 +18,7 @@ def margins(ds: xr.Dataset) -> np.ndarray:
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 
-@kind("wrong-theories", "excess of each theory over the limit of rejection",
+@kind("wrong-theories", "excess of each theory relative to the rejection limit",
       on("row", "theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
          "theory_rejected"))  # fmt: skip
 def wrong_theories(ds: xr.Dataset) -> style.Page:
@@ -36,7 +36,7 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
                   color=style.INK)  # fmt: skip
     axes.axvline(1.0, color=style.INK, linewidth=0.8, zorder=1)
     style.rows(axes, [f"{array(ds, 'theory')[i]} ({array(ds, 'configuration')[i]})" for i in order])
-    axes.set(xscale="log", xlabel="Excess over the limit of rejection")
+    axes.set(xscale="log", xlabel="Excess relative to the rejection limit")
     axes.set_xlim(0.8 * LEAST, 1.4 * MOST)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     keys = [style.entry(marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
@@ -47,7 +47,7 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
         del keys[2]  # no marker has this style
     words = (
-        "Each theory's most significant test (named at the right) with the configuration in brackets: deviation beyond "
+        "Each theory's most significant test (named on the right) with the configuration in brackets: deviation beyond "
         "the tolerated bias, in standard errors, over the critical value (line at 1) for the familywise error of the "
         f"whole run. Smaller ratios are drawn at {LEAST:g}, larger ones (triangles) at {MOST:g} with their value. "
     )

@@ -71,8 +71,8 @@ std::optional<ExitCode> skip_finished(const study::Study& study, const study::Jo
   if (!options.skip_finished) return std::nullopt;
   if (job.run_options.out.empty())
     throw ConfigError("--skip-finished: expected --out or run.out, the folder of the result");
-  if (options.json) throw ConfigError("--skip-finished with --json: expected one of them; JSON output is not cached");
-  if (options.csv) throw ConfigError("--skip-finished with --csv: expected one of them; CSV output is not cached");
+  if (options.json) throw ConfigError("--skip-finished with --json: expected only one; JSON output is not cached");
+  if (options.csv) throw ConfigError("--skip-finished with --csv: expected only one; CSV output is not cached");
   const std::string path = study::result_file(job, "nc");
   if (!exists(path)) return std::nullopt;
   std::string reason = "the cache contains no finished run with these settings and this build of the program";
@@ -106,7 +106,7 @@ void check_csv_destination(const study::Job& job, const CommonOptions& options) 
   const std::string& csv = *options.csv;
   if (job.file.empty()) throw ConfigError("--csv: this result has no columns; use --json");
   if (csv == "-") {
-    if (options.json) throw ConfigError("--csv - with --json: expected one of them; both write to standard output");
+    if (options.json) throw ConfigError("--csv - with --json: expected only one; both write to standard output");
     return;
   }
   if (destination_of(csv).is_stream) return;
@@ -219,8 +219,8 @@ std::string find_shipped_configuration(const std::string& path) {
        {std::filesystem::path(path), prefix / path, prefix / "share/periscope/configs" / name}) {
     if (std::filesystem::is_regular_file(candidate, error)) return candidate.string();
   }
-  throw ConfigError(
-      fmt::format("--config: {} is neither in the working directory nor next to the program; name a file", path));
+  throw ConfigError(fmt::format(
+      "--config: {} is neither in the working directory nor next to the program; pass a file's path", path));
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options) {

@@ -252,7 +252,7 @@ class StepHooks:
         return list(labels.clip(min=-1).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
-        """Returns the signals with second names: f_out as B_out if norm B is absent, and the next x_in as x_out."""
+        """Returns signals and aliases: f_out also as B_out if norm B is absent, and the next x_in also as x_out."""
         found = dict(recorded)
         for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:

@@ -41,7 +41,7 @@ def _text(key: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         if not -_LARGEST <= value < _LARGEST:
-            raise ConfigError(f"{key} = {value}: expected a whole number of 64 bits")
+            raise ConfigError(f"{key} = {value}: expected a 64-bit integer")
         return str(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else str(value)
@@ -50,12 +50,12 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise ConfigError(f"{key} = {short(value)}: expected text as names of keys, found {name!r}")
+                raise ConfigError(f"{key} = {short(value)}: expected key names of type str, found {name!r}")
         entries = (f"{_string(key, k)} = {_text(f'{key}.{k}', v)}" for k, v in value.items())
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_text(key, item) for item in value) + "]"
-    raise ConfigError(f"{key} = {short(value)}: expected a number, text, truth value, list or table, "
+    raise ConfigError(f"{key} = {short(value)}: expected a number, text, boolean, list or table, "
                       f"found {type(value).__name__}")  # fmt: skip
 
 

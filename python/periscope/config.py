@@ -23,7 +23,7 @@ def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
         raise ConfigError(f"{within or 'configuration'}: found {type(keys).__name__}; expected a table of keys")
     for name, value in keys.items():
         if not isinstance(name, str):
-            raise ConfigError(f"{within or 'configuration'}: expected text as names of keys, found {name!r}")
+            raise ConfigError(f"{within or 'configuration'}: expected key names of type str, found {name!r}")
         full = within + name
         if not _NAME.fullmatch(full):
             raise ConfigError(f"unknown key {full!r}: expected one of the keys that periscope.keys() lists")

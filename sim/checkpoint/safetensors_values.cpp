@@ -78,8 +78,8 @@ void read_values(const SafetensorsView& view, const std::string& path, const std
                  std::span<Out> out) {
   const std::uint64_t all = count_of(view);
   if (first > all || out.size() > all - first) {
-    throw std::out_of_range(fmt::format("tensor {}: {} elements from {} on, but the tensor has {}", in_quotes(name),
-                                        out.size(), first, all));
+    throw std::out_of_range(fmt::format("tensor {}: {} elements from index {} requested, but the tensor has {}",
+                                        in_quotes(name), out.size(), first, all));
   }
   const ElementSource source{path, name};
   switch (view.type) {

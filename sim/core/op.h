@@ -104,7 +104,7 @@ struct LinearWeightSquare {
 };
 
 struct LinearDrawn {
-  static constexpr OpFacts facts{"linear_drawn", "x [N, in], w [out, in] drawn like normal -> [N, out]", "x w^T",
+  static constexpr OpFacts facts{"linear_drawn", "x [N, in], w [out, in] drawn as by normal -> [N, out]", "x w^T",
                                  of_inputs, in_dtype};
   const Tensor& x;
   const DrawnMatrix& w;
@@ -179,7 +179,7 @@ struct ScatterAdd {
 
 struct RowBasis {
   static constexpr OpFacts facts{"row_basis", "x [N, D] -> lower [N, N], basis [N, D]",
-                                 "x = lower basis, lower triangular, basis orthonormal", of_inputs, in_double};
+                                 "x = lower * basis: lower triangular, basis orthonormal", of_inputs, in_double};
   const Tensor& x;
   periscope::RowBasis& b;
 };

@@ -72,7 +72,7 @@ inline constexpr std::array norm_table{
 };
 static_assert(are_rows_of(norm_table, &NormFacts::kind), "one row per kind, in the order of NormKind");
 static_assert(std::ranges::all_of(norm_table, &NormFormula::is_supported, &NormFacts::formula),
-              "backends ignore phi with a divisor, and a mean without one");
+              "backends ignore phi if there is a divisor, and the mean if there is none");
 
 [[nodiscard]] constexpr const NormFacts& facts_of(NormKind kind) { return norm_table[static_cast<std::size_t>(kind)]; }
 [[nodiscard]] constexpr NormFormula formula_of(NormKind kind) { return facts_of(kind).formula; }

@@ -155,7 +155,7 @@ TEST_CASE("a gradient that fluctuates by a factor e has no first-order bound") {
   const judge::StackVerdict wild = judged(2.1, 1.0);
   CHECK(wild.verdict == judge::Verdict::inconclusive);
   CHECK(wild.rejected == 0);
-  CHECK(wild.reason.find("no bound on its bias") != std::string::npos);
+  CHECK(wild.reason.find("no bound on the prediction's bias") != std::string::npos);
   // The mean over 8 heads has variance 0.02² · 38000 / 8 = 1.9, and 2.2 with 44000 patterns.
   CHECK(judged(0.01, 1.0, 38000).verdict == judge::Verdict::disagrees);
   CHECK(judged(0.01, 1.0, 44000).verdict == judge::Verdict::inconclusive);

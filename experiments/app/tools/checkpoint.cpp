@@ -105,8 +105,8 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 }  // namespace
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
-  add_command(app, code, "info", "Describe a checkpoint: family, placement and names of norms, shapes", no_run,
-              run_info, flag_texts(info_flags));
+  add_command(app, code, "info", "Describe a checkpoint: family, placement, norm names and shapes", no_run, run_info,
+              flag_texts(info_flags));
   const auto family = std::make_shared<std::string>();
   CLI::App* const command = add_command(
       app, code, "write-checkpoint", "Write a random stack as a checkpoint for other programs, into --out",

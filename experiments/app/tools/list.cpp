@@ -127,7 +127,7 @@ const std::vector<Output>& outputs() {
 std::vector<Example> examples() {
   std::vector<Example> all;
   for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
-  all.push_back({"info", "info DIR", "placement and names of the norms of a checkpoint"});
+  all.push_back({"info", "info DIR", "placement and norm names of a checkpoint"});
   all.push_back({"generate", "generate DIR --tokens 1",
                  "continue a prompt with a checkpoint, always with the most likely token"});
   all.push_back({"toy", "toy", "the toy example from the reviews of the Peri-LN paper, step by step"});

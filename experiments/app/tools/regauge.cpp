@@ -265,7 +265,7 @@ std::string regauge_text(const nlohmann::ordered_json& report) {
   const double before = eps.at("before");
   const double after = eps.at("after");
   text += eps.contains("unchanged_because")
-              ? fmt::format("eps of the norms: {:g}, unchanged because {}; relative to the stream it acts like {:g}\n",
+              ? fmt::format("eps of the norms: {:g}, unchanged because {}; equivalent to {:g} before rescaling\n",
                             after, eps.at("unchanged_because").get<std::string>(), after * factor * factor)
               : fmt::format("eps of the norms: {:g} before, {:g} after, scaled like the mean square of the stream\n",
                             before, after);

@@ -93,15 +93,15 @@ std::string toy_text(const nlohmann::ordered_json& toy) {
              toy.at("peri")) +
          rows("The reviews' version, Norm(x + f(Norm(x))), placement a+c: the variance is 1", toy.at("reviews")) +
          fmt::format(
-             "The reviews divide by a standard deviation of 2.35; it is {:.4f}.\nTheir output [{:.2f}, 0, {:.2f}] "
-             "would have variance {:.4f}, not 1.\n",
+             "The reviews divide by a standard deviation of 2.35; the correct value is {:.4f}.\nTheir output [{:.2f}, "
+             "0, {:.2f}] would have variance {:.4f}, not 1.\n",
              deviation, output, -output, 2.0 * output * output / 3.0);
 }
 
 }  // namespace
 
 void add_toy(CLI::App& app, int& code) {
-  add_command(app, code, "toy", "Pass the toy vector [2, 0, -2] through Peri-LN and through its version in the reviews",
+  add_command(app, code, "toy", "Pass the vector [2, 0, -2] through Peri-LN and its version in the paper's reviews",
               no_run, [](const CommonOptions& options) {
                 const nlohmann::ordered_json toy = toy_json();
                 if (!options.quiet) print_message(toy_text(toy));

@@ -23,7 +23,8 @@ std::string met_tolerance(const Test& test) {
 /// Returns why a test that does not reject is inconclusive, or "".
 std::string inconclusive_reason(const Test& t) {
   if (std::isinf(t.tolerated_bias)) {
-    return "no bound on its bias: gradients fluctuate too much over seeds, or the stack is too narrow or has no norms";
+    return "no bound on the prediction's bias: gradients fluctuate too much over seeds, or the stack is too narrow or "
+           "has no norms";
   }
   if (!t.is_finite()) {
     return fmt::format("measured {}, predicted {}", number_words(t.measured.value), number_words(t.predicted.value));
@@ -31,8 +32,7 @@ std::string inconclusive_reason(const Test& t) {
   if (t.underpowered())
     return fmt::format("detectable error {} exceeds limit {:.3g}", error_words(t.detectable), t.limit);
   if (t.contrast.empty() && t.tolerated_bias > 0.0 && t.tolerated_bias >= t.scale) {
-    return fmt::format("relative tolerated bias of {:.2g}, as large as the predicted number",
-                       t.tolerated_bias / t.scale);
+    return fmt::format("tolerated bias too large: {:.2g} times the predicted number", t.tolerated_bias / t.scale);
   }
   if (t.precise) return {};
   return fmt::format("prediction less precise than requested, ± {:.2g} (theory.gradient_tolerance{})",

@@ -24,7 +24,7 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     };
     if (!index_.emplace(c.name, i).second) wrong("declared twice");
     if (c.meaning.empty()) wrong("no meaning");
-    if ((c.type == Type::text) != c.units.empty()) wrong("expected units for numbers and flags, and none for text");
+    if ((c.type == Type::text) != c.units.empty()) wrong("expected units for numbers and flags, but not for text");
     if (c.units == "nat" || c.units == "nat2" || c.units == "dB") {  // dimensionless, unknown to UDUNITS
       c.meaning += ", in " + (c.units == "nat2" ? "nat²" : c.units);
       c.units = "1";

@@ -40,7 +40,7 @@ StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
   if (factor < min_limit_factor) {
     throw ConfigError(
         fmt::format("ladder.widths: the infinite-width limit is predicted at {} times the largest width {}; expected "
-                    "{} at most {} there, found {}",
+                    "{} of at most {} at that width, found {}",
                     min_limit_factor, largest, hidden > 1.0 ? "model.mlp_width" : "model.width", max_width,
                     static_cast<long>(largest * std::max(1.0, hidden)) * min_limit_factor));
   }
@@ -202,8 +202,8 @@ void require_limit(const LadderConfig& config) {
   }
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
-        "input.kind = tokens: expected gaussian or text; a seed measures one sequence of tokens, but the prediction is "
-        "the mean over 64, a bias that a ladder does not tolerate");
+        "input.kind = tokens: expected gaussian or text; a seed measures one token sequence, but the prediction is a "
+        "mean over 64 sequences; a ladder does not tolerate the resulting bias");
   }
   for (const StackSpec& spec : config.stacks()) {
     if (spec.init.scheme == InitScheme::normal) {
@@ -213,8 +213,8 @@ void require_limit(const LadderConfig& config) {
     }
     if (config.run.backward && spec.init.head_std) {
       throw ConfigError(
-          fmt::format("init.head_std = {:g}: expected none; with a standard deviation independent of the width, there "
-                      "is no infinite-width limit",
+          fmt::format("init.head_std = {:g}: expected this key to be unset; with a standard deviation independent of "
+                      "the width, there is no infinite-width limit",
                       *spec.init.head_std));
     }
     if (config.run.backward && !spec.model.unembedding) {

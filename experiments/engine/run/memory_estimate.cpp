@@ -246,7 +246,7 @@ void require_fits(const MemoryEstimate& memory, bool force, Progress& progress) 
   const double available = std::max(0.0, available_bytes(threads));
   if (memory.bytes > available && !force) {
     throw ConfigError(
-        fmt::format("memory estimate {}: expected at most the available {}; lower {}, or use --force to try anyway",
+        fmt::format("memory estimate {}: expected at most {} (available memory); lower {}, or use --force",
                     format_bytes(memory.bytes), format_bytes(available), memory.key));
   }
   constexpr double min_reported = 1e9;

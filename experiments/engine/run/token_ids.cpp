@@ -15,7 +15,7 @@ namespace {
 std::vector<int> bytes_of(const InputSpec& input, std::ptrdiff_t first) {
   const TextFile& text = config::text_of(input);
   if (text.head.size() <= static_cast<std::size_t>(input.tokens)) {
-    throw InputError(fmt::format("input.path {}: expected at least {} bytes, input.tokens + 1, found {}", input.path,
+    throw InputError(fmt::format("input.path {}: expected at least {} bytes (input.tokens + 1), found {}", input.path,
                                  input.tokens + 1, text.size));
   }
   const auto begin = text.head.begin() + first;

@@ -153,9 +153,9 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
   }
   if (tests > 0) {
     text += fmt::format(
-        "\n{}excess: standard errors by which |measured − predicted| exceeds the tolerated bias; critical: Student's t "
+        "\n{}excess: |measured − predicted| beyond the tolerated bias, in standard errors; critical: Student's t "
         "at a familywise error of {:g} over {} tests.\ndetectable error: smallest error that a test rejects with 95 % "
-        "probability, over all tests of the stack; above a statistic's limit (periscope list) a verdict is "
+        "probability, over all tests of the stack; above a statistic's limit (see periscope list), the verdict is "
         "inconclusive.\n",
         worst.text(), familywise_error, tests);
   }

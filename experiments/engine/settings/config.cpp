@@ -35,11 +35,11 @@ constexpr Key<TheoryOptions> theory_keys[] = {
     {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "requested standard error of the logarithm of every predicted squared gradient; an explicit value is met at any cost", .default_text = "0.03"},
     {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "deliberate error in the theory: beta0, no-score-path, query-gradient, depth-constant"},
     {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "predict forward statistics at the stack's own widths (T25; default of propagate) instead of in the limit of infinite width (default of theory)", .default_text = "by command"},
-    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "number of replicates of the finite-width chain (T25); 0: 4 to 16 per seed, limited to the cost of the measurement or a few seconds"},
+    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "number of replicates of the finite-width chain (T25); 0: 4 to 16 per seed, if they cost no more than the measurement or a few seconds"},
 };
 
 constexpr Key<AgreementOptions> agreement_keys[] = {
-    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "probability of any rejected test in a run if the theory is right"},
+    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "probability that a run rejects at least one test if the theory is right"},
     {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "constant c of the relative tolerated bias c*w of moments; w: finite-width factor (T19)"},
     {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated bias c*w: absolute for cosines, relative for the size of attention's output; w: finite-width factor (T19)"},
     {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "constant c of the tolerated finite-width bias of the logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
@@ -47,11 +47,11 @@ constexpr Key<AgreementOptions> agreement_keys[] = {
 
 constexpr Range limit = between(0, 1e3);
 constexpr Key<PowerLimits> power_limit_keys[] = {
-    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "limit of the detectable error of the second moment, relative; above it, a verdict is inconclusive (T22)"},
-    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "limit of the detectable error of the variance, relative, as for second_moment"},
-    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "limit of the detectable error of the token cosine, absolute, as for second_moment"},
-    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "limit of the detectable error of the logarithm of a squared gradient, as for second_moment"},
-    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "limit of the detectable error of the score path's share, absolute, as for second_moment"},
+    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "relative limit on the detectable error of the second moment; above it, a verdict is inconclusive (T22)"},
+    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "relative limit on the detectable error of the variance; see second_moment"},
+    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "absolute limit on the detectable error of the token cosine; see second_moment"},
+    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "limit on the detectable error of a squared gradient's logarithm; see second_moment"},
+    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "absolute limit on the detectable error of the score path's share; see second_moment"},
 };
 // clang-format on
 

@@ -56,7 +56,7 @@ struct PowerLimits {
 
 /// Section [agreement]: criteria for agreement of measurement and theory (T19).
 struct AgreementOptions {
-  double familywise_error = 0.01;      ///< probability of any rejected test in a run if the theory is right
+  double familywise_error = 0.01;      ///< probability that a run rejects at least one test if the theory is right
   double finite_width = 0.5;           ///< constant c of the tolerated bias (T19) of moments, relative
   double finite_width_cosine = 1.0;    ///< constant c of cosines (absolute) and of attention's output (relative)
   double finite_width_gradient = 1.0;  ///< constant c of logarithms of gradients, absolute

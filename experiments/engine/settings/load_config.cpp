@@ -294,7 +294,7 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
   std::ranges::sort(entries);
   const auto twice = std::ranges::adjacent_find(entries);
   if (twice == entries.end()) return;
-  throw ConfigError(fmt::format("{}: expected different entries, found {} twice", key, shortened(*twice)));
+  throw ConfigError(fmt::format("{}: expected distinct entries, found {} twice", key, shortened(*twice)));
 }
 
 void require_variations(Known known, const std::vector<std::string>& variations) {

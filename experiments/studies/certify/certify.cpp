@@ -21,7 +21,7 @@ Requirement parse_requirement(const std::string& word) {
   if (kind == "all") return {std::nullopt, format};
   const auto* at = std::ranges::find(theory::signal_class_names, kind);
   if (at == theory::signal_class_names.end()) {
-    throw ConfigError(fmt::format("--require {}: expected one of {} or all before the colon", word,
+    throw ConfigError(fmt::format("--require {}: expected one of {}, or all, before the colon", word,
                                   fmt::join(theory::signal_class_names, ", ")));
   }
   return {static_cast<theory::SignalClass>(at - theory::signal_class_names.begin()), format};
@@ -95,8 +95,8 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
   }
   if (different.size() == 1) lengths = {fmt::format("{}", *different.begin())};
   all.push_back(
-      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
-                  "than {}, or in blocks of fewer than {}",
+      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more than {} "
+                  "tokens, or in blocks of fewer than {}",
                   fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (subtracts_mean(r.spec.model.norm)) {

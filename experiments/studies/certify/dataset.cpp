@@ -85,7 +85,7 @@ Table<InFormat> format_table() {
                "largest c for which 4 times the largest measured magnitude fits the format"},
               &H::measured)
       .column({"headroom_k_certified", "format", "1",
-               "largest power of two k, a factor on branches before norms B, that is certified together with "
+               "largest power of two k, multiplying branches before norms B, that is certified together with "
                "headroom_c_certified"},
               &H::branch)
       .column_if_any({"headroom_reason", "format", "", "why no c is certified"},

@@ -30,10 +30,10 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
         "Arithmetic of the verdicts: mixed (results are rounded to the format, sums are in fp32), pure (all in the "
         "format), exact",
         [](CertifyConfig& config, const auto& words) { config.arithmetic = parse_arithmetic(words.back()); }},
-       {"length", &CertifyConfig::length, "Longest certified input in tokens, if rounding depends on it",
-        from_to(1, 1 << 24)},
-       {"attack", &CertifyConfig::attack, "Search for inputs that exceed a bound; steps per restart",
-        from_to(1, 1'000'000)},
+       {"length", &CertifyConfig::length,
+        "Length of the longest input to certify, in tokens, if rounding depends on it", from_to(1, 1 << 24)},
+       {"attack", &CertifyConfig::attack,
+        "Search for inputs that exceed a bound, with this number of steps per restart", from_to(1, 1'000'000)},
        {"headroom", &CertifyConfig::headroom,
         "Scale stream and branches to fit this format, compare the logits, certify the scaled stack"}},
       false);

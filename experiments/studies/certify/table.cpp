@@ -63,7 +63,7 @@ std::string classes(const CertifyResult& r) {
                      "certified, because a signal upstream may overflow; dots: q·k before the division by √d_head; "
                      "inside: intermediate results of norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
-    text += "; inputs are any numbers of the format, so the headroom of their class is at most 1x";
+    text += "; inputs can be any numbers of the format, so the headroom of their class is at most 1x";
   }
   return text + ".\n";
 }

@@ -17,10 +17,10 @@ constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "replicates", .field = &FirstStepsConfig::replicates, .range = from_to(2, 1 << 20), .meaning = "number of independent replicates of the prediction, whose spread gives its standard errors; each uses the batches of one seed, so at least run.seeds are needed (the default is raised to this) unless first_steps.predict_only is set"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "deliberate error in the prediction: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "predict only: no training, no verdict"},
-    {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
-    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "absolute limit of the detectable error of the cosine between branch and stream"},
-    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "relative limit of the detectable error of a matrix's update, the mean square of an entry of (W - W_0) h"},
-    {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "limit of the detectable error of the loss on the held-out windows, relative to its predicted change"},
+    {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "limit on the detectable error of the stream's second moment, above which a verdict is inconclusive (T22); relative to the step's largest predicted change over depth"},
+    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "absolute limit on the detectable error of the cosine between branch and stream"},
+    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "relative limit on the detectable error of a matrix's update, the mean square of an entry of (W - W_0) h"},
+    {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "limit on the detectable error of the loss on the held-out windows, relative to its predicted change"},
 };
 // clang-format on
 
@@ -84,8 +84,8 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   static_cast<training::TrainConfig&>(config) = training::train_config(request, corpus);
   if (config.theory.fault != theory::Fault::none) {
     throw ConfigError(
-        "theory.fault: expected none, as it changes the theory at initialisation (T2-T11); set first_steps.fault "
-        "instead");
+        "theory.fault: expected this key to be unset, as it changes the theory at initialisation (T2-T11); set "
+        "first_steps.fault instead");
   }
   for (StackSpec& overridden : config.overridden) overridden.input.kind = InputKind::tokens;  // as in training
   for (const StackSpec& overridden : config.overridden) {
@@ -98,7 +98,7 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   if (!config.is_set("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;
   config::read_section(config::TomlReader(config.tree), first_steps_section, config);
   if (!config.train.frozen.empty()) {
-    throw ConfigError("train.frozen: expected none, as first steps are predicted for training all weights");
+    throw ConfigError("train.frozen: expected an empty list, as first steps are predicted for training all weights");
   }
   if (config.is_set("train.record_every") && config.train.record_every != 1) {
     throw ConfigError(

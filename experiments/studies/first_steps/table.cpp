@@ -62,7 +62,7 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
       table.text() +
       "Measured on the held-out windows after every step, mean over seeds ± standard error; predicted from the batches "
       "(T28). Coherent part: the part of the second moment along the gradients. Cosine: between the last branch and "
-      "its stream. No predictions are shown after the last step for which the theory is valid.\n";
+      "the stream to which it is added. No predictions are shown after the last step for which the theory is valid.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
   return dataset::wrap_to_table_width(text) + config::override_lines(config, fault_of(config));

@@ -21,8 +21,8 @@ constexpr Key<FormatsConfig> keys[] = {
     {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: precision of the partial sums of matrix products"},
     {.name = "rounding", .field = word_field<&FormatsConfig::stochastic, rounding_names>(), .meaning = "nearest (ties to even), stochastic"},
     {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: NaN), saturate"},
-    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor on the loss in the backward pass, divided out before gradients are compared"},
-    {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor on the massive features of the input in separate runs; 1: no separate runs"},
+    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor applied to the loss in the backward pass, divided out before gradients are compared"},
+    {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor applied to the massive features of the input in separate runs; 1: no separate runs"},
     {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "number of massive features"},
     {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating-point format (T24)"},
 };

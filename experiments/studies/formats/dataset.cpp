@@ -147,7 +147,7 @@ const dataset::Schema& schema() {
       {{"stack"},
        {"format", Type::text, "", "number format"},
        {"features", Type::text, "", "input variant: plain, or with massive features"},
-       {"site", Type::text, "", "signal, or grad followed by the signal whose gradient it is"},
+       {"site", Type::text, "", "name of the signal; for a gradient, grad followed by that name"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
        {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"}},
       stack_table({}).specs());

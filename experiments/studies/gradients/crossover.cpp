@@ -195,8 +195,8 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
   }
   const std::string& condition = result.texts.at("order_condition");
   return table.text() +
-         "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
-         "the ratio from measured sizes alone.\n" +
+         "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN with the same weights; a: the last MLP's "
+         "output. T14: the ratio from measured sizes alone.\n" +
          fmt::format("G6: Post > Pre > Peri: {}{}\n", result.texts.at("order_claim"),
                      condition.empty() ? "" : " (" + condition + ")");
 }
@@ -260,7 +260,7 @@ Experiment crossover_experiment() {
                                        {"order_condition", "", "", "when the claim holds", Type::text}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));
   return {.name = "gradients crossover",
-          .question = "The last MLP matrix's gradient relative to Pre-LN's, over the size of the MLP's output",
+          .question = "The last MLP matrix's gradient relative to Pre-LN's, against the size of the MLP's output",
           .configuration = "crossover.toml",
           .columns = columns,
           .schema = dataset::Schema("gradient_crossover", 4,

@@ -146,7 +146,7 @@ Experiment depth_experiment() {
   columns.column({"limit_exponent", "law", "1", "predicted exponent at the two largest depths"}, &Case::limit_exponent);
   add_claim(columns, "claim", "law", "1");
   return {.name = "gradients depth",
-          .question = "The last MLP matrix's gradient over the number of layers, with fitted exponents",
+          .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",
           .configuration = "gradient_depth.toml",
           .columns = columns,
           .schema = dataset::Schema("gradient_depth", 4,

@@ -48,7 +48,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
   config::require_effective_fault(config);
-  config::require_single_additions(config.stacks(), "gradients are followed from sublayer to sublayer");
+  config::require_single_additions(config.stacks(), "gradients are traced from sublayer to sublayer");
   config::require_one_value(config, "model.width", "tolerated biases are computed for one width",
                             [](const StackSpec& spec) { return spec.model.width; });
   experiment.require(config);

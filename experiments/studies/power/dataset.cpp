@@ -24,7 +24,7 @@ Table<ComparedStack> verdict_table(const std::string& name, const std::string& o
   table.column({name + "_worst_test", on, "", "test nearest to rejection"}, &S::nearest)
       .column({name + "_verdict", on, "", "verdict of the stack on the theory"},
               [](const S& s) { return judge::name_of(s.verdict); })
-      .column_if_any({name + "_excess", on, "1", "standard errors by which that test exceeds the tolerated bias"},
+      .column_if_any({name + "_excess", on, "1", "that test's excess over the tolerated bias, in standard errors"},
                      tested(&S::excess))
       .column_if_any({name + "_critical", on, "1", "excess above which that test is rejected"}, tested(&S::critical));
   return table;

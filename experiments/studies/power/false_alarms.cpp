@@ -82,7 +82,7 @@ std::string false_alarm_table(const Json& document) {
     table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
                a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
-  return table.text() + "Runs that reject the correct theory; probability of more than allowed: below 1 %\n";
+  return table.text() + "Runs that reject the correct theory; more than allowed occur with a probability below 1 %\n";
 }
 
 }  // namespace periscope::power

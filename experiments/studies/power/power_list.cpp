@@ -29,8 +29,7 @@ PowerList read_power_list(const std::string& file) {
     reader.read("ladder", config.ladder);
     reader.read("master_seeds", config.master_seeds);
     if (std::ranges::find(list.configs, config.name, &PowerConfig::name) != list.configs.end()) {
-      throw ConfigError(
-          fmt::format("{}: two [[config]] are named \"{}\": expected different names", file, config.name));
+      throw ConfigError(fmt::format("{}: two [[config]] are named \"{}\": expected distinct names", file, config.name));
     }
     reader.finish();
     list.configs.push_back(config);
@@ -43,8 +42,8 @@ PowerList read_power_list(const std::string& file) {
     reader.read("placements", theory.placements);
     reader.read("inputs", theory.inputs);
     if (theory.settings.empty()) {
-      throw ConfigError(fmt::format("{}: theory \"{}\": expected overrides of the theory in the key set, found none",
-                                    file, theory.name));
+      throw ConfigError(fmt::format(
+          "{}: theory \"{}\": expected overrides of the theory in its key \"set\", found none", file, theory.name));
     }
     if (std::ranges::find(list.configs, theory.config, &PowerConfig::name) == list.configs.end()) {
       throw ConfigError(fmt::format("{}: theory \"{}\" names the config \"{}\": expected the name of a [[config]]",

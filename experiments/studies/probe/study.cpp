@@ -26,7 +26,7 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
 ProbeConfig config_of(const study::Request& request) {
   ProbeConfig config = study::checkpoint_config(flags(), request, study::load_for_checkpoint(request));
   if (config.no_theory && request.flags.contains("draws")) {
-    throw ConfigError("--draws with --no-theory: expected one of them; --no-theory skips random models");
+    throw ConfigError("--draws with --no-theory: expected only one; --no-theory skips random models");
   }
   config.run.backward = config.run.backward || config.backward;
   study::require_other_folder("--dump", config.dump, config.checkpoint);

@@ -192,10 +192,10 @@ void reject_equal_groups(const std::vector<Group>& groups) {
         if (key == "train.warmup") found.back() += fmt::format(" of train.steps = {}", group.train.steps);
       }
     }
-    throw ConfigError(
-        fmt::format("{}: the groups \"{}\" and \"{}\" would be the same runs; expected settings in which they differ, "
-                    "or other figures",
-                    fmt::join(found, ", "), same->second->name, group.name));
+    throw ConfigError(fmt::format(
+        "{}: the groups \"{}\" and \"{}\" consist of the same runs; expected settings in which they differ, "
+        "or other figures",
+        fmt::join(found, ", "), same->second->name, group.name));
   }
 }
 

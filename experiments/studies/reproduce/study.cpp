@@ -29,9 +29,9 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.is_set("model.placement"))
-    throw ConfigError("model.placement is set: expected none, as each figure sets its placements");
+    throw ConfigError("model.placement is set: expected this key to be unset, as each figure sets its placements");
   if (config.is_set("model.recipe"))
-    throw ConfigError("model.recipe is set: expected none, as each figure sets its stacks");
+    throw ConfigError("model.recipe is set: expected this key to be unset, as each figure sets its stacks");
   if (!config.variants.empty()) {
     throw ConfigError("model, init, input: expected one value per key, found a list; each figure sets what it sweeps");
   }

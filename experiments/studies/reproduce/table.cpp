@@ -97,11 +97,11 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
   }
   if (!any) return "";
   return parts.text() +
-         "whole: ln(second moment at the top at the end / before training), mean over seeds; it equals sizes alone + "
-         "inside + alignment, and directions alone + sizes. Sizes: root mean squares of matrices, and gains; alone: of "
-         "random matrices. Directions: trained matrices, each at its size before training. Interaction: growth that "
-         "sizes add to trained directions minus growth that they add to random ones. Cosine: growth that Eq. 4 "
-         "omits.\n\n";
+         "whole: ln(second moment at the top of the stack after / before training), mean over seeds; it equals sizes "
+         "alone + inside + alignment, and directions alone + sizes. Sizes: root mean squares of matrices, and gains; "
+         "alone: of random matrices. Directions: trained matrices, each at its size before training. Interaction: "
+         "growth that sizes add to trained directions minus growth that they add to random ones. Cosine: growth that "
+         "Eq. 4 omits.\n\n";
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ Table<VerifyResult> result_table() {
               &M::ceiling);
   Table<R> result;
   result.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
-      .column({"verify_scale", "", "1", "factor on every bound that should hold"},
+      .column({"verify_scale", "", "1", "factor applied to every bound that should hold"},
               [](const R& r) { return r.config.scale; })
       .column({"verify_verdict", "", "", "passed or failed"},
               [](const R& r) { return r.passed() ? "passed" : "failed"; })
@@ -98,7 +98,7 @@ const dataset::Schema& schema() {
                                        {"width", Type::integer, "1", "D"},
                                        {"attack", Type::text, "", "name of the attack"},
                                        {"massive_curve"},
-                                       {"massive_factor", Type::real, "1", "factor on the hidden activation"}},
+                                       {"massive_factor", Type::real, "1", "scale of the hidden activation"}},
                                       result_table().specs());
   return schema;
 }

@@ -127,7 +127,7 @@ std::string table(const VerifyResult& r) {
   std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
   if (!counterexamples.empty()) table += "\ncounterexamples\n" + counterexamples;
   if (r.config.out.empty() && std::ranges::any_of(r.statements, &StatementResult::is_violated)) {
-    table += "  with --out DIR the case of each violation is written into a file that --replay reads\n";
+    table += "  with --out DIR, the case of each violation is written to a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
   if (scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", scale);
@@ -147,8 +147,8 @@ study::Outcome replay(const VerifyConfig& config) {
   const Evaluation evaluation = evaluate(found);
   const std::vector<StatementOutcome> outcomes = check_statements(found, evaluation);
   if (!in_range(evaluation, outcomes)) {
-    throw InputError(
-        fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
+    throw InputError(fmt::format(
+        "{}: a signal or gradient of this case exceeds the range of f64, so no bound can be checked", file));
   }
   for (const StatementOutcome& o : outcomes) {
     const Statement& s = *o.statement;

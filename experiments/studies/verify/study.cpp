@@ -11,8 +11,8 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-    {"scale", &VerifyConfig::scale, "Factor on every bound that should hold; factors below 1 should cause violations",
-     from_to(0.0, 1.0)},
+    {"scale", &VerifyConfig::scale,
+     "Factor applied to every bound that should hold; factors below 1 should cause violations", from_to(0.0, 1.0)},
     {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
 
 study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {

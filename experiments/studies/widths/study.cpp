@@ -29,7 +29,7 @@ study::Job resolve(const study::Request& request) {
 
 std::vector<study::Study> studies() {
   return {{.name = "ladder",
-           .question = "Measure along growing widths: does every number converge to the theory's limit, and how fast?",
+           .question = "Measure at increasing widths: does every number converge to the theory's limit, and how fast?",
            .example = "ladder --config experiments/configs/ladder.toml",
            .sections = {config::any_section(stacks::ladder_section)},
            .schema = &ladder::schema(),

@@ -78,8 +78,8 @@ std::string table(const std::vector<Convergence>& fits) {
                judge::verdict_words(c.bias.test), exponent(c.noise), judge::verdict_words(c.noise.test)});
   }
   return table.text() +
-         "exponents of fitted power laws: bias (measured − theory of infinite width, mean over depth) over width; "
-         "noise (spread of means) over the number of seeds.\n";
+         "exponents of fitted power laws: bias (measured − theory of infinite width, mean over depth) against width; "
+         "noise (spread of means) against the number of seeds.\n";
 }
 
 }  // namespace periscope::ladder
