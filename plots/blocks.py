@@ -1,4 +1,4 @@
-"""Many placements in one figure: variance, gradient and angle over depth of the most different stacks, by class."""
+"""Many placements in one figure: variance, gradient and angle of the most different stacks over depth, by class."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from .makers import inputs, kind
 
 FEWEST, SHOWN = 9, 12  # the figure needs at least 9 stacks, and shows at most 12
 
-# At initialisation, stacks of a class differ in the sizes of their branches and, without norm C, by a constant factor
+# At initialisation, stacks of a class differ in the sizes of their branches and, without norm C, in a constant factor
 # of the whole stream, which norms remove. Custom placements belong to the last class.
 CLASSES = {
     "Sums of branches\n(norm A)": ("none", "pre", "lns", "depth-scaled", "u-mup", "layer-scale", "parallel",
@@ -79,7 +79,7 @@ def most_different(
     every: list[Curves], classes: list[str], first: int = 0
 ) -> tuple[list[int], dict[int, tuple[int, float]]]:
     """Selects the stacks to show: `first`, then one from every class, then any others. Each is the candidate that
-    differs most from those selected before. Also returns the nearest shown stack and its difference, by omitted stack."""
+    differs most from those selected before. Also returns the nearest shown stack and difference, by omitted stack."""
     complete = [p for p, c in enumerate(every) if np.isfinite(difference(c, c))]
     distance = {p: {q: difference(every[p], every[q]) for q in complete} for p in complete}
     shown = [first] if first in complete else complete[:1]

@@ -44,7 +44,7 @@ def draw(axes: Axes, curve_style: style.Style, x: np.ndarray, curve: Curve, poin
 
 
 def alternating(points: int, curves: int) -> list[slice]:
-    """Returns the points of each curve that get a marker. Curves alternate, so that coinciding ones remain visible."""
+    """Returns the points of each curve with a marker. Markers alternate between curves, so that all remain visible."""
     stride = max(1, min(curves, points // 3))
     return [slice(rank % stride, None, stride) for rank in range(curves)]
 

@@ -21,7 +21,7 @@ def tidy(values: Any, missing: int | None = None) -> np.ndarray:
 
     Real numbers become float64. Integers become int64, and flags (bytes 0 or 1) bool; both become float64 with NaN if
     a value is `missing`. Text becomes an object array of str. Raises TypeError for other types, and ValueError for a
-    flag that is neither 0, 1 nor `missing`.
+    flag other than 0, 1 and `missing`.
     """
     values = np.asarray(values)
     kind = values.dtype.kind

@@ -22,7 +22,7 @@ REQUIRED = (
 MATRICES = {"q": ("#56B4E9", "v"), "k": ("#0072B2", "^"), "v": ("#009E73", "o"), "o": ("#E69F00", "s"),
             "gate": ("#CC79A7", "P"), "up": ("#882255", "D"), "down": ("#D55E00", "X"),
             "attention_gate": ("#777777", "h")}  # fmt: skip
-SHIFT = 0.07  # steps between the markers of two matrices
+SHIFT = 0.07  # distance between the markers of two matrices, in steps
 COHERENT, REST = 0.55, 0.2  # opacity of the two parts of the predicted stream
 
 

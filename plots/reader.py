@@ -18,7 +18,7 @@ class ResultError(Exception):
     """A file that is not a result of Periscope."""
 
 
-LARGEST = 1 << 30  # bytes of one variable, so that a damaged length cannot exhaust memory
+LARGEST = 1 << 30  # maximum bytes per variable, so that a damaged length cannot exhaust memory
 TEXTS = ("version", "commit", "config")  # attributes used in captions
 
 

@@ -35,7 +35,7 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         shown = {name: residual(curves.select(ds, name, (i, p))) for name in STATISTICS}
         if not any(np.isfinite(z).any() for z in shown.values()):
-            scales.note_no_finite_value(axes)  # a single seed has no standard error
+            scales.note_no_finite_value(axes)  # with a single seed, the standard error is undefined
         axes.set_xlim(-0.02 * array(ds, "depth")[-1], 1.02 * array(ds, "depth")[-1])
         for name, (_, colour, marker) in STATISTICS.items():
             axes.plot(array(ds, "depth"), shown[name], color=colour, marker=marker, markersize=2.6, markeredgewidth=0,

@@ -14,7 +14,7 @@ MOST = 100.0  # larger or infinite ratios are drawn here, with their value as te
 
 
 def margins(ds: xr.Dataset) -> np.ndarray:
-    """Returns each theory's deviation divided by the rejection limit: above 1 it is rejected; NaN if not judged."""
+    """Returns each theory's deviation over the rejection limit (above 1: the theory is rejected); NaN if not judged."""
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ConfigError, short, utf8
 
 _LARGEST = 2**63
-_DEEPEST = 16  # nesting of tables and lists; keys need three levels
+_DEEPEST = 16  # maximum nesting of tables and lists; keys need three levels
 
 
 def plain(key: str, value: Any, depth: int = 0) -> Any:

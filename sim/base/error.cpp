@@ -23,7 +23,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-constexpr std::size_t max_compared = 200;  // bounds the cost of a comparison, the product of the two lengths
+constexpr std::size_t max_compared = 200;  // the cost of a comparison is the product of the two lengths
 constexpr std::size_t max_typo_edits = 2;
 
 }  // namespace

@@ -57,7 +57,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 std::string nearest_name(const std::string& name, std::vector<std::string> names) {
-  constexpr std::size_t max_length = 200;  // bounds the cost of a comparison, the product of the two lengths
+  constexpr std::size_t max_length = 200;  // the cost of a comparison is the product of the two lengths
   constexpr std::size_t max_names = 50'000;
   std::erase_if(names, [](const std::string& other) { return other.size() > max_length; });
   names.resize(std::min(names.size(), max_names));

@@ -59,7 +59,6 @@ class Backend : public OpRunner<AllOps> {
   [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
   [[nodiscard]] Tensor axpby(double a, Tensor x, double b, Tensor y) const;
-  /// a·x.
   [[nodiscard]] Tensor scale(double a, Tensor x) const;
   /// x ∘ y, elementwise.
   [[nodiscard]] Tensor multiply(Tensor x, Tensor y) const;

@@ -44,7 +44,7 @@ void release(void* memory, std::size_t bytes) {
 /// costs about as much as a small op.
 struct SmallBuffers {
   static constexpr std::size_t step = 64;
-  static constexpr std::size_t max_idle = 64;  ///< idle buffers per size
+  static constexpr std::size_t max_idle = 64;  ///< maximum number of idle buffers per size
   /// A stack, linked through the first bytes of its buffers.
   struct Stack {
     struct Buffer {

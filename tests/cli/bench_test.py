@@ -36,7 +36,7 @@ def test_bench_compares_layers_with_a_peer(folder):
                                           for pass_ in ("forward", "backward")]
     for row in rows:
         assert (row[0:3], row[9], row[12]) == (["cpu", "f32", "4"], "3", "64")
-        assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # ratio times seconds of the program
+        assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # PyTorch's 3 s = ratio · seconds
         assert 1 < float(row[8]) < 400, "MiB of the program, not of Python"
 
 

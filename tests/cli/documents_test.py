@@ -13,7 +13,8 @@ from program import BUILD, ROOT, rejected, result, run, sets
 
 IGNORED = re.compile(r"(build|results|\.|docs/reference.md)")  # not under git
 ROOMS = {name: ROOT for name in ("cmake", "docs", "experiments", "notebooks", "plots", "sim", "tests", "theory")}
-ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}  # omitted in docs/theory
+# Paths in docs/theory omit the folder theory/.
+ROOMS |= {path.name: path.parent for path in (ROOT / "theory").iterdir() if path.is_dir()}
 SOURCE_FILE = re.compile(rf"`((?:{'|'.join(ROOMS)})/[a-z_0-9/]+\.\w+)`")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.S | re.M)
 

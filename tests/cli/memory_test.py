@@ -92,7 +92,7 @@ ON_WIDTH = [words for words in ON_TOKENS if words[0] not in ("ladder", "theory",
 def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
     huge = ("model.heads=32",) if key == "input.tokens" else (
         "model.width=65536", "model.heads=8", "--device", "reference")  # stores whole matrices
-    # identity-path is always dense
+    # identity-path always uses dense weights
     dense = ("run.weights=dense",) if key == "model.mlp_width" and "identity-path" not in words else ()
     rejected(words, "--quiet", "--threads", "2", f"{key}=1048576", huge, dense, before=memory_limit(8 << 30),
              names=["memory", "available", key, "--force"])

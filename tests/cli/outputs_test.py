@@ -35,7 +35,7 @@ COMMANDS = {
     "regauge": (("regauge", "tiny", "--factor", 2, "--out"), "model.safetensors"),
 }
 MODELS = [name for name, (_, file) in COMMANDS.items() if file.endswith(".safetensors")]
-# Not tested with a full disk: the cache would fill it before the result. Verify is slow, and writes like certify.
+# Not tested with a full disk: the cache would fill it before the result. `verify` is slow, and writes like `certify`.
 CACHING = ("propagate", "theory", "ladder", "formats", "gradients", "verify")
 every_command = pytest.mark.parametrize("name", COMMANDS)
 CSV = ("theory", SMALL, "--quiet", "--csv")

@@ -4,7 +4,7 @@
   golden.py refresh  --program build/periscope   rewrites tests/golden/results; `git diff` shows the changes
   golden.py coverage --program build/periscope   prints keys without a case and columns without a value
 
-Commands after the flags restrict an action to them. cases/COMMAND.toml has a table per case: `run`, the words
+If commands follow the flags, only these are processed. cases/COMMAND.toml has a table per case: `run`, the words
 of the command line; `rows`, further words, one case per line; `set`, keys; `vary`, sweeps; `files`, text files in the
 working folder; `fixture`, a folder of tests/checkpoint/fixtures that is copied there as "model", with the keys of
 `edit` in its config.json; `before`, a command that runs first; `exact`, why the result is compared on the reference

@@ -17,7 +17,7 @@ PLACEMENTS = ("none", "post", "pre", "peri", "b-only", "a+c", "deepnorm", "deepn
 INNER_O, INNER_DOWN, GATE, V_NORM = ("attention.inner_norm.gain", "mlp.inner_norm.gain", "attention.gate.weight",
                                      "attention.v_norm.gain")
 QKV = [f"attention.{part}_norm.gain" for part in "qkv"]
-# name: placement, keys of [model], tensors that every layer must have, placements of single layers
+# name: placement, keys of [model], tensors that every layer must have, placements by layer
 CASES = {
     **{name: (name, {}, []) for name in PLACEMENTS},
     "sub-ln": ("sub-ln", {}, [INNER_O, INNER_DOWN]),

@@ -48,7 +48,7 @@ int read_layers(ConfigReader& config, std::string_view key, std::optional<int> f
 void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
 
 /// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if `fallback` is 0.
-/// Every layer has a matrix with at least head_dim rows, so layers · head_dim is at most the number of stored values.
+/// Every layer has a matrix with at least head_dim rows, so layers · head_dim must be at most the number of values.
 void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
 /// Returns width / heads, for families without a key for head_dim.
 int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,
