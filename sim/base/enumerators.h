@@ -75,7 +75,7 @@ constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   return true;
 }
 
-/// Returns true if `rows` has one row per enumerator, in order. `enumerator` is the field that stores a row's enumerator.
+/// Returns true if `rows` has one row per enumerator, in order. Field `enumerator` of a row stores its enumerator.
 template <class Rows, class Row, class E>
 constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
   if constexpr (enumerators_supported) {
