@@ -60,8 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         help="combine all results of `propagate` and `theory` in the same figures, labelled by the differences of "
              "their configurations or by their files; for results of `reproduce`, compare the claims")  # fmt: skip
     add("--label", metavar="TEXT", action="append", default=[], dest="labels",
-        help="with --together, once per result in the order of PATH: label of its curves instead of the differences or "
-             "the file")  # fmt: skip
+        help="with --together: label of a result's curves, instead of its differing keys or file; give one per result, "
+             "in the order of PATH")  # fmt: skip
     add("--claims", action="store_true",
         help="print the verdicts of the tested claims above the figures of `reproduce`")
     add("--width", metavar="INCHES", type=_width, default=None,

@@ -119,7 +119,7 @@ def layers(args):
             if weights == "dense" or tokens <= MATRIX_FREE_UP_TO]  # fmt: skip
     words = (f"Peri-LN, {args.layers} layers, including the generation of weights and the statistics at every site. "
              "Backward includes the forward pass and the norms of all matrices' gradients. Medians of "
-             f"{args.repeats}. Share: time of a dense stack's products at the best measured rate, over the total.")
+             f"{args.repeats}. Share: time of a dense stack's products at the best measured rate / total time.")
     return f"### Layers of the 3.2B shape\n\n{words}\n\n" + table(head, rows)
 
 

@@ -67,7 +67,7 @@ def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
 
 
 class Stopped(Error):
-    """A run that was stopped before it had a result."""
+    """Raised if a run is stopped before it has a result."""
 
     exit_code = 75
 

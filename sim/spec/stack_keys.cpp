@@ -24,7 +24,7 @@ constexpr Key<ModelSpec> model_keys[] = {
     {.name = "layer_placement", .field = {}, .meaning = "overrides for ranges of layers: [{layers = \"0-7\", placement = ..., qk_norm = ..., v_norm, inner_norm, attention_gate}, ...]", .default_text = "-", .tables = true},
     {.name = "streams", .field = &ModelSpec::streams, .range = from_to(2, 8), .meaning = "number of streams of placement hyper"},
     {.name = "stream_mixing", .field = word_field<&ModelSpec::stream_mixing, stream_mixing_names>(), .meaning = "mixing of the streams of placement hyper at every step: identity, uniform, random (doubly stochastic)"},
-    {.name = "stream_write", .field = word_field<&ModelSpec::stream_write, stream_write_names>(), .meaning = "streams of placement hyper to which a module is added: all, or the one it read"},
+    {.name = "stream_write", .field = word_field<&ModelSpec::stream_write, stream_write_names>(), .meaning = "streams of placement hyper to which a module's output is added: all, or the one it read"},
     {.name = "layer_scale", .field = &ModelSpec::layer_scale, .meaning = "initial factor of every channel in placement layer-scale"},
     {.name = "embedding_norm", .field = &ModelSpec::embedding_norm, .meaning = "norm on the stack's input", .default_text = "by placement"},
     {.name = "final_norm", .field = &ModelSpec::final_norm, .meaning = "norm on the stack's output", .default_text = "by placement"},

@@ -24,7 +24,7 @@ constexpr Key<TrainSpec> train_keys[] = {
     {.name = "batch", .field = &TrainSpec::batch, .range = from_to(1, 1 << 20), .meaning = "sequences of input.tokens per step"},
     {.name = "optimizer", .field = word_field<&TrainSpec::optimizer, optimizer_names>(), .meaning = "adamw, or sgd with momentum; both with decoupled decay"},
     {.name = "lr", .field = &TrainSpec::lr, .range = at_least(0), .meaning = "peak learning rate"},
-    {.name = "warmup", .field = &TrainSpec::warmup, .range = from_to(0, 1), .meaning = "fraction of the steps with a rising learning rate"},
+    {.name = "warmup", .field = &TrainSpec::warmup, .range = from_to(0, 1), .meaning = "fraction of the steps in which the learning rate warms up"},
     {.name = "schedule", .field = word_field<&TrainSpec::schedule, schedule_names>(), .meaning = "learning rate after the warm-up: cosine decay to lr/10, or constant"},
     {.name = "beta1", .field = &TrainSpec::beta1, .range = from_to(0, 0.999999), .meaning = "decay rate of adamw's mean gradient"},
     {.name = "beta2", .field = &TrainSpec::beta2, .range = from_to(0, 0.999999999), .meaning = "decay rate of adamw's mean squared gradient"},

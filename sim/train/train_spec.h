@@ -32,7 +32,7 @@ struct TrainSpec {
   int batch = 16;  ///< sequences of input.tokens tokens per step, in all micro-batches together
   OptimizerKind optimizer = OptimizerKind::adamw;
   double lr = 2e-3;     ///< peak learning rate
-  double warmup = 0.1;  ///< fraction of the steps with a rising learning rate
+  double warmup = 0.1;  ///< fraction of the steps in which the learning rate warms up
   ScheduleKind schedule = ScheduleKind::cosine;
   double beta1 = 0.9;
   double beta2 = 0.95;

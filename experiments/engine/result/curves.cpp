@@ -24,7 +24,7 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 std::vector<ColumnSpec> sublayer_labels() {
   return {{"sublayer_layer", "sublayer", "1", "layer of a sublayer, from 0", Type::integer, true},
           {"sublayer_kind", "sublayer", "", "module of a sublayer: attention or mlp", Type::text, true},
-          {"sublayer_branch", "sublayer", "1", "branch index of a sublayer among parallel branches of its step",
+          {"sublayer_branch", "sublayer", "1", "index of a branch among the parallel branches of its step",
            Type::integer, true}};
 }
 

@@ -28,7 +28,7 @@ study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run = study::read_flags(flags, request.flags, config.run);
   config::require_dividing_norms(
-      config.stacks(), "the variance law at the stack's width and the noise after norms are not known for other norms");
+      config.stacks(), "the variance law at this width and the noise after norms are unknown for pointwise norms");
   config::require_single_additions(config.stacks(),
                                    "rounding noise is propagated only through sublayers with one module (T1)");
   (void)checked_formats(config);  // rejects invalid formats before the run

@@ -82,7 +82,8 @@ std::string false_alarm_table(const Json& document) {
     table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
                a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
-  return table.text() + "Runs that reject the correct theory; more than allowed occur with a probability below 1 %\n";
+  return table.text() +
+         "rejections: runs that reject the correct theory; they exceed allowed with a probability below 1 %\n";
 }
 
 }  // namespace periscope::power

@@ -19,7 +19,7 @@ const std::vector<study::Flag<ProbeConfig>>& flags() {
         "Number of random models per null (random weights that share some sizes), for null_left_over_error",
         from_to(0, 1 << 20)},
        {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
-        "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}});
+        "Exit with code 5 if the mean square of a signal or a gradient, or the loss, is not finite"}});
   return all;
 }
 

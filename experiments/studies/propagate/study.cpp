@@ -27,7 +27,8 @@ struct Flags {
 };
 
 const std::vector<study::Flag<Flags>> propagate_flags{
-    {"fail-on-divergence", &Flags::fail_on_divergence, "Exit 5 if the mean square of a seed's stream is not finite"},
+    {"fail-on-divergence", &Flags::fail_on_divergence,
+     "Exit with code 5 if the mean square of a seed's stream is not finite"},
     {"backward", &Flags::backward, "Predict and measure gradients too"},
     {"dump", &Flags::dump,
      "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};

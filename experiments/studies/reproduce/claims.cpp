@@ -226,7 +226,7 @@ struct Row {
 
 // clang-format off
 const Row rows[] = {
-    {"F4a", "1", "surge", {"pre", "peri"}, "in training, Pre-LN's variance surges and Peri-LN's stays moderate"},
+    {"F4a", "1", "surge", {"pre", "peri"}, "during training, Pre-LN's variance surges and Peri-LN's stays moderate"},
     {"F4b", "1", "law", {"pre"}, "after training, Pre-LN's variance grows exponentially over depth, not linearly or quadratically"},
     {"F9a", "11", "activation", {"pre", "peri"}, "Pre-LN's largest activations are larger than Peri-LN's"},
     {"F9b", "11", "tenfold", {"pre", "peri"}, "Pre-LN's largest activations are at least ten times Peri-LN's"},

@@ -108,10 +108,9 @@ dataset::Table<judge::GrowthFit> growth_table() {
               judge::likely_laws_in_words)
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
               [](const G& fit) { return mapped(fit.laws, &judge::DepthFit::rms_residual); })
-      .column(
-          {"growth_effective_points", on_run, "1",
-           "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
-          &G::effective_points);
+      .column({"growth_effective_points", on_run, "1",
+               "effective number of independent depths, from the lag-one autocorrelation of the best law's residuals"},
+              &G::effective_points);
   return table;
 }
 

@@ -28,7 +28,7 @@ const std::vector<study::Flag<TrainFlags>> flags{
      "placement and one seed"},
     {"export", &TrainFlags::export_to,
      "Folder for the trained models, one subfolder each, in the layout of a Hugging Face family where one fits"},
-    {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit 5 if a run diverged"}};
+    {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit with code 5 if a run diverged"}};
 
 /// A run: its configuration, inputs and results.
 struct Run {

@@ -72,7 +72,7 @@ Table<VerifyResult> result_table() {
       .column({"massive_gradient_high", on_factor, "nat", "Frobenius norm of dL/dW2: quantile 0.84 over the stacks"},
               &M::high)
       .column({"massive_bound", on_factor, "nat", "bound of T14: median over the stacks"}, &M::bound)
-      .column({"massive_ceiling", on_curve, "nat", "bound for every factor at once: median over the stacks"},
+      .column({"massive_ceiling", on_curve, "nat", "bound that holds for every factor: median over the stacks"},
               &M::ceiling);
   Table<R> result;
   result.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })

@@ -59,7 +59,7 @@ std::string massive_rows(const VerifyResult& r) {
                coloured(m.passed() ? "as predicted" : "NOT AS PREDICTED", m.passed())});
   }
   return fmt::format(
-      "\n{}gradient against |h|, scaled by 1 to {:g}, {} stacks; ceiling: bound for every factor (T14d)\n",
+      "\n{}gradient against |h|; h scaled by 1 to {:g}, {} stacks; ceiling: bound that holds for every factor (T14d)\n",
       table.text(), massive_factors().back(), massive_stacks);
 }
 
