@@ -63,8 +63,8 @@ judge::StackVerdict judge_one(const Profile& measured, const theory::Prediction&
 }  // namespace
 
 TEST_CASE("cosines are compared on an absolute scale, also at -1, 0 and 1") {
-  // The tolerated bias 1.0 · 0.05 is not scaled by the prediction, so the excess is (0.1 − 0.05)/0.02 = 2.5. The
-  // critical value of t with 15 degrees of freedom is 2.947.
+  // The tolerated bias 0.05 is absolute, so the excess is (0.1 − 0.05)/0.02 = 2.5. This is below 2.947, the critical
+  // value of t with 15 degrees of freedom at level 1 %.
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
     const judge::StackVerdict a = edge.judged();
@@ -99,7 +99,7 @@ TEST_CASE("errors add in quadrature, with Welch-Satterthwaite degrees of freedom
   CHECK(replicates.worst_test().critical == approx(3.4995).epsilon(1e-4));  // t with 7 degrees of freedom, level 1 %
   CHECK(replicates.rejected == 0);
   const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
-  CHECK(beyond.rejected == 1);  // critical t for 7 degrees of freedom: 3.4995 (8: 3.355, 6: 3.707)
+  CHECK(beyond.rejected == 1);  // z = 3.6; critical t: 3.4995 (6 degrees of freedom: 3.707, 8: 3.355)
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("means over seeds have standard errors with n - 1 degrees of freedom")
   CHECK(sum.error == approx(std::sqrt(7.0 / 3.0)).epsilon(1e-12));
   CHECK(rows.curve().value == std::vector<double>{2.0, 5.0});
   CHECK(rows.curve().standard_error[0] == approx(std::sqrt(1.0 / 3.0)).epsilon(1e-12));
-  CHECK(rows.curve().standard_error[1] == approx(std::sqrt(3.0)).epsilon(1e-12));  // sum of squares 9 + 0 + 9
+  CHECK(rows.curve().standard_error[1] == approx(std::sqrt(3.0)).epsilon(1e-12));  // variance (9 + 0 + 9)/2, 3 rows
 }
 
 TEST_CASE("larger() propagates NaN from either argument") {
@@ -204,7 +204,7 @@ TEST_CASE("a NaN prediction of a measured value is inconclusive, and the reason 
   prediction.profile = with_gradients();
   prediction.gradient_tolerance = 0.1;
   const theory::Prediction right = prediction;
-  // The score shares of MLP sublayers are NaN in both profiles and not compared.
+  // The score shares of MLP sublayers are NaN in both profiles and are therefore not compared.
   CHECK(judge_one(measured, prediction).verdict == judge::Verdict::agrees);
   const std::pair<Statistic, CurvePlace> keys[] = {
       {Statistic::score_share, Signal::A_out}, {Statistic::grad_sq, Signal::x_out}, {Statistic::grad_sq, Weight::down}};

@@ -156,11 +156,11 @@ TEST_CASE("seeds in overlapping cache files are restored; other seeds are comput
   };
   run_of(40, 5, 0);
   run_of(50, 3, 0);
-  run_of(38, 20, 8);  // cached: seeds 40 … 44 and 50 … 52
+  run_of(38, 20, 8);  // of the seeds 38 … 57, 40 … 44 and 50 … 52 are cached
   run_of(41, 12, 12);
   run_of(57, 1, 1);
   write_file(tasks.folder() + "/" + stacks::seeds_task("seed", spec, {}) + ".40-44", "damaged");
-  run_of(39, 7, 2, true);  // cached: seeds 39 and 45
+  run_of(39, 7, 2, true);  // of the seeds 39 … 45, only 39 and 45 are cached
   run_of(39, 7, 7);
 }
 

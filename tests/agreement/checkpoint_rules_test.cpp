@@ -10,7 +10,7 @@
 namespace periscope::testing {
 namespace {
 
-/// Returns a stack with alternating local and global attention, as in Gemma 2, and strong score rules.
+/// Returns a stack with alternating local and global attention, as in Gemma 2, and score options with strong effects.
 StackSpec with_rules() {
   StackSpec spec = placed(tiny_stack(), "pre");
   ModelSpec& m = spec.model;

@@ -28,7 +28,8 @@ double critical_by_hand(double degrees, double level) {
   return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
 }
 
-/// A bias proportional to D^exponent and noise 0.1·n^slope for n seeds, with relative errors `error` and `noise_error`.
+/// A bias proportional to D^exponent with relative error `error`, and noise 0.1·n^slope with relative error
+/// `noise_error`, for width D and n seeds.
 ladder::Convergence planted_fit(double exponent, double slope, double error = 0.02, double noise_error = 0.05) {
   ladder::Convergence c{.spec = {}, .bias = {}, .from_theory = 0.01, .noise = {}};
   c.spec.model.placement = *find_placement("pre");
@@ -52,7 +53,7 @@ ladder::Convergence judged_fit(const ladder::Convergence& c, bool disagrees) {
   return fits.front();
 }
 
-/// A quantity `limit` + 3/D at four widths with equal errors, compared with `predicted`.
+/// A quantity with the values `limit` + 3/D at four widths D, equal errors and the prediction `predicted`.
 stacks::LadderQuantity planted_quantity(double limit, double error, double predicted) {
   stacks::LadderQuantity q{.test = {.predicted = {predicted, 0.0}, .tolerated_bias = 1e-6, .replicates = 8}};
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
@@ -75,7 +76,7 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
   CHECK(right.noise.test.verdict == judge::Verdict::agrees);
   CHECK(right.bias.fit.exponent == approx(-1.0).epsilon(1e-6));
   CHECK(right.noise.fit.exponent == approx(-0.5).epsilon(1e-6));
-  const double critical = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
+  const double critical = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds; 1 % over two tests
   CHECK(right.bias.test.critical == approx(critical));
   const ladder::Convergence constant = judged_fit(planted_fit(0.0, -0.5), true);
   CHECK(constant.bias.test.verdict == judge::Verdict::disagrees);
@@ -93,8 +94,8 @@ TEST_CASE("convergence: exponents -1 and -1/2 agree, others are rejected beyond 
 }
 
 TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy") {
-  // With relative errors of 0.38 the bias is significant (√4/0.38 > 5), but the error of the exponent is about 0.25:
-  // its detectable error (2.7 + 1.7) · 0.25 exceeds 1, the difference between the exponents of 1/D and of a constant.
+  // With relative errors of 0.38 the bias is significant (√4/0.38 > 5). The error of the exponent is about 0.25, so its
+  // detectable error (2.7 + 1.7) · 0.25, from two quantiles of t, exceeds the distance 1 between exponents −1 and 0.
   const ladder::Convergence weak = judged_fit(planted_fit(-1.0, -0.5, 0.38), false);
   CHECK(weak.bias.test.verdict == judge::Verdict::inconclusive);
   int seeds = 0;
@@ -112,7 +113,7 @@ TEST_CASE("convergence: an underpowered fit is inconclusive and names a remedy")
 TEST_CASE("convergence: fits without information on the exponent are not checked") {
   const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias.test.verdict == judge::Verdict::not_checked);
-  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4 for four points
+  CHECK(unseen.bias.test.reason.find("2.0 standard errors") != std::string::npos);  // √4: four points of 1 each
   CHECK(unseen.noise.test.verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
     ladder::Convergence c = planted_fit(0.0, 0.0);
@@ -144,7 +145,7 @@ TEST_CASE("ladder: the limit extrapolated to infinite width decides the verdict"
   CHECK(first(wrong).test.verdict == judge::Verdict::disagrees);
   CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);
   CHECK(stacks::any_disagrees(wrong));
-  // Excess (|m∞ − theory| − tolerated bias)/error just below and just above the critical value.
+  // The excess (|m∞ − theory| − tolerated bias)/error is just below or just above the critical value.
   const double error = first(right).fit.limit.error;
   const double critical = judge::critical_excess(first(right).test.degrees(), 0.01);
   for (const double factor : {0.999, 1.001}) {

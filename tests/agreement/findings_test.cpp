@@ -47,7 +47,7 @@ TEST_CASE("slope_weights gives the slope of a line through all points or through
   };
   CHECK(slope({5.0, 3.0, -1.0, -7.0}, 0) == approx(-2.0).epsilon(1e-14));
   CHECK(slope({99.0, 3.0, -1.0, -7.0}, 1) == approx(-2.0).epsilon(1e-14));
-  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == approx(-2.5 / 21.0).epsilon(1e-14));  // mean 3.5, Σ(x − 3.5)² = 21
+  CHECK(slope({1.0, 0.0, 0.0, 0.0}, 0) == approx(-2.5 / 21.0).epsilon(1e-14));  // (x_0 − 3.5)/Σ(x − 3.5)², x_0 = 1
   CHECK_THROWS(judge::slope_weights({3.0, 3.0}));
   CHECK_THROWS(judge::slope_weights(x, 3));
 }
@@ -107,7 +107,7 @@ TEST_CASE("tolerated biases and prediction errors of a sum add linearly") {
   CHECK(f.measured.value == approx(1.0));
   CHECK(f.predicted.value == approx(1.0));
   CHECK(f.predicted.error == approx(0.3));
-  CHECK(f.tolerated_bias == approx(0.1 + 0.02));  // 0.6 − 0.5, and variances over seeds 0.08/3 − 0.02/3
+  CHECK(f.tolerated_bias == approx(0.1 + 0.02));  // biases 0.6 − 0.5, variances over seeds 0.08/3 − 0.02/3
 }
 
 TEST_CASE("a claim holds, holds with a condition, or fails") {
@@ -119,13 +119,13 @@ TEST_CASE("a claim holds, holds with a condition, or fails") {
   // Noise hides the known finite-depth correction.
   CHECK(verdict_on_claim({-0.52, 0.02}, 24, -0.5, -0.07) == judge::ClaimVerdict::holds_with_condition);
   CHECK(verdict_on_claim({-0.5, 0.01}, 3, -0.5, 0.0) == judge::ClaimVerdict::not_testable);
-  // Critical t at 1 %, two-sided: 5.841 for three degrees of freedom, 4.604 for four.
+  // The differences of 5.8 and 5.9 standard errors are on either side of 5.841, the two-sided critical t of four seeds.
   CHECK(verdict_on_claim({-0.442, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim({-0.441, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("an underpowered claim is not shown; a refuted claim fails") {
-  // Detectable error with 24 seeds: (2.807 + 1.714) · 0.05 = 0.226.
+  // The detectable error with 24 seeds is (t_0.995 + t_0.95) · 0.05 = (2.807 + 1.714) · 0.05 = 0.226.
   const judge::Estimate measured{-0.51, 0.05};
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.25) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.2) == judge::ClaimVerdict::not_shown);

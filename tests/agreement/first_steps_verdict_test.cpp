@@ -23,7 +23,7 @@ Curve with_noise(const Values& values, double unit) { return {values, Values(val
 
 Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
 
-/// One layer whose stream, cosine and loss change, with a correct prediction and no tolerated error.
+/// A stack of one layer with changes of the stream, cosine and loss, a correct prediction and no tolerated error.
 StackSteps right() {
   StackSteps stack;
   stack.spec.model.layers = 1;
@@ -106,7 +106,7 @@ TEST_CASE("first steps: an error of one predicted quantity is rejected at the st
 
 TEST_CASE("first steps: a tolerated error is not rejected but reduces power") {
   StackSteps stack = right();
-  stack.prediction.steps[3].change.value[2] += 0.15;  // 5 % of the change, which is 3
+  stack.prediction.steps[3].change.value[2] += 0.15;  // 5 % of the true change, 3
   CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
   stack.tolerated = {.change = 0.1, .cosine = 0.0};
   const StackSteps allowed = judged(stack);

@@ -23,7 +23,7 @@ TEST_CASE("run.seeds = n draws n different stacks, from the seeds run.seed, run.
     config::RunOptions options = run;
     options.seed = first;
     stacks::Progress progress;
-    std::vector<std::pair<double, double>> all;  // last second moment, first squared gradient
+    std::vector<std::pair<double, double>> all;  // second moment at the last depth, squared gradient at the first
     (void)stacks::measure_stack(*backend, spec, options, seeds, "", progress, [&](const Reading& r) {
       all.emplace_back(r.profile.find(Statistic::second_moment, Signal::x_out)->value.back(),
                        r.profile.find(Statistic::grad_sq, Signal::x_out)->value.front());

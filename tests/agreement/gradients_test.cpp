@@ -9,7 +9,7 @@
 #include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 
-/// Verdicts of the gradient experiments on small stacks: theory agrees, a planted wrong constant is rejected.
+/// Verdicts of the gradient experiments on small stacks: the theory agrees, and a planted wrong constant is rejected.
 namespace periscope {
 namespace {
 
@@ -49,7 +49,7 @@ TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent 
   CHECK(outcome_of(depth, config, result).code == ExitCode::ok);
   judge::Test& exponent = result.cases[0].tests.at("exponent").front();
   CHECK(exponent.measured.value < -0.3);
-  // Claim G8 neglects the difference between these depths and the limit of many layers.
+  // The claim (G8) neglects the difference between the exponent at these depths and its limit for many layers.
   CHECK(result.cases[0].claims.at("claim").correction ==
         result.cases[0].test("late_exponent").predicted.value - result.cases[0].limit_exponent);
   exponent.predicted.value *= 2.0;
@@ -60,7 +60,7 @@ TEST_CASE("depth: the exponent of Pre-LN agrees with theory, twice the exponent 
 TEST_CASE("depth: without predictions at large depths, the limit exponent is NaN but measured exponents are tested") {
   gradients::GradientConfig config = small({"none"});
   config.base.init.scheme = InitScheme::scaled;
-  config.base.init.factor = 1e3;     // 1e5-fold growth per layer: 1e40 after 8 layers, overflow after 64
+  config.base.init.factor = 1e3;     // growth by 1e5 per layer: 1e40 after 8 layers, overflow (1e320) after 64
   config.base.init.qk_factor = 0.0;  // sharp attention patterns would take a minute
   config.base.model.mlp = MlpKind::relu;
   config.run.seeds = 4;
@@ -111,7 +111,7 @@ TEST_CASE("attenuation: the predicted rate agrees; the published rate (G10) and 
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::ok);
   CHECK(results.cases[0].claims.at("down_claim").verdict == judge::ClaimVerdict::fails);
   judge::Test& rate = results.cases[0].tests.at("down_rate").front();
-  CHECK(rate.limit == std::abs(gradients::claimed_attenuation_rate) / 2.0);  // 0 and the claimed rate cannot both agree
+  CHECK(rate.limit == std::abs(gradients::claimed_attenuation_rate) / 2.0);  // excludes 0 or the claimed rate
   rate.predicted.value = gradients::claimed_attenuation_rate;
   CHECK(judged_again(rate) == judge::Verdict::disagrees);
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::check_failed);
@@ -217,7 +217,7 @@ TEST_CASE("no gradient experiment agrees with an imprecise prediction, and the t
   config.base.model.vocab = 16;
   config.base.input.tokens = 3;
   config.theory.gradient_tolerance = 1e-9;  // unreachable by sampling
-  // High limits: low power would outrank the imprecise prediction.
+  // Without high limits, low power would be reported instead of the imprecise prediction.
   config.agreement.power_limits.log_grad_sq = 10.0;
   config.agreement.power_limits.score_share = 1.0;
   config.agreement.finite_width_gradient = 0.1;

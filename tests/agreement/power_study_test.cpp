@@ -107,8 +107,8 @@ TEST_CASE("power: cached rows are not mixed up between configurations") {
 }
 
 TEST_CASE("power: allowed_rejections matches binomial tails") {
-  // Binomial tails: 64 runs at 1 %: P(≥ 4) = 0.39 %, P(≥ 3) = 2.6 %; 10 at 5 %: P(≥ 4) = 0.10 %, P(≥ 3) = 1.2 %; 20 at
-  // 1 %: P(≥ 3) = 0.10 %, P(≥ 2) = 1.7 %.
+  // Probabilities of at least k rejections. 64 runs at 1 %: 0.39 % (k = 4), 2.6 % (k = 3). 10 runs at 5 %: 0.10 %
+  // (k = 4), 1.2 % (k = 3). 20 runs at 1 %: 0.10 % (k = 3), 1.7 % (k = 2).
   CHECK(judge::allowed_rejections(64, 0.01) == 3);
   CHECK(judge::allowed_rejections(10, 0.05) == 3);
   CHECK(judge::allowed_rejections(20, 0.01) == 2);

@@ -49,7 +49,7 @@ TEST_CASE("attention: equal logits of any magnitude average the values") {
   }
 }
 
-/// Returns the tokens from index `first` on of every sequence of x.
+/// Returns the tokens of every sequence of x, starting at index `first`.
 Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index first) {
   std::vector<int> rows;
   const Index tokens = x.rows() / sequences;
@@ -58,8 +58,8 @@ Tensor tokens_from(const Backend& ops, const Tensor& x, int sequences, Index fir
   return ops.gather(x, rows);
 }
 
-/// Compares attention of the queries from `offset` on with the matching rows of attention over all queries. On the CPU
-/// and the reference the bits are equal, since summation order depends on the query only; other backends may differ.
+/// Compares attention for the queries from index `offset` with the same rows of attention for all queries. The CPU and
+/// the reference give equal bits, since their summation order depends only on the query; other backends may not.
 void check_query_offset(const Target& target, AttentionShape shape, Index tokens, Index offset) {
   INFO("target.name() := ", target.name(), ", shape.kv_heads := ", shape.kv_heads, ", shape.causal := ", shape.causal,
        ", shape.scores.window := ", shape.scores.window, ", tokens := ", tokens, ", offset := ", offset);

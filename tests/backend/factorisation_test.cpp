@@ -36,8 +36,8 @@ struct Factors {
 
 /// Checks the contract of row_basis for finite rows. Rounding the basis to the dtype changes a product of two rows by
 /// up to 2u. Sums of n terms in double add rounding errors, amplified if a row is nearly in the span of the others (by
-/// up to 2²⁰ if the Cholesky factor is used). The magnitudes of the terms of an entry of x sum to less than √rows times
-/// the row's length. A dependent row loses its component outside the span.
+/// up to 2²⁰ if the Cholesky factor is used). The terms of an entry of x have magnitudes that add up to less than √rows
+/// times the length of its row. A dependent row loses its component outside the span.
 void check_factors(const Target& target, const Factors& f) {
   const double u = unit_roundoff(target.dtype);
   const double sums = rounding_bound(static_cast<double>(f.n + f.rows), DType::f64) *
@@ -91,7 +91,7 @@ TEST_CASE("row_basis: repeated and zero rows have zero rows in the basis, other 
     const Backend& ops = *target.backend;
     const Tensor independent = normal_twin(target, 40, 90, 8).here;
     std::vector<int> ids;
-    for (int t = 0; t < 80; ++t) ids.push_back(t % 2 == 0 ? t / 2 : t / 4);  // rows 1, 3, 5 … are repeated
+    for (int t = 0; t < 80; ++t) ids.push_back(t % 2 == 0 ? t / 2 : t / 4);  // rows 1, 3, 5 … repeat earlier rows
     const Tensor repeated = ops.gather(independent, ids);
     const Factors f(target, repeated);
     check_factors(target, f);
@@ -172,7 +172,7 @@ TEST_CASE("row_basis accepts rows of any finite magnitude") {
     for (Index t = 0; t < 3; ++t) {
       const double size = sizes[static_cast<std::size_t>(t)];
       for (Index i = 0; i <= t; ++i) {
-        // Subnormals have fewer digits.
+        // The tolerance is large because subnormal numbers have fewer digits.
         CHECK(far.lower_at(t, i) / size == approx(plain.lower_at(t, i)).epsilon(1e-4));
       }
     }

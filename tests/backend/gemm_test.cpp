@@ -82,7 +82,7 @@ void check_products(bool a_by_rows, bool b_by_rows) {
             const double error = dot_error(static_cast<double>(k), dtype_of<T>) * size;
             right_everywhere = right_everywhere && std::abs(value - sum) <= error;
             const auto more = static_cast<double>(twice[static_cast<std::size_t>(i * stride + j)]);
-            // Accumulating rounds equally often, but sums are up to twice as large.
+            // Accumulation takes the same number of roundings, but its sums are up to twice as large.
             added = added && std::abs(more - 2.0 * sum) <= 2.0 * error + rounding_bound(1, dtype_of<T>) * 2.0 * size;
           }
         }
@@ -168,8 +168,8 @@ TEST_CASE("linear_drawn has the same bits as linear with the matrix in memory") 
   }
 }
 
-/// Compares ‖dyᵀ x‖² with the reference. Whether computed from Gram matrices or from the gradient, the error is
-/// relative to Σ_st Σ|x_s||x_t| Σ|dy_s||dy_t| = ‖|dy|ᵀ|x|‖².
+/// Compares ‖dyᵀ x‖² with the reference. The error is relative to Σ_st Σ|x_s||x_t| Σ|dy_s||dy_t| = ‖|dy|ᵀ|x|‖², whether
+/// the square is computed from Gram matrices or from the gradient.
 void check_square(const Target& target, const Twin& dy, const Twin& x) {
   const double sums = static_cast<double>(x.here.rows() + x.here.cols() + dy.here.cols());
   const double size = truth().to_host(truth().linear_weight_square(magnitude(dy.truth), magnitude(x.truth))).front();
@@ -205,8 +205,8 @@ TEST_CASE("linear_weight_square is accurate despite cancellation between nearly 
     const Twin dys = twin_of(target, rows, out, dy);
     const double expected = truth().to_host(truth().linear_weight_square(dys.truth, xs.truth)).front();
     const double found = target.backend->to_host(target.backend->linear_weight_square(dys.here, xs.here)).front();
-    // An entry of the gradient is a sum of 16 products near 1 that cancels to about 4·2^-9: its relative error is up to
-    // 2^15 u.
+    // An entry of the gradient is a sum of 16 products near 1, whose error is up to 16·16 u. The sum cancels to about
+    // 4·2^-9, so its relative error is up to 2^15 u.
     CHECK(std::abs(found / expected - 1.0) < 2.0 * 0x1p15 * unit_roundoff(target.dtype));
   }
 }

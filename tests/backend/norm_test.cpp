@@ -173,7 +173,7 @@ TEST_CASE("DyT and Derf saturate without overflow and propagate NaN") {
       const Twin finite = twin_of(target, 1, 4, Values{huge, -huge, huge, 0.0});
       const NormGradient g = target.backend->norm_backward(kind, finite.here, one.here, one.here, 0.0, 1, alpha.here);
       const Values dx = target.backend->to_host(g.dx);
-      CHECK(std::abs(dx[0]) < 1e-30);  // not exactly 0, because Eigen's exp underflows to a tiny number
+      CHECK(std::abs(dx[0]) < 1e-30);  // Eigen's exp underflows to a tiny number instead of 0
       CHECK(std::abs(dx[1]) < 1e-30);
       CHECK(dx[3] == approx(2.0 * (kind == NormKind::dyt ? 1.0 : 2.0 / std::sqrt(std::numbers::pi))));
       CHECK(std::abs(target.backend->to_host(g.dalpha)[0]) < 1e-6);

@@ -36,7 +36,7 @@ TEST_CASE("every op matches the reference and returns the dtype of the op table,
   }
 }
 
-/// Relative errors of the sums 1e8 + 1 − 1e8 and 1 + 2^14 · 2^−25, whose small terms a sum in f32 would lose.
+/// Relative error by op for the sum 1e8 + 1 − 1e8 or 1 + 2^14 · 2^−25. A sum in f32 would lose the small terms.
 std::map<std::string_view, double> errors_of_sums(const Target& target) {
   const Backend& ops = *target.backend;
   const Tensor across = twin_of(target, 1, 3, std::vector<double>{1e8, 1.0, -1e8}).here;
@@ -50,7 +50,7 @@ std::map<std::string_view, double> errors_of_sums(const Target& target) {
   return {
       {op::ColumnSums::facts.name, ops.to_host(ops.column_sums(down))[0] - 1.0},
       {op::RowBasis::facts.name, std::sqrt(3.0) * ops.to_host(ops.row_basis(two_rows).lower)[2] - 1.0},
-      // The mean is 1/3.
+      // The mean is 1/3, and the standard deviation is 1e8·√(2/3).
       {op::Norm::facts.name,
        ops.to_host(ops.norm(NormKind::layer, across, ones, {}, 0.0))[1] / (2.0 / 3.0 * std::sqrt(1.5) * 1e-8) - 1.0},
       {op::NormBackward::facts.name, ops.to_host(ops.norm_backward(NormKind::rms, ops.constant(3, 1, target.dtype, 2.0),

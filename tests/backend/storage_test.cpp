@@ -37,7 +37,7 @@ TEST_CASE("buffer pool: a freed buffer is reused by the next request of its size
   second.reset();
   CHECK(pool.idle_bytes() == 30 * kib);
   CHECK(pool.take(10 * kib).get() != large);
-  CHECK(pool.take(20 * kib - 100).get() == large);  // nearly the same size
+  CHECK(pool.take(20 * kib - 100).get() == large);  // rounded up to 20 KiB
   CHECK(pool.take(1 * kib).get() != large);
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("buffer pool: idle bytes stay below the limit; the oldest buffer is fr
   CHECK(pool.idle_bytes() == 100 * kib);
   CHECK(pool.take(20 * kib).get() == last);
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 100 * kib);  // two of the five buffers were freed
+  CHECK(pool.idle_bytes() == 100 * kib);  // 40 KiB and three of the five buffers of 20 KiB
   pool.take(101 * kib).reset();           // larger than the limit: freed at once
   CHECK(pool.idle_bytes() == 100 * kib);
   pool.clear();
@@ -68,7 +68,7 @@ TEST_CASE("buffer pool: with a second limit, used plus idle bytes may reach the 
   CHECK(pool.idle_bytes() == 40 * kib);
   buffers.clear();
   CHECK(pool.idle_bytes() == 60 * kib);    // bounded by the second limit
-  buffers.push_back(pool.take(80 * kib));  // 80 KiB in use, the peak was 100 KiB: 20 KiB stay in the pool
+  buffers.push_back(pool.take(80 * kib));  // the peak of 100 KiB minus 80 KiB in use: 20 KiB may stay idle
   CHECK(pool.idle_bytes() == 20 * kib);
   buffers.push_back(pool.take(40 * kib));  // 120 KiB in use: a new peak
   CHECK(pool.idle_bytes() == 0);
@@ -99,7 +99,7 @@ TEST_CASE("buffer pool: small buffers are aligned and reused, also if another th
   void* const memory = first.get();
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   first.reset();
-  std::shared_ptr<void> second = pool.take(128);  // also two cache lines of 64 bytes
+  std::shared_ptr<void> second = pool.take(128);  // 100 and 128 bytes both take two cache lines of 64 bytes
   CHECK(second.get() == memory);
   CHECK(pool.take(129).get() != memory);
   std::thread([dropped = std::move(second)] {}).join();
@@ -140,13 +140,13 @@ TEST_CASE("buffer pool: a failed request changes neither usage nor peak") {
   CHECK(fails(800 * kib));
   pool.take(40 * kib).reset();
   pool.take(20 * kib).reset();
-  CHECK(pool.idle_bytes() == 20 * kib);  // at most 40 KiB were in use
+  CHECK(pool.idle_bytes() == 20 * kib);  // 40 KiB idle plus 20 KiB in use would exceed the peak of 40 KiB
   pool.take(104 * kib).reset();
   pool.clear();
   CHECK(fails(56 * kib));
   pool.take(48 * kib).reset();
   pool.take(40 * kib).reset();
-  CHECK(pool.idle_bytes() == 88 * kib);  // would be 48 KiB if the failed 56 KiB counted as in use
+  CHECK(pool.idle_bytes() == 88 * kib);  // at most 104 − 56 = 48 KiB if the failed 56 KiB counted as in use
 }
 
 TEST_CASE("tensors reuse freed buffers of the process-wide pool") {

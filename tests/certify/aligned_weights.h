@@ -15,10 +15,10 @@ namespace periscope::testing {
 enum class Direction { spike, spread };
 
 /// Weights of rank one along a unit vector d [D]: b dᵀ for a matrix that reads the stream and d bᵀ for one that writes
-/// it, with positive b that differ between layers, heads and features; biases are `bias`·b. One input along d then
-/// makes every signal as large as it can be. RoPE rotates a pair of features of q and k into one feature at position 1;
-/// under QK-norm each head has one nonzero feature. Values and keys of heads differ tenfold, so that a query head that
-/// reads the wrong ones is detected.
+/// it. b is positive and differs between layers, heads and features; biases are `bias`·b. One input along d then makes
+/// every signal as large as possible. RoPE rotates a pair of features of q and k into one feature at position 1;
+/// under QK-norm each head has one nonzero feature. Values and keys of heads differ tenfold, so that a query head
+/// with the wrong key/value head is detected.
 class AlignedWeights {
   using Index = Tensor::Index;
 
@@ -42,7 +42,7 @@ class AlignedWeights {
 
   [[nodiscard]] const ResidentWeights& source() const { return source_; }
 
-  /// The largest input along d with entries up to `largest`, times one factor per token [factors.size(), D].
+  /// Returns the largest input along d with entries up to `largest`, scaled by `factors` [factors.size(), D].
   [[nodiscard]] Tensor input(double largest, const std::vector<double>& factors) const {
     const std::vector<double> d = direction(model_.width);
     const double length = largest / *std::ranges::max_element(d);
@@ -53,14 +53,14 @@ class AlignedWeights {
   }
 
  private:
-  /// Whether rows of the matrix are features of the stream.
+  /// Returns whether the rows of the matrix are features of the stream.
   static bool writes(Weight weight) { return weight == Weight::o || weight == Weight::down; }
-  /// Whether rows and columns are both features of the stream or the embedding.
+  /// Returns whether the rows and the columns are both features of the stream or the embedding.
   static bool turns(Weight weight) {
     return weight == Weight::project_in || weight == Weight::project_out || weight == Weight::head_dense;
   }
 
-  /// d at the width of the stream or of the embedding.
+  /// Returns d with n entries, the width of the stream or of the embedding.
   [[nodiscard]] std::vector<double> direction(Index n) const {
     const auto size = static_cast<std::size_t>(n);
     std::vector<double> d(size, 0.0);

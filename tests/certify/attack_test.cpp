@@ -11,7 +11,7 @@
 #include "tests/support/finite_difference.h"
 #include "tests/support/stack_table.h"
 
-/// Attacks on the certificate in exact arithmetic: gradient ascent reaches sharp bounds and exceeds none.
+/// Attacks on the certificate in exact arithmetic: gradient ascent reaches sharp bounds but exceeds no bound.
 namespace periscope::testing {
 namespace {
 

@@ -13,7 +13,7 @@
 #include "theory/certify/signal.h"
 
 /// Bounds that are attained (T17, T24). If every matrix has rank one along one direction, one input makes every signal
-/// as large as its bound, so that both too low and too large bounds are detected.
+/// as large as its bound, so that bounds that are too low or too high are detected.
 namespace periscope::testing {
 namespace {
 
@@ -26,9 +26,9 @@ using theory::SignalBound;
 constexpr double proof = 1.0 / (1.0011 * 1.0011 * 1.0011);
 constexpr double roundings = 1e-11;
 
-/// After LayerNorm a bound is c = √(D/(D−1)) too large, since the computed mean may not cancel (computed_ops.cpp). The
-/// factor enters linear signals once, scores twice and, since σ(cg) ≤ cσ(g) for g ≥ 0, φ(gate)∘up three times; it does
-/// not pass the next norm.
+/// After LayerNorm, bounds are too large by c = √(D/(D−1)), since the computed mean may not cancel (computed_ops.cpp).
+/// The factor enters linear signals once, scores twice and, since σ(cg) ≤ cσ(g) for g ≥ 0, φ(gate)∘up three times. The
+/// next norm removes it.
 double least_share(const ModelSpec& m, bool exact) {
   return exact || m.norm == NormKind::rms ? proof : proof * std::pow((m.width - 1.0) / m.width, 1.5);
 }
@@ -106,7 +106,7 @@ std::vector<Case> cases() {
     }
   }
   for (const QkNorm qk : {QkNorm::head, QkNorm::full}) {
-    // The cap is far below the scores, where the bound min(z, c) is close to c·tanh(z/c).
+    // The cap c is far below the scores z, so the bound min(z, c) is close to c·tanh(z/c).
     for (const double cap : {0.0, 0.3}) {
       StackSpec spec = aligned_stack("peri", NormKind::rms);
       spec.model.qk_norm = qk;
@@ -180,7 +180,7 @@ TEST_CASE("one input attains the bound of every signal (T17, T24)") {
   }
 }
 
-/// The bound of a rotated pair of features is the norm of both together, since RoPE may rotate one into the other.
+/// The bound of a rotated pair of features is the norm of the pair, since RoPE may rotate one feature into the other.
 TEST_CASE("inputs of one feature attain the bound of every feature of rotated queries and keys (T17)") {
   StackSpec spec = aligned_stack("pre", NormKind::rms);
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);

@@ -46,7 +46,7 @@ TEST_CASE("the first signal that may overflow is found, in the stream or upstrea
       // eps underflows to 0 in the accumulators' format.
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::mixed, bf16, Signal::reciprocals},
       {"b-only", 1.0, 1.0, 1e-300, Arithmetic::pure, bf16, Signal::reciprocals},
-      // Squares overflow the accumulators before the norm's input overflows the format (in FP16 from 256/√D on).
+      // Squares overflow the accumulators before the norm's input overflows the format (in pure FP16, from 256/√D on).
       {"pre", 1.0, 1e25, eps, Arithmetic::mixed, bf16, Signal::squares},
       {"pre", 1.0, 1e3, eps, Arithmetic::pure, fp16, Signal::squares},
       {"pre", 1.0, 1e3, eps, Arithmetic::mixed, fp16, {}},
@@ -77,7 +77,7 @@ TEST_CASE("the first signal that may overflow is found, in the stream or upstrea
 TEST_CASE("a weight beyond a format is named: parameter, entry and value as stored") {
   const StackSpec spec = token_stack("peri");
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
-  // 65519 rounds to 65504; 65520, halfway to 65536, to infinity.
+  // 65519 rounds to 65504, and 65520, halfway to 65536, rounds to infinity.
   for (const double value : {-70000.0, 65520.0, 65519.0}) {
     const EditedWeights weights(
         plain,

@@ -106,7 +106,7 @@ TEST_CASE("theory reads the rows of a table larger than one block in order") {
 
 TEST_CASE("headroom: the certified factor is the largest power of two whose scaled stack is certified") {
   int certified = 0;
-  // For a stream of 2^-40, rounding errors near zero dominate the bounds. They do not scale with c.
+  // For a stream scaled by 2^-40, rounding errors near zero, which do not scale with the stream, dominate the bounds.
   for (const char* placement : {"pre", "peri", "post"}) {
     for (const double size : {1.0, 0x1p-40}) {
       const StackSpec spec = token_stack(placement);

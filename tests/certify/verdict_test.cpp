@@ -24,7 +24,7 @@ theory::SignalBound bound(Signal signal, int sublayer, std::vector<double> magni
           std::ranges::max(magnitudes)};
 }
 
-/// A certificate of two features at three places: the stream, a number inside an op, and signals after both.
+/// A certificate with planted bounds on the stream, on a number inside an op, and on the signals that depend on both.
 theory::Certificate planted(double stream, double inside, double after, const RunArithmetic& arithmetic) {
   return {.bounds = {bound(Signal::x_out, -1, {1.0, stream}), bound(Signal::f_out, 0, {2.0, after}),
                      bound(Signal::squares, 0, {inside}), bound(Signal::x_out, 0, {3.0, after})},
@@ -44,7 +44,7 @@ TEST_CASE("an infinite signal exceeds its bound, unless the certificate says tha
   CHECK_FALSE(check(fits, {1.0, 8.0}, {2.0, 4.0}).exceeded);  // equality is allowed
   const BoundsCheck finite = check(fits, {1.0, 8.5}, {3.0, 4.0});
   REQUIRE(finite.exceeded);
-  CHECK(finite.exceeded->place.signal == Signal::f_out);  // 3/2 is larger than 8.5/8
+  CHECK(finite.exceeded->place.signal == Signal::f_out);  // its ratio 3/2 is larger than 8.5/8
   CHECK(finite.exceeded->place.channel == 0);
   CHECK(finite.exceeded->ratio() == 1.5);
   CHECK(check(fits, {1.0, 8.0}, {2.0, infinity}).exceeded);
@@ -121,7 +121,7 @@ TEST_CASE("a larger input never gives a smaller bound, and is not certified wher
 }
 
 TEST_CASE("the certificate has the same bits for any number of threads" * doctest::test_suite("slow")) {
-  StackSpec spec;  // wide enough that threads share its products
+  StackSpec spec;  // wide enough for its products to be divided among threads
   spec.model.layers = 1;
   spec.model.width = 320;
   spec.model.heads = spec.model.kv_heads = 2;
@@ -166,25 +166,25 @@ TEST_CASE("a certificate for n + 2 tokens per rescaling covers n tokens if atten
   };
   const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, fp16);
   const RunArithmetic pure = run_arithmetic(Arithmetic::pure, fp16);
-  // Attention reads blocks of 64 tokens. Every block after the first rescales, which counts as two tokens.
+  // Attention reads blocks of 64 tokens. Every block after the first needs a rescaling, which counts as two tokens.
   for (int longest = 1; longest < 400; ++longest) {
     const int n = covered(longest, 1.0, mixed);
     CHECK(n + 2 * ((n - 1) / 64) <= longest);
     CHECK(n + 1 + 2 * (n / 64) > longest);
   }
-  // Before the division, n·|v| must fit the accumulators.
+  // The bound 2n·max|v| on the sum before the division must fit the accumulators.
   CHECK(covered(4096, fp32.largest / 2000.0, run_arithmetic(Arithmetic::mixed, number_formats[1])) == 1000);
   CHECK(covered(4096, infinity, mixed) == 0);
-  CHECK(covered(4096, 1.0, pure) == 1008);  // n·u' ≤ 1/2
+  CHECK(covered(4096, 1.0, pure) == 1008);  // n·(1 + 1/64)·u ≤ 1/2 with u = 2^-11; one rescaling per block of 64
   CHECK(covered(4096, 1.0, {}) == 0);
-  model.layers = 3;  // the layer with the largest values decides
+  model.layers = 3;  // the layer with the largest values determines the result
   CHECK(covered(4096, 100.0, pure) == 327);
   model.layers = 1;
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
-  CHECK(covered(4096, 1.0, mixed) == 65);  // the window limits tokens and rescalings
+  CHECK(covered(4096, 1.0, mixed) == 65);  // 65 tokens and 2 for one rescaling fill the window of 67
   model.layers = 3;
   model.attention.resize(3);
-  model.attention[2].scores.window = 200;  // the smallest window of all layers decides
+  model.attention[2].scores.window = 200;  // the smallest window of all layers determines the result
   CHECK(covered(4096, 1.0, mixed) == 65);
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("rounded rotations of queries and keys widen the bounds of their produ
         ->largest;
   };
   const double widened = (dots(true) / dots(false) - 1.0) / fp16.unit_roundoff();
-  CHECK(widened > 15.0);  // 8 roundings each in the query and the key
+  CHECK(widened > 15.0);  // 16 roundings: 8 each in the query and the key
   CHECK(widened < 20.0);
 }
 

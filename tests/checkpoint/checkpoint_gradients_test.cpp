@@ -17,7 +17,7 @@ double loss_of(EditedCheckpoint& edited) {
 }
 
 TEST_CASE("gradients of stored tensors match finite differences of their values" * doctest::test_suite("slow")) {
-  // These have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding, a head transform.
+  // These have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding and a head transform.
   for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy
@@ -25,7 +25,7 @@ TEST_CASE("gradients of stored tensors match finite differences of their values"
     const NamedTensors pass = run_checkpoint(checkpoint, some_ids, next_tokens(some_ids), truth_target());
     const ModelSpec& m = checkpoint.model();
     for (const auto& [tensor, uses] : checkpoint.uses()) {
-      // Softmax ignores a key bias: the derivative is 0.
+      // Softmax ignores a key bias, so the derivative is 0.
       if (uses.size() == 1 && uses.front().parameter.weight == Weight::k &&
           uses.front().parameter.part == ParameterId::Part::bias)
         continue;

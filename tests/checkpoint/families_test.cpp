@@ -32,7 +32,7 @@ TEST_CASE("every fixture agrees with transformers, forward and backward, on ever
     for (const Target& target : targets_and_truth()) {
       const TensorError worst = worst_of(compare_with_expected(fixture(name), target));
       INFO("name := ", name, ", target.name() := ", target.name(), ", worst.name := ", worst.name);
-      // Errors in f64 are at most 2e-14. The bound of f32 is twice the bound of reference_parity, since rounding the
+      // Errors in f64 are at most 2e-14. The bound for f32 is twice the bound of reference_parity, since rounding the
       // weights of olmo2 (two features per key) to f32 changes the gradient of k_norm by up to 270 · 2⁻²⁴ = 1.6e-5.
       CHECK(worst.error <= (target.dtype == DType::f64 ? 1e-10 : 2e-5));
     }

@@ -123,8 +123,8 @@ Json llama3_rope() {
           {"low_freq_factor", 1.0},
           {"high_freq_factor", 4.0}};
 }
-/// RoPE frequency with index 1 at head_dim 4 with `llama3_rope`. Unscaled, it is 10000^(−1/2) = 0.01, a wavelength of
-/// 200π tokens.
+/// RoPE frequency with index 1 at head_dim 4 with `llama3_rope`. Unscaled, it is 10000^(−1/2) = 0.01, which
+/// corresponds to a wavelength of 200π tokens.
 double scaled_freq(double context) {
   const double waves = context * 0.01 / (2.0 * std::numbers::pi);
   if (waves < 1.0) return 0.01 / 4.0;

@@ -136,7 +136,7 @@ TEST_CASE("weights are cached up to the memory limit, and cached weights are not
   const Checkpoint model(fixture("llama"));
   const auto size = static_cast<std::size_t>(model.model().width) * size_of(target.dtype);
   const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width());
-  // Returns whether W_q and W_o are cached: every read from a changed file throws.
+  // Returns whether W_q and W_o are cached. Uncached reads throw, because the file has changed.
   const auto available = [&](std::size_t limit) {
     EditedCheckpoint edited("llama");
     const std::string folder = edited.write();
@@ -145,7 +145,7 @@ TEST_CASE("weights are cached up to the memory limit, and cached weights are not
     const auto values = [&](Weight weight) {
       return target.backend->to_host(weights.fetch(0).matrix(weight).map->dense());
     };
-    const SublayerWeights there = weights.fetch(0);  // reads the vectors
+    const SublayerWeights there = weights.fetch(0);  // reads gains and biases
     const auto matrix = [&](Weight weight) { return target.backend->to_host(there.matrix(weight).map->dense()); };
     const std::vector<double> q = matrix(Weight::q);
     const std::vector<double> o = matrix(Weight::o);

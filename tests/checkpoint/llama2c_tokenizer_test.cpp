@@ -80,7 +80,7 @@ TEST_CASE("llama2.c tokenizer: multibyte characters and bytes without a piece ar
   CHECK(t.piece(7) == " a");
 }
 
-/// Merges as llama2.c does: repeatedly searches all neighbours for the best pair.
+/// Merges as llama2.c does: repeatedly searches all neighbouring pairs for the best one.
 Ids merged_by_full_search(const Pieces& pieces, Ids ids) {
   const auto find = [&](const std::string& text) {
     for (std::size_t i = 0; i < pieces.size(); ++i)
@@ -111,7 +111,7 @@ TEST_CASE("llama2.c tokenizer: the merge queue gives the same tokens as a full s
   for (int round = 0; round < 200; ++round) {
     Pieces pieces{{"<unk>", 0.0F}, {"<s>", 0.0F}, {"</s>", 0.0F}, {" ", 0.0F}, {"x", 0.0F}, {"y", 0.0F}};
     while (pieces.size() < 18) {
-      // merges of existing pieces, with many equal scores
+      // Merges of existing pieces, with many equal scores.
       const std::string text =
           pieces[3 + random() % (pieces.size() - 3)].first + pieces[3 + random() % (pieces.size() - 3)].first;
       if (text.size() <= 8) pieces.emplace_back(text, -static_cast<float>(random() % 4));

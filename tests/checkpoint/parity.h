@@ -23,15 +23,14 @@ std::vector<int> next_tokens(const std::vector<int>& ids);
 /// Deviation of one tensor from transformers.
 struct TensorError {
   std::string name;    ///< as in expected.safetensors: "stream.3", "grad.weight.model.norm.weight"
-  double error = 0.0;  ///< max|ours − theirs| over max|theirs|
+  double error = 0.0;  ///< max|ours − theirs| / max|theirs|
 };
 
 /// Runs the checkpoint on input_ids of expected.safetensors and compares logits, loss, streams and all gradients. The
-/// labels are `labels` of that file or the next tokens. Without RoPE, the gradient of a key bias is only rounding; its
-/// error is relative to the gradient of the key weights. An unmatched tensor has an infinite error.
+/// labels are `labels` of that file or the next tokens. Without RoPE, the gradient of a key bias is only rounding, so
+/// its error is relative to the gradient of the key weights. An unmatched tensor has an infinite error.
 std::vector<TensorError> compare_with_expected(const std::string& folder, const Target& target);
 
-/// Returns the largest error.
 TensorError worst_of(const std::vector<TensorError>& errors);
 
 }  // namespace periscope::testing

@@ -29,7 +29,7 @@ std::int64_t count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// A few contiguous tensors of random types and shapes, in whole bytes.
+/// A few contiguous tensors of random types and shapes, each a whole number of bytes.
 std::vector<Stated> random_layout() {
   std::vector<Stated> all;
   std::int64_t end = 0;
@@ -137,7 +137,7 @@ TEST_CASE("random tensors survive a round trip through writer and reader") {
   }));
 }
 
-/// Returns true if the bytes are accepted, and checks that tensors match the header or the file is malformed.
+/// Returns whether the bytes are accepted. Fails unless the tensors match, or the error says "malformed".
 bool accepts(const std::string& bytes, const std::vector<Stated>& tensors, std::int64_t data) {
   SafetensorsContents contents;
   try {

@@ -66,7 +66,7 @@ TEST_CASE("reading a large file leaves little of it in memory") {
   std::vector<float> part(many / 10);
   const std::size_t before = resident_bytes();
   for (std::size_t i = 0; i < 10; ++i) file.read("x", i * part.size(), std::span(part));
-  constexpr std::size_t little = 8'000'000;  // of the file's 32 000 000: a few pieces and other allocations
+  constexpr std::size_t little = 8'000'000;  // bytes, a quarter of the file: a few pieces and other allocations
   CHECK(resident_bytes() < before + little);
 }
 

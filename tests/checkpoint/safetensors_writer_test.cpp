@@ -15,7 +15,6 @@ namespace {
 using Values = std::vector<double>;
 using Integers = std::vector<std::int64_t>;
 
-/// A temporary file name.
 struct TemporaryFile {
   TemporaryFolder folder;
   [[nodiscard]] std::string name() const { return folder.path("a.safetensors"); }

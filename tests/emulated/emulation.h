@@ -20,7 +20,7 @@ enum class SumOrder {
   pairwise,         ///< recursive halves
   lanes,            ///< four interleaved running sums, then their sum
   shuffled,         ///< a new random order for every sum
-  positives_first,  ///< gives the largest partial sums of all orders
+  positives_first,  ///< the order with the largest partial sums
   negatives_first,
   small_first,
   large_first,
@@ -39,7 +39,7 @@ struct Emulation {
   bool norm_stores_steps = true;
   bool fused = false;           ///< products are added unrounded (FMA)
   bool reciprocal = false;      ///< norms and softmax multiply by a rounded reciprocal instead of dividing
-  bool stored_scalars = false;  ///< factors such as α or 1/√e are rounded to the stored, not the accumulation format
+  bool stored_scalars = false;  ///< factors such as α are rounded to the stored instead of the accumulation format
   bool chains = false;          ///< queries are scaled and stored before q·k (OPT); tanh-GELU stores every step
   std::uint64_t seed = 0;       ///< seed of shuffled orders
 };

@@ -49,10 +49,10 @@ class Ops {
                  Index key_rows, const AttentionShape& shape, HeadPeaks& peaks);
   /// Computes in the accumulation format, then stores the result. Tanh-GELU may store every step (Emulation::chains).
   [[nodiscard]] double activation(Activation kind, double x) const;
-  /// Computes z/c, tanh and the product with c, each stored. Raises `inner` to the magnitudes of the first two.
+  /// Computes c·tanh(z/c) and stores every step. Raises `inner` to at least |z/c| and |tanh(z/c)|.
   [[nodiscard]] double soft_cap(double cap, double z, double& inner) const;
 
-  /// Largest magnitude of a signal since the last take_peaks(), for signals with one number per op.
+  /// Returns the largest magnitude of a signal since the last take_peaks(). The signal must have one magnitude per op.
   [[nodiscard]] double& peak(Signal signal) { return peaks_[static_cast<std::size_t>(signal)]; }
   using Peaks = std::array<double, signal_names.size()>;
   Peaks take_peaks() { return std::exchange(peaks_, {}); }

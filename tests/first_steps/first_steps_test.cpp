@@ -89,7 +89,7 @@ TEST_CASE("at initialisation a norm after a module does not change the output of
 }
 
 TEST_CASE("first steps: gradients of keys and values shared by heads are sums over these heads") {
-  // With flat patterns the gradients of heads are independent and of equal size.
+  // With uniform attention patterns, the gradients of heads are independent and of equal size.
   StackSpec spec = flat_stack("pre", 1);
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
@@ -156,7 +156,7 @@ TEST_CASE("first steps: a rate of 0 changes nothing") {
 }
 
 TEST_CASE("first steps: input correlation compares every token with itself, also without norms") {
-  // The average over equal tokens of a sequence is larger than over different tokens.
+  // The mean of equal tokens of a sequence is larger than the mean of different tokens.
   FirstStepsInput input = small_input({0.0});
   input.runs.front().inputs.front() = {1, 1, 1, 1, 2, 2, 2, 2};
   input.ids = {1, 2, 3, 4, 5, 6, 7, 8};

@@ -91,9 +91,9 @@ TEST_CASE("first steps: every clipped step of SGD lowers the loss by the gradien
 }
 
 TEST_CASE("first steps: decay between norms does not change the effect of an SGD step on the loss") {
-  // With small entries, scores, logits and gates are linear. Norms cancel a factor c of W, so the gradient at cW is the
-  // gradient at W divided by c. Only W_U has no norm after it and passes back a gradient c times as large. A step with
-  // the gradient at W₀ or at cW therefore lowers the loss at c'W by η‖g‖².
+  // With small entries, scores, logits and gates are linear. Norms cancel a factor c of W, so the gradient at cW is
+  // g/c, where g is the gradient at W. Only W_U has no norm after it and passes back a gradient c times as large. A
+  // step with the gradient at W or at cW therefore lowers the loss at c'W by η‖g‖².
   StackSpec spec = flat_stack("peri");
   spec.model.embedding_norm = true;
   spec.model.norm_eps = 1e-30;

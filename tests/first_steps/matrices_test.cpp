@@ -79,7 +79,7 @@ TEST_CASE("input matrix: the response to a gradient matches finite differences")
       down(t, 1) -= step;
       const Sampled difference = (moved(up).fields.values - moved(down).fields.values) / (2.0F * step);
       for (Index s = 0; s < held_out; ++s) {
-        // Rounding is 3e-7 times values of about 5, divided by 1/32. The third-order term of 1/C is below 1e-3.
+        // Rounding errors are 3e-7 times values of about 5, divided by 1/32. The third-order term is below 1e-3.
         CHECK(difference(s, 1) == approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
@@ -218,7 +218,7 @@ TEST_CASE("output matrix: a sign update of independent tokens is noise with the 
   const double mean = squares.mean(), error = squares.standard_error();
   const double expected = rate * rate * fan_in;
   INFO("mean := ", mean, ", error := ", error);
-  // Without the correction the mean would be 16 times larger.
+  // Without the correction, the mean would be 128/8 = 16 times as large.
   CHECK(error < 0.5 * expected);
   CHECK(std::abs(mean - expected) < 5.0 * error);
   // ΔW also contains the decay, of variance (ηλσ)².
@@ -250,7 +250,7 @@ TEST_CASE("output matrix: the update of the backward pass is the transpose of th
   const double forward = gradient.cwiseProduct(module.output.x.coherent.topRows(1)).sum();
   const double back = hidden.topRows(1).cwiseProduct(last.backward(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
-  CHECK(2.0 * back == approx(forward).epsilon(1e-4));  // half of the channels are drawn; float rounding
+  CHECK(2.0 * back == approx(forward).epsilon(1e-4));  // half of the channels are drawn; 1e-4 for float rounding
 }
 
 TEST_CASE("trained norm: gradients match finite differences for every kind with a divisor") {

@@ -109,7 +109,7 @@ TEST_CASE("formats: a law is rejected only in the format that changes it") {
   // Each format has its own tolerance for rounding of the stream.
   CHECK(judged_with([](auto& s) { s.formats[2].stream_rounding = 0.06; })[2].drift.rejected == 0);
   CHECK(judged_with([](auto& s) { s.formats[1].stream_rounding = 0.06; })[2].drift.rejected > 0);
-  // A format in which seeds diverged has no tests or verdicts; with few seeds, no format has any.
+  // A format in which seeds diverged has no tests or verdicts. With few seeds, no format has tests or verdicts.
   const auto diverged = judged_with([](auto& s) { s.formats[1].variants[0].forward.seeds = 2; });
   CHECK((diverged[1].law.verdict == not_checked && diverged[1].drift.verdict == not_checked));
   CHECK(diverged[2].drift.level == approx(1.0 - std::pow(0.99, 1.0 / 14.0)).epsilon(1e-12));

@@ -96,7 +96,7 @@ TEST_CASE("an MLP sublayer in bf16 equals the sublayer of the emulated ops, whic
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
     const Tensor expected = step_forward(emulated_pass, {start}).front();
     // Sums of 64 terms in f32 have an error of about 2^-20, and bf16 rounds at 2^-9. So one sum in 2^11 rounds
-    // differently, which changes later numbers by one bit each.
+    // differently, which changes each later number by one step of bf16.
     CHECK(count_different(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
   }
 }

@@ -29,7 +29,7 @@ std::vector<SeedReading> readings_of(const FormatsConfig& config) {
   return readings;
 }
 
-/// Compares the SQNR of the stream at one depth, in dB, averaged over seeds.
+/// Compares the predicted and measured SQNR (in dB) of the stream at one depth, averaged over seeds.
 void check_predicted(const std::string& what, const std::vector<SeedReading>& readings, std::size_t format, int depth) {
   RunningMoments difference;
   for (const SeedReading& reading : readings) {
@@ -49,7 +49,7 @@ TEST_CASE("noise of the stream (T27): prediction agrees with measurement in ever
     FormatsConfig config = wide_config(placement, {"bf16", "fp16", "fp8_e4m3", "int8"});
     config.rest = "fp16";
     const std::vector<SeedReading> readings = readings_of(config);
-    // The gradient is isotropic where the loss reads the stream; with an identity path, nearly so some layers below.
+    // The gradient is isotropic where the loss reads the stream. Identity paths nearly preserve it for some layers.
     const int end = config.base.model.sublayers();
     const int first = placement == "pre" || placement == "peri" ? 1 : end;
     for (std::size_t f = 0; f < config.format.size(); ++f) {
@@ -95,7 +95,7 @@ TEST_CASE("noise of every part alone (T27): prediction agrees; stochastic roundi
 
 TEST_CASE("noise without a scale (T27) depends on the standard deviation of each matrix" *
           doctest::test_suite("slow")) {
-  // DeepNorm's smaller entries of V and O are below E4M3's normal numbers, where the relative noise is larger.
+  // DeepNorm's smaller entries of W_v and W_o are below E4M3's normal numbers, where the relative noise is larger.
   FormatsConfig config = wide_config("deepnorm", {"fp8_e4m3"});
   config.scale = ScaleOver::nothing;
   config.covers = {"weights"};

@@ -38,11 +38,11 @@ TEST_CASE("formats: a certificate needs unscaled parts in the format and no part
   };
   for (const Row& row :
        {Row{"fp16", {}, "bf16", false, true},
-        Row{"bf16", {}, "fp16", false, true},  // covers all parts, so no part is in fp16
+        Row{"bf16", {}, "fp16", false, true},  // bf16 covers all parts, so no part is in fp16
         Row{"fp16", {"modules"}, "bf16", false, true},
-        Row{"bf16", {"modules"}, "fp16", false, false},  // FP16 overflows first
+        Row{"bf16", {"modules"}, "fp16", false, false},  // fp16 has a narrower range than bf16
         Row{"int8", {}, "bf16", false, false},
-        Row{"fp8_e4m3", {}, "bf16", false, false},  // covers only scaled inputs and weights
+        Row{"fp8_e4m3", {}, "bf16", false, false},  // by default only inputs and weights, which have scales
         Row{"fp8_e4m3", {"stream", "inputs"}, "bf16", false, true}, Row{"fp16", {}, "bf16", true, false}}) {
     FormatsConfig config = tiny_config({row.format}, row.covers, row.rest);
     config.stochastic = row.stochastic;
@@ -59,7 +59,7 @@ TEST_CASE("formats: a certificate covers inputs with massive features, and the w
   CHECK_FALSE(massive.formats[1].certificate->certified);
   CHECK(massive.formats[1].certificate->first.largest >= massive.largest_input);
 
-  // Entries are about 300: sums of their squares fit f32 but overflow FP16.
+  // Entries are up to about 300. Their squares, up to 9e4, fit f32 but exceed FP16's largest number, 65504.
   config = tiny_config({"fp16"}, {}, "bf16");
   config.base.input.second_moment = 1e4;
   CHECK(stack_of(config).formats[1].certificate->certified);

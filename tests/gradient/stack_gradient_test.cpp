@@ -38,7 +38,7 @@ void check_problem(const std::string& what, LossProblem problem, int entries = 2
     check_gradient(what + ", input", loss_by(problem, problem.input, g.input, g.loss), 1, entries);
 }
 
-/// Checks every parameter and the input along one direction and in `entries` entries each (all entries if 0).
+/// Checks the gradients of the input and of every parameter along one direction and at `entries` entries (all if 0).
 void check_stack(const std::string& what, const StackSpec& spec, int entries = 2, int sequences = 1) {
   validate(spec);
   check_problem(what, loss_problem(spec, 5, sequences), entries);

@@ -76,7 +76,7 @@ TEST_CASE("alternating residuals do not raise the effective number of points abo
   CHECK(judge::fit_growth(values).effective_points == 23.0);
 }
 
-/// Outcomes for a line that grows 2.5-fold, with stationary errors of 2 % in the logarithm.
+/// Counts of outcomes for a line that grows 2.5-fold, with stationary errors of 2 % in the logarithm.
 struct Outcomes {
   int right = 0, wrong = 0, undecided = 0;
   double mean_points = 0.0;

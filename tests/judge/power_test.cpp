@@ -150,7 +150,7 @@ TEST_CASE("an underpowered verdict is inconclusive; a rejection outranks it") {
 
 TEST_CASE("a test with a tolerated bias as large as the value never agrees, for any limit") {
   Planted stack(1e-3, 0.0);
-  stack.prediction.finite_width.assign(depths, 2.0);  // times c = 0.5: as large as the value
+  stack.prediction.finite_width.assign(depths, 2.0);  // times the constant 0.5: a bias as large as the value, 1
   config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 999.0;
   CHECK(stack.judged(lenient).verdict == judge::Verdict::inconclusive);

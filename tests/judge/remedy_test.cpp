@@ -101,7 +101,7 @@ TEST_CASE("the recommended seeds and width are the smallest that give enough pow
     CAPTURE(words);
     const int seeds = number_before(words, "seeds");
     CHECK(judge::projected_error(test, tested_level, seeds / 16.0, 1.0) <= limit);
-    // Counts above 100 are rounded up to two digits.
+    // Counts above 100 are rounded up to two significant digits.
     CHECK(judge::projected_error(test, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
     const int width = number_after(words, "width");
     CHECK(judge::projected_error(test, tested_level, 1.0, width / 256.0) <= limit);
@@ -133,12 +133,12 @@ TEST_CASE("the tolerance key is named if the error of the prediction limits powe
 
 TEST_CASE("the recommended width reduces gradient fluctuations that are too large for a tolerated bias") {
   judge::Test wild = logarithm(0.5, std::numeric_limits<double>::infinity());
-  wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
+  wild.fluctuation = 13.0;  // at 128 times the width (8192), below a quarter of the limit
   CHECK(number_after(judge::remedy({wild}, tested_level, 64), "width") == 8192);
 }
 
 TEST_CASE("a verdict with the recommended seeds is conclusive") {
-  // The theory is correct, 16 seeds have spread 0.5, and the limit is 0.2. The recommended number should suffice.
+  // The theory is correct, values vary over seeds by 0.5, and the limit is 0.2. The recommended number should suffice.
   std::mt19937 engine(11);
   std::normal_distribution<double> normal;
   const auto judged = [&](int seeds) {

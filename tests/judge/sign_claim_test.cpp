@@ -55,7 +55,7 @@ TEST_CASE("the test of a sign claim is a one-sided t-test") {
   CHECK(holds.mean.value == approx(2.0));
   CHECK(holds.mean.error == approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == approx(tail(std::sqrt(12.0))));
-  CHECK(holds.detectable == approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the 5 % quantile
+  CHECK(holds.detectable == approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the one-sided 5 % quantile of t
   CHECK(holds.verdict == judge::ClaimVerdict::holds);
   CHECK(tested_values({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
   CHECK(tested_values({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
@@ -166,7 +166,7 @@ TEST_CASE("test that some row is positive: values, p and detectable difference m
       tested({{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == approx(3.0 * tail(2.0 * root)));
-  CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // p is 0.037 for one row, 3 · 0.037 for three rows
+  CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // p is 0.037 for the best row and 3 · 0.037 for three rows
   // Quantiles of Student's t with two degrees of freedom at 1/60 (closed form) and 1/20.
   const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
   CHECK(claim.detectable == approx((of_three + 2.919986) / root));
@@ -221,7 +221,7 @@ judge::SignClaim spread_claim(const Values& first, const Values& second) {
 }
 
 TEST_CASE("paired spreads are compared by the correlation of sum and difference (Pitman-Morgan)") {
-  // Sums 2, 1, −3 and differences 4, −1, −3, of mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
+  // Sums 2, 1, −3 and differences 4, −1, −3, all with mean 0: products 8, −1, 9, correlation 16 / √(14 · 26).
   const judge::SignClaim claim = spread_claim({3.0, 0.0, -3.0}, {-1.0, 1.0, 0.0});
   CHECK(claim.values[0] == approx(8.0));
   CHECK(claim.values[1] == approx(-1.0));
@@ -261,7 +261,8 @@ TEST_CASE("Holm's method corrects claims for both signs") {
   claims.emplace_back();  // not run
   claims.back().p = 1e-9;
   judge::apply_holm_correction(claims);
-  // Sorted two-sided p times rank: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous value), 0.2 · 2, 0.8.
+  // Sorted two-sided p times the number of remaining tests: 0.006 · 5, 0.02 · 4, 0.024 · 3 (raised to the previous
+  // value, 0.08), 0.2 · 2, 0.8 · 1.
   CHECK(claims[2].holm == approx(0.03));
   CHECK(claims[0].holm == approx(0.08));
   CHECK(claims[5].holm == approx(0.08));

@@ -23,8 +23,8 @@ StackSpec small() {
 
 const std::vector<double> w{0.0, 0.01, 0.03};
 
-/// Returns the verdict on gradients of a stream. Log gradients are `offset` above theory; over 100 seeds, the first has
-/// variance `variance` and the others have 0.01.
+/// Returns the verdict on stream gradients at three depths over 100 seeds. The log gradient at the first depth equals
+/// the theory and has variance `variance`; the others are `offset` above the theory and have variance 0.01.
 judge::StackVerdict judged(double variance, double offset, int patterns = 0) {
   constexpr int seeds = 100;
   theory::Prediction prediction;
@@ -53,7 +53,7 @@ TEST_CASE("the mean number of keys is the harmonic mean over queries") {
   spec.model.attention = {AttentionRule{.scores = {.window = 2}}};
   CHECK(judge::mean_keys(spec) == approx(4.0 / (1.0 + 3.0 / 2.0)));
   spec.model.layers = 2;
-  spec.model.attention.emplace_back();  // the layer without a window determines the mean
+  spec.model.attention.emplace_back();  // the layer without a window has the largest mean
   CHECK(judge::mean_keys(spec) == approx(4.0 / (25.0 / 12.0)));
   spec.model.attention.clear();
   spec.model.causal = false;
@@ -87,14 +87,14 @@ TEST_CASE("the finite-width term of signals matches hand-computed values") {
   };
   using enum Statistic;
   CHECK(term(second_moment, Signal::x_out, 0) == 0.0);
-  CHECK(term(token_cosine, Signal::x_out, 0) == approx(0.7 * 0.01));  // at least 1/D
+  CHECK(term(token_cosine, Signal::x_out, 0) == approx(0.7 * 0.01));  // the factor is at least 1/D = 0.01
   CHECK(term(second_moment, Signal::x_out, 1) == approx(0.3 * (0.02 + overlaps / 4.0)));
   CHECK(term(token_cosine, Signal::x_out, 1) == approx(0.7 * (0.02 + overlaps / 4.0)));
-  CHECK(term(second_moment, Signal::f_out, 0) == approx(0.7 * (0.02 + overlaps)));  // attention
+  CHECK(term(second_moment, Signal::f_out, 0) == approx(0.7 * (0.02 + overlaps)));  // attention: overlaps count fully
   CHECK(term(second_moment, Signal::f_out, 1) == approx(0.3 * (0.03 + overlaps / 4.0)));
   spec.model.placement = *find_placement("none");
   CHECK(term(second_moment, Signal::x_out, 1) == approx(std::expm1(0.3 * (0.02 + 4.0 * overlaps))));
-  CHECK(term(second_moment, Signal::x_out, 2) == approx(std::expm1(0.3 * (0.03 + 8.0 * overlaps))));  // a gated MLP
+  CHECK(term(second_moment, Signal::x_out, 2) == approx(std::expm1(0.3 * (0.03 + 8.0 * overlaps))));  // gated MLP: 4·2
   CHECK(term(token_cosine, Signal::x_out, 2) == approx(0.7 * (0.03 + 8.0 * overlaps)));
   spec.model.mlp = MlpKind::relu;
   CHECK(term(second_moment, Signal::x_out, 2) == approx(std::expm1(0.3 * (0.03 + 4.0 * overlaps))));
@@ -156,7 +156,7 @@ TEST_CASE("a gradient that fluctuates by a factor e has no first-order bound") {
   CHECK(wild.verdict == judge::Verdict::inconclusive);
   CHECK(wild.rejected == 0);
   CHECK(wild.reason.find("no bound on the prediction's bias") != std::string::npos);
-  // The mean over 8 heads has variance 0.02² · 38000 / 8 = 1.9, and 2.2 with 44000 patterns.
+  // The mean of one pattern per head (8 heads) has variance 0.02² · 38000 / 8 = 1.9; with 44000 patterns, 2.2.
   CHECK(judged(0.01, 1.0, 38000).verdict == judge::Verdict::disagrees);
   CHECK(judged(0.01, 1.0, 44000).verdict == judge::Verdict::inconclusive);
 }
@@ -196,7 +196,7 @@ TEST_CASE("tolerated bias of forward statistics: rounding adds to the finite-wid
       CHECK(test.tolerated_bias - exact.tests[i].tolerated_bias == approx(rounding * scale).epsilon(1e-9));
       const bool is_stream = test.signal == Signal::x_out;
       const auto depth = static_cast<std::size_t>(test.index + (is_stream ? 0 : 1));
-      // At least c·w at that depth; overlaps of tokens add to it.
+      // The tolerated bias is at least 0.3 times the width factor at that depth; token overlaps add to it.
       CHECK(exact.tests[i].tolerated_bias >= 0.3 * at_depth[depth] * scale * (1.0 - 1e-12));
       if (is_stream) {
         double& last = before[{test.statistic, test.signal}];

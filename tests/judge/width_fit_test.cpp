@@ -61,7 +61,8 @@ TEST_CASE("limit and lack of fit are rejected at the nominal rate") {
     lack += fit.lack_of_fit < level ? 1 : 0;
     mean_lack += fit.lack_of_fit / runs;
   }
-  // 200 rejections are expected ± six standard deviations (83), ± 20 since t and F laws assume known variance ratios.
+  // 200 rejections are expected. The tolerance is six standard deviations (83) plus 20, because the t and F laws assume
+  // known variance ratios.
   CHECK(std::abs(limit - 200) < 103);
   CHECK(std::abs(lack - 200) < 103);
   CHECK(std::abs(mean_lack - 0.5) < 0.03);  // six standard deviations of a mean of uniform numbers are 0.027
@@ -86,7 +87,7 @@ TEST_CASE("an exact power law is recovered") {
   const judge::PowerLaw fit = judge::fit_power_law(x, y, error);
   CHECK(fit.exponent == approx(-1.0).epsilon(1e-6));
   CHECK(fit.amplitude == approx(-3.0).epsilon(1e-6));
-  CHECK(fit.significance == approx(600.0).epsilon(1e-9));  // four points of 300 standard errors each
+  CHECK(fit.significance == approx(600.0).epsilon(1e-9));  // four points, each 300 standard errors from 0: √4 · 300
   CHECK(fit.chi_squared < 1e-7);
 }
 

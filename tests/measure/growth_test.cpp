@@ -122,7 +122,7 @@ TEST_CASE("branch size from gains is proportional to beta squared, and NaN witho
   spec.model.gamma = 0.8;
   CHECK(sizes()[1] == approx(0.16));
   spec.model.norm = NormKind::l2;
-  CHECK(sizes()[1] == approx(0.08));  // half of 0.16: a vector of length 1 with two entries
+  CHECK(sizes()[1] == approx(0.08));  // half of 0.16: L2 norm 1, so the mean square of two features is 1/2
 }
 
 }  // namespace

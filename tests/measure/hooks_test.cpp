@@ -21,7 +21,6 @@ namespace {
 
 using Calls = std::vector<std::string>;
 
-/// Logs all calls.
 class Logger final : public SignalRecorder, public GradientRecorder {
  public:
   void on_signal(const Emission& at, const Tensor& x) override {

@@ -120,7 +120,7 @@ TEST_CASE("probe: angular distance between depths is a mean over tokens in units
 
 TEST_CASE("probe: token cosine pairs only tokens of the same sequence") {
   ByHand probe("peri", 2);
-  probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // cosines 0 and 1
+  probe.input({1, 0, 0, 1, 3, 4, 6, 8});  // token cosines of the two sequences: 0 and 1
   CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == approx(0.5));
 }
 

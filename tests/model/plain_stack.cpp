@@ -255,7 +255,7 @@ class PlainBlocks {
 
 PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
   const PlainStack stack(m, backend, weights);
-  const bool two_streams = m.placement.name == "residual-dual";  // true for custom scales too
+  const bool two_streams = m.placement.name == "residual-dual";  // also with custom scales
   PlainRecord record;
   Rows x = m.embedding_norm ? stack.norm(0, Weight::embedding_norm, embedded) : embedded;
   Rows r = x;

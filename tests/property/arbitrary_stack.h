@@ -23,7 +23,6 @@ T any_of(std::initializer_list<T> values) {
 int any_int(int low, int high);
 /// Picks a number from low to high in steps of a hundredth of the range.
 double any_number(double low, double high);
-/// Picks a seed for weights and input.
 std::uint64_t any_seed();
 
 /// Random shape and options: 1–3 layers, width 8–24, 1–4 heads with any divisor as key/value heads, even head width,

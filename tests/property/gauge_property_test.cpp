@@ -199,7 +199,7 @@ Turn turn_of(std::string_view placement, int layers) {
 }
 
 TEST_CASE("KEEL at initialization rotates the stream by an angle of order 1/(2L)") {
-  // Each of the 2L − 2 sublayers after the first layer adds an independent f/(2L) to a stream of second moment 1.
+  // Each of the 2L − 2 sublayers after layer 0 adds an independent branch f/(2L) to a stream of second moment 1.
   for (const int layers : {4, 8, 16, 32}) {
     CAPTURE(layers);
     const Turn keel = turn_of("keel", layers);
@@ -276,7 +276,7 @@ TEST_CASE("random mixing removes differences between streams in a few sublayers;
     CHECK(unmixed[step] == approx(unmixed[1]).epsilon(1e-12));
   }
   CHECK(mixed[5] < 0.05 * mixed[1]);
-  // If all layers write, only differences of the last few remain.
+  // If all layers write, only differences due to the last few layers remain.
   CHECK(stream_differences(StreamMixing::random, 8).back() <
         0.3 * stream_differences(StreamMixing::identity, 8).back());
 }

@@ -64,7 +64,7 @@ struct WrongTailCoefficient : UnitNormalTable {
   }();
 };
 
-/// Returns the bounds of equally probable cells.
+/// Returns the bounds of `count` equally probable cells of the normal distribution.
 std::vector<double> cells(int count) {
   const boost::math::normal normal;
   std::vector<double> bounds;

@@ -28,7 +28,7 @@ double exact(std::uint32_t m) {
   return std::numbers::sqrt2 * (x < 0.5 ? boost::math::erf_inv(x) : boost::math::erfc_inv(rest));
 }
 
-/// Returns both ends, and `each` magnitudes per octave of m and of largest − m.
+/// Returns the smallest and largest magnitudes m, and `each` magnitudes per octave of m and of largest − m.
 std::vector<std::uint32_t> magnitudes(std::uint32_t each) {
   std::vector<std::uint32_t> m{0, 1, largest - 1, largest};
   for (int octave = 1; octave < 31; ++octave) {

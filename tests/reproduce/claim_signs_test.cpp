@@ -85,7 +85,7 @@ Make spikes(int count, int more) {
   };
 }
 
-/// A loss that falls from 10 to 2 after `steps` steps for the first seed, and `later` steps later for each further one.
+/// A loss that falls from 10 to 2 after `steps` steps for the first seed and `later` more steps for each further seed.
 Make falls_after(int steps, int later) {
   return [=](int seed) {
     training::TrainingResult run = run_with_loss(2.0);
@@ -94,7 +94,7 @@ Make falls_after(int steps, int later) {
   };
 }
 
-/// A stream whose second moment at the top is `top`, where Eq. 4 gives 7.
+/// A stream whose second moment after the last sublayer is `top`; Eq. 4 predicts 7.
 Make grown_to(double top) {
   return [top](int seed) {
     training::TrainingResult run = run_with_loss(3.0);
@@ -235,7 +235,7 @@ TEST_CASE("steps to a loss end with the first window of 16 steps whose mean is a
 }
 
 TEST_CASE("growth without the cosine includes alpha^2 of the stream, and norm C scales the sum (Eq. 4)") {
-  // alpha^2 = 1/4, branch 1; norm C scales the sums 3 and 5 to 6 and 1.
+  // alpha^2 is 1/4 and the branch adds 1; norm C scales the sums 3 and 5 to 6 and 1.
   const training::RecordedValues record{{"second_moment.x_out", {4.0, 6.0, 1.0}},
                                         {"growth_stream", {1.0, 1.5}},
                                         {"growth_branch", {1.0, 1.0}},

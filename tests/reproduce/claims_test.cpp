@@ -149,9 +149,9 @@ TEST_CASE("learning-rate sweeps give the best loss, the shape and the best rate"
     }
   };
   const std::vector<double> rates{4.0, 0.25, 1.0};  // files need not be sorted by rate
-  add("post", {3.4, 2.8, 3.0}, rates);              // best at the lowest rate: no U in the sweep
+  add("post", {3.4, 2.8, 3.0}, rates);              // best at the lowest rate, so the sweep is not U-shaped
   add("pre", {3.0, 3.0, 2.9}, rates);               // symmetric: best at 1
-  add("peri", {2.7, 3.0, 2.5}, rates);              // best at a rate above 1
+  add("peri", {2.7, 3.0, 2.5}, rates);              // best at an interpolated rate above 1
   const auto claims = judge_claims(runs);
   CHECK(claim(claims, "R3a").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(claims, "R3a").values[0] == approx(0.4));

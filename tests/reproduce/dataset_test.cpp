@@ -30,7 +30,7 @@ TEST_CASE("columns have standard errors of geometric means, top magnitudes and t
       record["validation_loss"] = {3.0};
       record["scaled_second_moment_stderr"] = std::vector<double>(7, 0.0);
       record["profiled_second_moment_stderr"] = std::vector<double>(7, 0.0);
-      // The second moment at the top is 3 before training and 7 at the end.
+      // The second moment after the last sublayer is 3 before training and 7 at the end.
       record.at("second_moment.x_out").back() = step == 0 ? 3.0 : 7.0;
       record.at("scaled_second_moment").back() = 4.0;
       record.at("profiled_second_moment").back() = 5.0;
@@ -45,11 +45,11 @@ TEST_CASE("columns have standard errors of geometric means, top magnitudes and t
   CHECK(first("variance_stderr") == approx(1.0 / std::sqrt(3.0)));  // of the logarithms 0, 1, 2
   CHECK(first("top_first") == 9.0);
   CHECK(first("top_last") == 6.0);
-  // The three parts add up to the growth.
+  // The three parts add up to the growth ln(7/3).
   CHECK(first("growth_from_scales") == approx(std::log(4.0 / 3.0)));
   CHECK(first("growth_from_sizes_inside") == approx(std::log(5.0 / 4.0)));
   CHECK(first("growth_from_alignment") == approx(std::log(7.0 / 5.0)));
-  // In the other order, trained directions alone give 6/3, and trained scales then 7/6 (but 4/3 alone).
+  // In the opposite order, trained directions contribute ln(6/3). Given these, trained scales contribute ln(7/6).
   CHECK(first("growth_from_directions") == approx(std::log(6.0 / 3.0)));
   CHECK(first("growth_from_scales_given_directions") == approx(std::log(7.0 / 6.0)));
   CHECK(first("growth_interaction") == approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));

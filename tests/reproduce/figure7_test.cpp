@@ -41,7 +41,7 @@ theory::Prediction prediction_of(const StackSpec& spec, const Windows& windows, 
   return theory::predict(spec, ids, options);
 }
 
-/// Returns the sum over the matrices of a layer; the sum of their errors is an upper bound of its error.
+/// Returns the sum over the matrices of a layer; the sum of their errors is an upper bound on its error.
 Estimate layer_sum(const theory::Prediction& prediction, std::size_t layer) {
   Estimate sum{0.0, 0.0};
   for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {

@@ -76,7 +76,7 @@ WeightScales with_sharp_heads(const StackSpec& spec, WeightScales scales) {
       side.assign(static_cast<std::size_t>(w == Weight::k ? m.key_width() : m.query_width()), 0.0);
       double square = 0.0;
       for (std::size_t i = 0; i < side.size(); ++i) {
-        const std::size_t read = i / static_cast<std::size_t>(m.head_dim) / (w == Weight::k ? 1 : 2);  // key head
+        const std::size_t read = i / static_cast<std::size_t>(m.head_dim) / (w == Weight::k ? 1 : 2);  // key head index
         side[i] = read % 2 == 0 ? 1.6 : 0.4;
         square += side[i] * side[i] / static_cast<double>(side.size());
       }

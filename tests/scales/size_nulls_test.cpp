@@ -42,7 +42,7 @@ TEST_CASE("profiles of given weights have the mean square of every row and colum
     CHECK(rows.profiles.at(id).columns.empty());
     Tensor w = parameter_of(weights, spec.model, id);
     std::vector<double> row_sizes = profile.rows;
-    if (is_table(id.weight)) {  // only rows of the tokens, counted with repetition
+    if (is_table(id.weight)) {  // only the rows that tokens read, counted with repetition
       const std::map<Weight, std::vector<int>> used{
           {Weight::embedding, ids}, {Weight::positions, {2, 3, 4}}, {Weight::token_types, {0, 0, 0}}};
       w = ops->gather(w, used.at(id.weight));

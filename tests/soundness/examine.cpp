@@ -44,8 +44,8 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Returns, for every bound, whether runs can be compared with it: if all earlier bounds, which may enter the signal,
-/// fit their formats, or if the class of the signal is certified.
+/// Returns, for every bound, whether runs can be compared with it. Either all earlier bounds, which may enter the
+/// signal, must fit their formats, or the class of the signal must be certified.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {
@@ -107,7 +107,6 @@ std::string text_of(const Backend& ops, const SpecimenInput& input) {
   return fmt::format("{:.17g}", fmt::join(ops.to_host(std::get<Tensor>(input)), ","));
 }
 
-/// Compares runs with one certificate.
 class Trial {
  public:
   Trial(const SoundnessConfig& config, const Backend& ops, const Specimen& specimen,

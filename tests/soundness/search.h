@@ -27,7 +27,7 @@ struct SpecimenResult {
   bool all_certified = false;
   std::size_t claims = 0;  ///< number of bounds that runs were compared with
   int runs = 0;
-  std::array<double, class_count> tightness{};  ///< largest signal over largest bound of a class; NaN without signals
+  std::array<double, class_count> tightness{};  ///< largest signal / largest bound, by class; NaN without signals
   double excess = 0.0;                          ///< largest ratio of signal to bound among exceeded bounds
   std::string violation;                        ///< run with that ratio: checkpoint, bound, arithmetic, input
 

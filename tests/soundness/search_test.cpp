@@ -45,7 +45,7 @@ TEST_CASE("300 adversarial checkpoints in ten arithmetics: runs approach every c
 TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic with certified checkpoints") {
   const soundness::SoundnessConfig lowered = config(200, 0.9);
   const std::vector<SpecimenResult> results = soundness::run(lowered);
-  std::map<std::size_t, int> surplus;  // checkpoints with a violated bound minus certified ones
+  std::map<std::size_t, int> surplus;  // how many more checkpoints violate a bound than are certified
   for (std::size_t i = 0; i < results.size(); ++i) {
     const SpecimenResult& r = results[i];
     surplus[i % lowered.arithmetics.size()] += static_cast<int>(r.violated()) - static_cast<int>(r.all_certified);

@@ -73,7 +73,7 @@ TEST_CASE("concurrent seeds share the tape budget") {
   const auto kept = [&](int seeds) {
     return static_cast<double>(stacks::tape_budget(small, backward(), seeds, 2, 64e9));
   };
-  CHECK(kept(1) - kept(2) == approx(1.4e9).epsilon(0.02));  // half of 2.8 GB; one thread fewer per pass
+  CHECK(kept(1) - kept(2) == approx(1.4e9).epsilon(0.02));  // two seeds share 2.8 GB, with one thread fewer per pass
   CHECK(kept(8) == kept(2));
 }
 

@@ -234,7 +234,7 @@ double allowed_error(const OpCase& op_case, DType dtype) {
   const double error = in_dtype ? rounding_bound_of_both(op_case.terms + few, computed)
                                 : rounding_bound(few, row.output == OutputType::f64 ? DType::f64 : computed) +
                                       2.0 * rounding_bound(op_case.terms + few, DType::f64);
-  // Values that an op stores in a narrow dtype: attention weights, slopes of scores, and the result.
+  // Bounds the roundings of values stored in a narrow dtype: attention weights, slopes of scores, and the result.
   constexpr double stored = 4.0;
   const bool narrow = computed != dtype && row.output != OutputType::f64;
   return op_case.condition * (error + (narrow ? rounding_bound(stored, dtype) : 0.0));

@@ -13,8 +13,8 @@
 #include "theory/certify/rounded_parameters.h"
 
 /// Compares error bounds (T24) with the formulas of docs/theory/certificates.md, evaluated by hand. The arithmetic is
-/// so coarse that every term changes a bound visibly; attacks cannot detect slightly larger bounds. Golden results of
-/// `certify` cover whole stacks.
+/// so coarse that every term changes a bound visibly; attacks cannot detect bounds that are slightly too large. Golden
+/// results of `certify` cover whole stacks.
 // A separate namespace, because a unity build compiles several test files as one.
 namespace periscope::theory {
 namespace {

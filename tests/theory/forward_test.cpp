@@ -135,10 +135,10 @@ TEST_CASE("the finite-width factor adds per sublayer with norms and multiplies w
   spec.model.embedding_norm = true;
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 12));
   spec.model.width = 512;
-  spec.model.heads = 16;  // limited by the narrow hidden layer
+  spec.model.heads = 16;  // the hidden width 48 is less than 32 per head, 512
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 48));
   spec.model.mlp_width = 2048;
-  spec.model.heads = 2;  // limited by the number of heads
+  spec.model.heads = 2;  // 32 per head, 64, is less than both widths
   CHECK(finite_width_factor(spec, q, q)[0] == exactly(1.0 / 64));
   // With one gate per head, 1/(4 H) replaces 1/(32 H) for H heads.
   spec = testing::placed(tiny, "peri");

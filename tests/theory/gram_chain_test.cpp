@@ -22,7 +22,7 @@ constexpr double limit = 5.08;
 
 using Change = std::function<void(StackSpec&)>;
 
-/// 2 layers, width 18, 4 heads of 4 with 2 for keys and values, 5 tokens, SwiGLU of width 24, LeCun's variances.
+/// 2 layers, width 18, 4 heads of 4 with 2 for keys and values, 5 tokens, SwiGLU of width 24, LeCun initialization.
 StackSpec narrow(std::string_view placement, const Change& change = {}) {
   StackSpec spec = testing::placed(testing::tiny_stack(), placement);
   spec.model.width = 18;

@@ -146,9 +146,9 @@ TEST_CASE("every number varies over 100 prediction seeds by its stated error" * 
         // Skips numbers that are exact up to accumulated rounding.
         if (it->second.stated <= std::pow(1e-6 * mean.mean, 2)) continue;
         const double ratio = 100 * mean.standard_error * mean.standard_error / it->second.stated;
-        // F(99, about 1500) is within [0.47, 1.85] with probability 1 − 1e-6.
+        // An F distribution with 99 and about 1500 degrees of freedom is within [0.47, 1.85] with probability 1 − 1e-6.
         CHECK_MESSAGE((ratio > 0.47 && ratio < 1.85), it->first, ": variance over stated ", ratio);
-        // The bias may be 0.3 standard errors of one prediction; the mean of 100 has a tenth of that error.
+        // One prediction may have a bias of 0.3 standard errors. The mean of 100 has an error of 0.1 standard errors.
         const double error = std::sqrt(it->second.stated);
         const double allowed = 0.3 * error + 5.0 * std::hypot(mean.standard_error, curve.standard_error[i]);
         CHECK_MESSAGE(std::abs(mean.mean - curve.value[i]) < allowed, it->first, ": bias ",
@@ -244,7 +244,7 @@ TEST_CASE("replicates of one input spread about its mean, so each input costs a 
     CAPTURE(inputs);
     const Prediction p = predict(spec, std::vector<std::vector<int>>(inputs, ids), loose);
     CHECK(p.samples == 256);
-    CHECK(p.replicates == 16 - static_cast<int>(inputs) + 1);  // one degree of freedom per input mean
+    CHECK(p.replicates == 16 - static_cast<int>(inputs) + 1);  // each input mean uses one degree of freedom
   }
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("pairs of windows give the gradients of the whole batch; single window
     const auto stream = [](const Profile& p) { return p.find(Statistic::grad_sq, Signal::x_out)->value; };
     for (std::size_t i = 0; i < stream(found).size(); ++i) {
       CHECK(stream(found)[i] / stream(expected)[i] == approx(1.0).epsilon(1e-5));
-      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == approx(1.0).epsilon(1e-5));  // mean over 4 windows
+      CHECK(16.0 * stream(found)[i] / stream(apart)[i] == approx(1.0).epsilon(1e-5));  // 4²: mean of 4 windows
     }
     CHECK(found.find(Statistic::maximum, Signal::x_out) == nullptr);
   }

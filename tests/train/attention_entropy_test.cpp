@@ -133,7 +133,7 @@ TEST_CASE("attention entropy equals the entropy of the pattern in attention's ou
       }
       const double p = along / square;
       CHECK(std::abs(p - 0.5) > 0.01);
-      // Absolute: p is a difference of values near 1.
+      // The tolerance is absolute, because p is computed from a difference of values near 1.
       CHECK(std::abs(probe.entropies()[static_cast<std::size_t>(layer)] + p * std::log(p) +
                      (1.0 - p) * std::log1p(-p)) < 1e-10);
     }

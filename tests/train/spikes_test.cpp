@@ -92,7 +92,7 @@ TEST_CASE("largest_jump is the largest ratio of a value to the median of the 4 t
   CHECK(early.factor == approx(10.0));
   std::vector<double> series(40, 100.0);
   std::fill(series.begin() + 10, series.end(), 2.0);
-  series[19] = 14.0;  // nine of the last 16 values are 2
+  series[19] = 14.0;  // nine of the 16 values before it are 2
   CHECK(largest_jump(series).step == 20);
   CHECK(largest_jump(series).factor == approx(7.0));
   series[5] = std::nan("");
@@ -111,7 +111,7 @@ Series lognormal(std::size_t length, double deviation, unsigned seed) {
   return series;
 }
 
-/// Adds `count` spikes of `steps` steps every `apart` steps, 12 standard deviations up in the logarithm.
+/// Adds `count` spikes of `steps` steps every `apart` steps, each 12 standard deviations high in the logarithm.
 Series planted(double deviation, int count, int steps, int apart) {
   Series series = lognormal(2000, deviation, 5);
   for (int i = 0; i < count; ++i) {

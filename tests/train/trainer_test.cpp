@@ -157,7 +157,7 @@ TEST_CASE("the number of parts divides the sequences and is at most 16; a part h
   CHECK(parts(128, 16) == 4);
   CHECK(parts(256, 12) == 6);
   CHECK(parts(600, 7) == 7);
-  CHECK(parts(600, 34) == 2);  // 34 sequences: 17 parts would exceed 16
+  CHECK(parts(600, 34) == 2);  // 34 sequences: 17 parts would exceed the limit of 16
   CHECK(parts(600, 64) == 16);
   CHECK(parts(512, 8, 2) == 4);
   CHECK(parts(512, 8, 8) == 1);
@@ -178,7 +178,7 @@ TEST_CASE("gradients of all parts of a micro-batch use at most 128 MiB") {
   spec.model.vocab = 1025;
   CHECK(parts_of_micro_batch(spec, train, DType::f32) == 1);
   spec.model.layers = 1;
-  spec.model.vocab = 512;  // gradients of 32 MiB
+  spec.model.vocab = 512;  // 7 matrices of 4 MiB and 2 tables of 2 MiB: 32 MiB
   CHECK(parts_of_micro_batch(spec, train, DType::f32) == 4);
 }
 
