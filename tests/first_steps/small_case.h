@@ -16,7 +16,7 @@ StackSpec flat_stack(const char* placement, int layers = 2);
 
 /// One batch of two sequences per rate, for AdamW, and two held-out sequences.
 FirstStepsInput small_input(std::vector<double> rates);
-/// `small_input` with its first batch at every step. The held-out sequences are the same two, swapped.
+/// `small_input` with its first batch at every step. The held-out sequences are those of this batch, swapped.
 FirstStepsInput seen_input(OptimizerLaw optimizer);
 
 /// Options with two replicates of 64 neurons.

@@ -86,9 +86,9 @@ TEST_CASE("noise of every part alone (T27): prediction agrees; stochastic roundi
       decrease.add(nearest[i][0][1].predicted.back() - stochastic[i][0][1].predicted.back());
     }
     INFO(what, ": predicted ", decrease.mean(), " ± ", decrease.standard_error(), " below rounding to nearest");
-    // Squared errors of entries vary by 0.9 of their mean with rounding to nearest, by 0.45 with stochastic rounding.
-    // Weighted by g² and by binade, the 2048 entries per tensor count as about a ninth as many independent entries. The
-    // mean over 8 tensors and 8 seeds then has an error of 1 % or 0.04 dB.
+    // Squared errors of entries have a relative spread of 0.9 with rounding to nearest and 0.45 with stochastic
+    // rounding. Weighted by g² and by binade, the 2048 entries per tensor count as about a ninth as many independent
+    // entries. The mean over 8 tensors and 8 seeds then has an error of 1 % or 0.04 dB.
     CHECK(std::abs(decrease.mean() - 10.0 * std::log10(2.0)) < 0.16);
   }
 }

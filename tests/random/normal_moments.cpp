@@ -13,7 +13,7 @@ namespace {
 
 struct Moments {
   double second = 0.0, fourth = 0.0;
-  long decreases = 0;             ///< number of m with a smaller |z| than m - 1
+  long decreases = 0;             ///< number of m whose |z| is smaller than at m - 1
   double largest_decrease = 0.0;  ///< largest decrease, in units in the last place
 };
 

@@ -47,7 +47,7 @@ Make surging(double factor) {
   };
 }
 
-/// Angular distances of three depths; neighbours are `start` or `end` apart.
+/// Angular distances of three depths. Neighbouring depths are `start` apart in the first record and `end` in the last.
 Make angles(double start, double end) {
   const auto matrix = [](double step) { return Values{0, step, 0, step, 0, step, 0, step, 0}; };
   return recorded("angular_distance", matrix(start), matrix(end));

@@ -40,7 +40,7 @@ TEST_CASE("QK-norm with gains, shared or per head: theory agrees with simulation
     StackSpec spec = scaled_stack("b-only");
     spec.model.qk_norm = kind;
     WeightScales scales = uneven_scales(spec);
-    // Strong gains for some features, stronger for some heads.
+    // Gains are large for some features and doubled in some heads.
     for (auto& [id, gain] : scales.gains) {
       if (id.weight != Weight::q_norm && id.weight != Weight::k_norm) continue;
       for (std::size_t k = 0; k < gain.size(); ++k) gain[k] *= (k % 4 == 0 ? 1.3 : 0.2) * (k / 32 % 4 == 0 ? 2.0 : 1.0);

@@ -12,7 +12,7 @@ double derivative(const std::function<double(double)>& f, double step);
 
 struct GradientCheck {
   double worst = 0.0;    ///< largest |difference| in units of the allowed error; at most 1 if they agree
-  double largest = 0.0;  ///< largest |derivative| in the same units; near 1 the check has no power
+  double largest = 0.0;  ///< largest |derivative| in the same units; a check with a value near 1 has no power
   std::string where;     ///< description of the worst comparison
 };
 

@@ -55,8 +55,9 @@ inline double activation_error(Activation kind, double x, double y, DType dtype)
   return rounding_bound_of_both(8.0 + 2.0 * tail * tail, dtype) * std::abs(y) + std::abs(x) * smallest_normal(dtype);
 }
 
-/// Error of norm_backward's dx, relative to (|g| + mean|g| + X·mean(|g|X))/s with X = (|x| + mean|x|)/s, and of dgain,
-/// relative to Σ|dy|X. Sums are accumulated in f64 and rounded once. `n` counts features, or features and parts.
+/// Error of norm_backward's dx, relative to (|g| + mean|g| + X·mean(|g|X))/s with divisor s, g = gain·dy and
+/// X = (|x| + mean|x|)/s, and of dgain, relative to Σ|dy|X. Sums are accumulated in f64 and rounded once. `n` counts
+/// features, or features and parts.
 constexpr double norm_backward_error(double n, DType dtype) {
   return rounding_bound(2, dtype) + 8.0 * rounding_bound(n + 8, DType::f64);
 }
