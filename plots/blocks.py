@@ -1,4 +1,4 @@
-"""Many placements in one figure: variance, gradient and angle of the most different stacks over depth, by class."""
+"""Many placements in one figure, by class: variance, gradient and angle over depth, of stacks that differ most."""
 
 from dataclasses import dataclass
 

@@ -17,7 +17,7 @@ from .makers import kind
 
 @dataclass(frozen=True)
 class Curve(style.Style):
-    """A class of signals, at all places or only in the sublayers of one kind of module."""
+    """The curve of a class of signals, at all places or only in the sublayers of one kind of module."""
 
     name: str = ""
     first: int = 0  # place 0 is before sublayer 0: attention sublayers are at odd places, MLPs at even ones

@@ -78,7 +78,7 @@ def _content(path: Path) -> str:
 
 
 def _ids(tokenizer: Callable[[str], Any] | Any, text: str) -> list[int]:
-    """Encodes text with a Tokenizer of tokenizers, a tokenizer of transformers, or a function."""
+    """Encodes text with a `tokenizers.Tokenizer`, a Transformers tokenizer, or a function."""
     encode = getattr(tokenizer, "encode", tokenizer)
     answer = encode(text)
     ids = getattr(answer, "ids", answer)

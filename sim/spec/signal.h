@@ -56,7 +56,7 @@ enum class Signal {
   sums,          ///< partial sums of a matrix product or a mean, in any order
   deviations,    ///< x − mean in a norm, z − max z in a softmax
   squares,       ///< sum of the squared deviations
-  reciprocals,   ///< 1/√(mean square + ε); infinite where ε underflows in the format, because 0/0 is then possible
+  reciprocals,   ///< 1/√(mean square + ε); bounded by infinity where ε underflows, as rows of zeros give 0/0
   denominators,  ///< denominators of softmax
 
   // Norms and gates inside modules, where a layer has them.

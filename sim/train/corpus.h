@@ -11,7 +11,7 @@ namespace periscope {
 /// Tokens, one byte each, with a held-out split at the end.
 class Corpus {
  public:
-  /// Maximum number of bytes, because offsets are drawn as int.
+  /// Maximum number of bytes; offsets are drawn as int.
   static constexpr std::size_t max_bytes = 0x7fff'ffff;
 
   /// `path` is a file, "synthetic", or a folder, which is read recursively in order of file paths. Throws InputError

@@ -35,7 +35,7 @@ double by_definition(const Definition& format, unsigned bits) {
   return sign * std::ldexp(whole + mantissa, power);
 }
 
-/// Returns true for equal numbers with equal signs and for two NaN.
+/// Returns true for equal numbers with equal signs and for two NaNs.
 template <typename A, typename B>
 bool same(A a, B b) {
   return (std::isnan(a) && std::isnan(b)) ||

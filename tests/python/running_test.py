@@ -134,7 +134,7 @@ def test_concurrent_runs_equal_single_runs():
 
 
 def test_parameters_may_be_read_while_another_thread_starts_runs(folder):
-    """A starting run clears the cache of files, which parameters() may be reading."""
+    """Starting a run clears the file cache, which parameters() may be reading."""
     (folder / "text.txt").write_text("some text, " * 10)
     several = ps.Config({**SMALL, "model.vocab": 256, "model.placement": ["pre", "peri", "post"], "input.kind": "text",
                          "input.path": "text.txt"})

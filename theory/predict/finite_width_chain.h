@@ -32,7 +32,7 @@ int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
 
 /// Replaces curves of `prediction.profile`, the infinite-width limit (T2–T11), by means over replicates of the
 /// finite-width chain (T25), exact at the stack's widths, and moves the limit to `prediction.limit`. Every sequence of
-/// `ids` (empty for Gaussian input) gets equally many replicates. Sets `prediction.unsupported` if a replicate
+/// `ids` (empty for Gaussian input) gets the same number of replicates. Sets `prediction.unsupported` if a replicate
 /// overflows. Without replicates the limit remains and `prediction.left_out` gives the reason. The result does not
 /// depend on the number of threads.
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,

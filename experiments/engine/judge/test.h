@@ -30,7 +30,8 @@ inline constexpr int fewest_seeds = 4;
 /// Power that defines the detectable error (T22): probability of rejecting a prediction with an error of this size.
 inline constexpr double wanted_power = 0.95;
 
-/// Largest variance of a logarithm whose bias can be bounded, as tolerated biases are of first order in 1/width.
+/// Largest variance of a logarithm for which its bias is bounded. Tolerated biases are of first order in 1/width, which
+/// does not suffice for larger variances.
 inline constexpr double largest_fluctuation = 2.0;
 
 /// A value and its standard error.

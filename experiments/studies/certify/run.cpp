@@ -156,7 +156,7 @@ void certify_all(const ModelToCertify& s, stacks::Progress& progress, CertifyRes
   const config::TheoryParameters parameters(*s.backend, m, *s.weights, s.entry_names());
   config::Sha256 digest;
   const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
-  if (!is_drawn) result.weights = study::hashes_of_files(s.checkpoint->files());  // hash first: reading takes long
+  if (!is_drawn) result.weights = study::hashes_of_files(s.checkpoint->files());  // before files can change
   result.certificates.exact = theory::certify(m, is_drawn ? hashed : parameters, result.domain);
   if (is_drawn) result.weights = {{"drawn", digest.hex()}};
   for (const NumberFormat& f : result.config.formats) {

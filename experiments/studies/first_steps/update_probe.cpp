@@ -66,7 +66,7 @@ class UpdateProbe final : public SignalRecorder {
   const ResidentWeights& trained_;
   const GeneratedWeights& initial_;
   DType masters_;
-  Tensor mixed_;  ///< latest candidate for the input of W_o or W_down
+  Tensor mixed_;  ///< last signal that may be the input of W_o or W_down
   std::map<Weight, std::vector<double>> moments_;
 };
 

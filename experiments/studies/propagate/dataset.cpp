@@ -198,13 +198,14 @@ dataset::Table<judge::StackVerdict> verdict_table() {
 
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns(
-      on_stack, {{"measured", "mean over seeds"},
-                 {"stderr", "standard error of the mean over seeds"},
-                 {"predicted", "prediction"},
-                 {"predicted_stderr", "standard error of the prediction, due to the sampling of attention patterns"},
-                 {"predicted_limit",
-                  "prediction in the limit of infinite width, present if the prediction is for this width (T25)"},
-                 {"z", "measured - predicted in combined standard errors", "1"}});
+      on_stack,
+      {{"measured", "mean over seeds"},
+       {"stderr", "standard error of the mean over seeds"},
+       {"predicted", "prediction"},
+       {"predicted_stderr", "standard error of the prediction, due to the sampling of attention patterns"},
+       {"predicted_limit",
+        "prediction in the limit of infinite width, present if the main prediction is for the stack's own width (T25)"},
+       {"z", "measured - predicted in combined standard errors", "1"}});
 }
 
 /// All columns of a stack.

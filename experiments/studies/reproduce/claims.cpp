@@ -25,7 +25,7 @@ using Twins = std::vector<std::vector<const TrainingResult*>>;
 /// Computes, for one seed, the numbers that a claim says are positive, as input of test_some_row_positive.
 using Numbers = std::function<judge::SeedTable(const Twins&)>;
 
-/// Returns the metric of one group, or the difference first − second or first − second − (third − fourth).
+/// Returns the metric of one group, or for two or four groups first − second or first − second − (third − fourth).
 Numbers larger(const Metric& read) {
   return [read](const Twins& twins) {
     constexpr std::array signs{1.0, -1.0, -1.0, 1.0};

@@ -28,7 +28,10 @@ Table<VerifyResult> result_table() {
   const std::string on_statement = "statement", on_width = "statement width", on_curve = "massive_curve",
                     on_factor = "massive_curve massive_factor";
   Table<Tally> width;
-  width.column({"width_cases", on_width, "1", "cases of this width with a ratio of measured to bound"}, &Tally::ratios)
+  width
+      .column(
+          {"width_cases", on_width, "1", "number of cases of this width that have a ratio of measured value to bound"},
+          &Tally::ratios)
       .column({"width_ratio_median", on_width, "1", "median ratio of measured to bound at this width"},
               [](const Tally& t) { return t.quantile(0.5); })
       .column({"width_ratio_q99", on_width, "1", "quantile 0.99 of the ratio at this width"},

@@ -110,7 +110,7 @@ struct MassiveCurve {
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
-  /// Returns whether no stack exceeds its ceiling, and no gradient grows in the last decade.
+  /// Returns true if no stack exceeds its ceiling and no gradient grows in the last decade.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
   /// Returns whether the gradient is within its bound, does not grow if a ceiling exists, and grows like ‖h‖ otherwise.
   [[nodiscard]] bool passed() const {

@@ -41,8 +41,8 @@ constexpr std::string_view harmless_keys[] = {
     // heads for other tasks
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
 
-/// Keys that vendors add and that the public implementations of these families do not read. All values that are not
-/// listed describe functions that the implementations do not compute.
+/// Keys that vendors add and that the public implementations of these families do not read. Only the listed values
+/// are accepted; other values describe functions that these implementations do not compute.
 constexpr std::array inert_keys{
     InertKey{.key = "unsloth_*"},
     InertKey{.key = "is_llama_config", .values = "[true]"},
