@@ -12,7 +12,7 @@ from .style import INK
 
 
 def plain_log_ticks(axes: Axes, low: float, high: float) -> None:
-    """Uses plain numbers on a logarithmic y axis over few decades: 1, 2, 5, 10, …, or round numbers within one decade."""
+    """Uses plain numbers on a log y axis over few decades: 1, 2, 5, 10, …, or round numbers within one decade."""
     if not (high / low < 2e3 and low > 1e-4):
         return
     axis = axes.yaxis
