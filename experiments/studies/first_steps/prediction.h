@@ -7,10 +7,10 @@
 
 namespace periscope::first_steps {
 
-/// Converts the optimizer settings of [train] to those of the theory.
+/// Converts the settings of [train] to the theory's optimizer settings.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
-/// Returns the inputs of the prediction: the batches of every seed (a replicate uses those of one seed), the held-out
+/// Returns the inputs of the prediction: the batches of every seed (a replicate uses one seed's batches), the held-out
 /// windows and the optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
 
