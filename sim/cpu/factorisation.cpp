@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <Eigen/Cholesky>
 #include <cmath>
 #include <limits>
@@ -16,30 +18,52 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 constexpr Index columns_per_task = 512;
 
 constexpr int not_finite = std::numeric_limits<int>::max();
-/// Returns the rows of x in double, row t divided by 2^exponents[t], so that its largest magnitude is in [1, 2) and no
-/// square overflows or underflows. Rows with a NaN or inf become zero, with the exponent `not_finite`.
+
+/// The rows of x in double, row t divided by 2^exponents()[t], so that its largest magnitude is in [1, 2) and no square
+/// overflows or underflows. Rows with a NaN or inf become zero, with the exponent `not_finite`.
 template <class T>
-Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents) {
-  Matrix scaled(rows, n);
-  exponents.assign(static_cast<std::size_t>(rows), 0);
+class ScaledRows {
+ public:
+  ScaledRows(const T* x, Index rows, Index n) : x_(x), n_(n), exponents_(static_cast<std::size_t>(rows), 0) {
 #pragma omp parallel for schedule(static) if (rows * n > min_parallel_size)
-  for (Index t = 0; t < rows; ++t) {
-    const ConstRow<T> row(x + t * n, n);
-    const double largest = static_cast<double>(row.abs().template maxCoeff<Eigen::PropagateNaN>());
-    int& exponent = exponents[static_cast<std::size_t>(t)];
-    if (!std::isfinite(largest)) {
-      exponent = not_finite;
-      scaled.row(t).setZero();
-      continue;
+    for (Index t = 0; t < rows; ++t) {
+      const auto largest = static_cast<double>(part(t, 0, n).abs().template maxCoeff<Eigen::PropagateNaN>());
+      int& exponent = exponents_[static_cast<std::size_t>(t)];
+      if (!std::isfinite(largest)) {
+        exponent = not_finite;
+      } else if (largest > 0.0) {
+        exponent = std::ilogb(largest);
+      }
     }
-    if (largest > 0.0) exponent = std::ilogb(largest);
-    scaled.row(t) = row.template cast<double>().matrix();
-    // Scales in two steps, since a single power of two could overflow for subnormal rows.
-    if (exponent != 0)
-      scaled.row(t) = (scaled.row(t) * std::ldexp(1.0, -exponent / 2)) * std::ldexp(1.0, exponent / 2 - exponent);
   }
-  return scaled;
-}
+
+  [[nodiscard]] Index rows() const { return static_cast<Index>(exponents_.size()); }
+  [[nodiscard]] Index cols() const { return n_; }
+  [[nodiscard]] const std::vector<int>& exponents() const { return exponents_; }
+
+  [[nodiscard]] Matrix columns(Index first, Index count) const {
+    Matrix scaled(rows(), count);
+#pragma omp parallel for schedule(static) if (omp_get_level() == 0 && rows() * count > min_parallel_size)
+    for (Index t = 0; t < rows(); ++t) {
+      const int exponent = exponents_[static_cast<std::size_t>(t)];
+      if (exponent == not_finite) {
+        scaled.row(t).setZero();
+      } else {
+        // Scales in two steps, since a single power of two could overflow for subnormal rows.
+        scaled.row(t) = (part(t, first, count).template cast<double>() * std::ldexp(1.0, -exponent / 2)) *
+                        std::ldexp(1.0, exponent / 2 - exponent);
+      }
+    }
+    return scaled;
+  }
+
+ private:
+  [[nodiscard]] ConstRow<T> part(Index t, Index first, Index count) const { return {x_ + t * n_ + first, count}; }
+
+  const T* x_;
+  Index n_;
+  std::vector<int> exponents_;
+};
 
 /// Writes the lower triangle with the scaling undone: row t times 2^exponents[t], or NaN if the row was not finite.
 template <class T>
@@ -55,19 +79,27 @@ void write_lower(const Matrix& lower, const std::vector<int>& exponents, T* out)
   }
 }
 
-/// Returns the lower triangle of the Gram matrix x xᵀ.
-Matrix gram_of(const Matrix& x) {
-  const Index rows = x.rows();
-  const MatrixView<double> view{x.data(), x.cols()};
-  Matrix gram(rows, rows);
-  gemm<double>(rows, rows, x.cols(), view, view.transposed(), gram.data(), rows, Part::lower);
+/// Returns the lower triangle of the Gram matrix x xᵀ. One thread sums over blocks of columns that fit its cache;
+/// several threads share a product of all columns. The bits are the same.
+template <class T>
+Matrix gram_of(const ScaledRows<T>& x) {
+  const bool team = omp_in_parallel() == 0 && omp_get_max_threads() > 1;
+  const Index block = team ? x.cols() : 256;
+  Matrix gram(x.rows(), x.rows());
+  for (Index first = 0; first < x.cols(); first += block) {
+    const Matrix part = x.columns(first, std::min(block, x.cols() - first));
+    const MatrixView<double> view{part.data(), part.cols()};
+    gemm<double>(x.rows(), x.rows(), part.cols(), view, view.transposed(), gram.data(), x.rows(), Part::lower,
+                 first == 0 ? Output::overwrite : Output::accumulate);
+  }
   return gram;
 }
 
 /// Returns the Cholesky factor of the Gram matrix, or nullopt if the squared distance of a row from the span of earlier
 /// rows is at most 2⁻²⁰ of its squared norm. The rows of factor⁻¹ x are orthonormal up to about rows · 2⁻⁵³ / 2⁻²⁰,
 /// which is below the error of rounding to f32.
-std::optional<Matrix> factor_of(const Matrix& x) {
+template <class T>
+std::optional<Matrix> factor_of(const ScaledRows<T>& x) {
   if (x.rows() > x.cols()) return std::nullopt;
   Matrix gram = gram_of(x);
   const Eigen::ArrayXd squares = gram.diagonal();
@@ -80,13 +112,13 @@ std::optional<Matrix> factor_of(const Matrix& x) {
 
 /// basis = lower⁻¹ x, in blocks of columns.
 template <class T>
-void solve(const Matrix& lower, const Matrix& x, T* basis) {
+void solve(const Matrix& lower, const ScaledRows<T>& x, T* basis) {
   const Index rows = x.rows();
   const Index n = x.cols();
   for_chunks(
       n,
       [&](Index first, Index count) {
-        Matrix part = x.middleCols(first, count);
+        Matrix part = x.columns(first, count);
         lower.triangularView<Eigen::Lower>().solveInPlace(part);
         for (Index t = 0; t < rows; ++t) Row<T>(basis + t * n + first, count) = part.row(t).array().template cast<T>();
       },
@@ -161,18 +193,19 @@ class GramSchmidt {
 /// Uses the Cholesky factorisation for f32: it is several times faster than Gram-Schmidt but loses half of the digits.
 template <class T>
 void row_basis(const T* x, Index rows, Index n, double tolerance, T* lower, T* basis) {
-  std::vector<int> exponents;
-  Matrix scaled = scaled_rows(x, rows, n, exponents);
+  const ScaledRows<T> scaled(x, rows, n);
   if (dtype_of<T> == DType::f32) {
     if (const std::optional<Matrix> factor = factor_of(scaled)) {
-      write_lower(*factor, exponents, lower);
+      write_lower(*factor, scaled.exponents(), lower);
       if (basis != nullptr) solve(*factor, scaled, basis);
       return;
     }
   }
-  write_lower(GramSchmidt(scaled, tolerance).run(), exponents, lower);
+  Matrix orthonormal = scaled.columns(0, n);
+  write_lower(GramSchmidt(orthonormal, tolerance).run(), scaled.exponents(), lower);
   if (basis != nullptr)
-    Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(basis, rows, n) = scaled.cast<T>();
+    Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(basis, rows, n) =
+        orthonormal.template cast<T>();
 }
 
 }  // namespace

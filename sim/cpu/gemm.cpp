@@ -189,8 +189,9 @@ void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block) {
 }
 
 template <class T>
-void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride, Part part) {
-  gemm_of<T>(m, n, k, a, block_of(b), {c, stride, Output::overwrite, part}, true);
+void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride, Part part,
+          Output output) {
+  gemm_of<T>(m, n, k, a, block_of(b), {c, stride, output, part}, true);
 }
 
 template <class T>
@@ -213,8 +214,10 @@ void serial_gemm(Index m, Index n, Index k, const MatrixView<T>& a, const Matrix
 
 template void packed_block(const MatrixView<float>&, Index, Index, float*);
 template void packed_block(const MatrixView<double>&, Index, Index, double*);
-template void gemm(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Part);
-template void gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index, Part);
+template void gemm(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index, Part,
+                   Output);
+template void gemm(Index, Index, Index, const MatrixView<double>&, const MatrixView<double>&, double*, Index, Part,
+                   Output);
 template void gemm(Index, Index, Index, const MatrixView<float>&, const MakeBlock<float>&, float*, Index);
 template void gemm(Index, Index, Index, const MatrixView<double>&, const MakeBlock<double>&, double*, Index);
 template void serial_gemm(Index, Index, Index, const MatrixView<float>&, const MatrixView<float>&, float*, Index,
