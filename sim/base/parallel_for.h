@@ -8,8 +8,12 @@ namespace periscope {
 template <class Index, class Body>
 void parallel_for(Index count, const Body& body, bool parallel = true) {
   FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (parallel)
-  for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
+  if (parallel) {
+#pragma omp parallel for schedule(dynamic, 1)
+    for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
+  } else {  // not a region of one thread: parallel regions nested in it would start new threads each time
+    for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
+  }
   failure.rethrow();
 }
 

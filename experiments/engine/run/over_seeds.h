@@ -31,23 +31,33 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
-  FirstException failure;  // set in the ordered section: stores the exception of the first failed seed
-  const bool concurrent = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
-#pragma omp parallel for ordered schedule(dynamic, 1) if (concurrent)
-  for (int i = 0; i < seeds; ++i) {
-    std::optional<std::invoke_result_t<Measure, int>> result;
-    std::exception_ptr caught;
+  FirstException failure;  // the exception of the first failed seed
+  const auto attempt = [&](int i) {
+    std::pair<std::optional<std::invoke_result_t<Measure, int>>, std::exception_ptr> result;
     try {
       progress.throw_if_stop_requested();
-      if (!failure.failed()) result = measure(i);
+      if (!failure.failed()) result.first = measure(i);
     } catch (...) {
-      caught = std::current_exception();
+      result.second = std::current_exception();
     }
-#pragma omp ordered
+    return result;
+  };
+  const auto finish = [&](const auto& result) {
     failure.run([&] {
-      if (caught) std::rethrow_exception(caught);
-      use(*result);
+      if (result.second) std::rethrow_exception(result.second);
+      use(*result.first);
     });
+  };
+  if (!one_seed_per_thread(spec, run, seeds, omp_get_max_threads())) {
+    // Outside of a parallel region, even of one thread: nested regions would start new threads for each op.
+    for (int i = 0; i < seeds; ++i) finish(attempt(i));
+  } else {
+#pragma omp parallel for ordered schedule(dynamic, 1)
+    for (int i = 0; i < seeds; ++i) {
+      const auto result = attempt(i);
+#pragma omp ordered
+      finish(result);
+    }
   }
   failure.rethrow();
 }
