@@ -7,13 +7,13 @@ namespace periscope {
 /// Calls body(i) for every i < count, on all threads unless `parallel` is false. Rethrows the first exception.
 template <class Index, class Body>
 void parallel_for(Index count, const Body& body, bool parallel = true) {
-  FirstException failure;
-  if (parallel) {
-#pragma omp parallel for schedule(dynamic, 1)
-    for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
-  } else {  // not a region of one thread: parallel regions nested in it would start new threads each time
-    for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
+  if (!parallel) {  // not a region of one thread: parallel regions nested in it would start new threads each time
+    for (Index i = 0; i < count; ++i) body(i);
+    return;
   }
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
   failure.rethrow();
 }
 

@@ -16,7 +16,6 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 
 /// Number of columns that a thread processes at a time, chosen so that this part of all rows fits its cache.
 constexpr Index columns_per_task = 512;
-
 constexpr int not_finite = std::numeric_limits<int>::max();
 
 /// The rows of x in double, row t divided by 2^exponents()[t], so that its largest magnitude is in [1, 2) and no square
@@ -28,12 +27,8 @@ class ScaledRows {
 #pragma omp parallel for schedule(static) if (rows * n > min_parallel_size)
     for (Index t = 0; t < rows; ++t) {
       const auto largest = static_cast<double>(part(t, 0, n).abs().template maxCoeff<Eigen::PropagateNaN>());
-      int& exponent = exponents_[static_cast<std::size_t>(t)];
-      if (!std::isfinite(largest)) {
-        exponent = not_finite;
-      } else if (largest > 0.0) {
-        exponent = std::ilogb(largest);
-      }
+      const int exponent = !std::isfinite(largest) ? not_finite : largest > 0.0 ? std::ilogb(largest) : 0;
+      exponents_[static_cast<std::size_t>(t)] = exponent;
     }
   }
 
@@ -46,13 +41,11 @@ class ScaledRows {
 #pragma omp parallel for schedule(static) if (omp_get_level() == 0 && rows() * count > min_parallel_size)
     for (Index t = 0; t < rows(); ++t) {
       const int exponent = exponents_[static_cast<std::size_t>(t)];
-      if (exponent == not_finite) {
-        scaled.row(t).setZero();
-      } else {
-        // Scales in two steps, since a single power of two could overflow for subnormal rows.
-        scaled.row(t) = (part(t, first, count).template cast<double>() * std::ldexp(1.0, -exponent / 2)) *
-                        std::ldexp(1.0, exponent / 2 - exponent);
-      }
+      scaled.row(t).setZero();
+      if (exponent == not_finite) continue;
+      // Scales in two steps, since a single power of two could overflow for subnormal rows.
+      scaled.row(t) = (part(t, first, count).template cast<double>() * std::ldexp(1.0, -exponent / 2)) *
+                      std::ldexp(1.0, exponent / 2 - exponent);
     }
     return scaled;
   }
@@ -105,8 +98,7 @@ std::optional<Matrix> factor_of(const ScaledRows<T>& x) {
   const Eigen::ArrayXd squares = gram.diagonal();
   Eigen::LLT<Eigen::Ref<Matrix>> llt(gram);
   if (llt.info() != Eigen::Success) return std::nullopt;
-  const bool independent = (gram.diagonal().array().square() > 0x1p-20 * squares).all();
-  if (!independent) return std::nullopt;
+  if (!(gram.diagonal().array().square() > 0x1p-20 * squares).all()) return std::nullopt;
   return gram;
 }
 

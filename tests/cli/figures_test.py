@@ -32,7 +32,7 @@ def stack(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
     (folder / "small.toml").write_text(SMALL)
     tiny = ("--config", "small.toml", "model.width=16", FOUR, "input.tokens=4")
-    for words in (("propagate", tiny, 'input.kind=["gaussian", "tokens"]'), ("verify", "--cases", 3000),
+    for words in (("propagate", tiny, 'input.kind=["gaussian", "tokens"]'), ("verify", "--cases", 3000, "--starts", 3),
                   ("ladder", tiny, "ladder.widths=[16, 32, 64, 128]", "ladder.seeds=32"),
                   ("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5,6", "--backward")):
         run(words, "--out", folder / "stack", "--quiet", cwd=folder)
@@ -65,9 +65,10 @@ def test_every_figure_is_written_and_reproducible(stack, read, folder):
         elif path.suffix == ".svg":
             assert sum(1 for _ in xml.etree.ElementTree.parse(path).getroot().iter()) > 100, path.name
             assert "dc:date" not in path.read_text()
-    for name, figure in (pair for figures in every.values() for pair in figures.items()):
-        # Draws the figure again in this process, which has a different hash seed.
-        for path in drawing.save(figure, folder / "again" / name, drawing.Options(formats=("svg",))):
+    for i, (name, figure) in enumerate(pair for figures in every.values() for pair in figures.items()):
+        # Draws every third figure again in this process, which has a different hash seed.
+        again = drawing.Options(formats=("svg",) if i % 3 == 0 else ())
+        for path in drawing.save(figure, folder / "again" / name, again):
             assert path.read_bytes() == (folder / "figures" / path.name).read_bytes(), path.name
         legends = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
         assert not [w for w in (figure.caption, *legends) if re.search(r"\b[TG]\d", w)], "theorem numbers"

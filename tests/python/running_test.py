@@ -15,7 +15,7 @@ import xarray as xr
 from module import SMALL, ps, python, rejected, settled
 from program import start
 
-LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 20,
+LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 8,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}
 # Runs LONG until it is interrupted, and prints the time of the interrupt.
 INTERRUPTED = f"""

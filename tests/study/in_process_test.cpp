@@ -43,7 +43,7 @@ std::map<std::string, Given> given(const TemporaryFolder& folder) {
       {"gradients crossover", {{R"(model.placement=["post","pre","peri"])"}}},
       {"formats", {{R"(formats.format=["bf16"])", "theory.replicates=8"}}},
       {"power", {{}, {}, list}},
-      {"verify", {{}, {{"cases", {"60"}}}}},
+      {"verify", {{}, {{"cases", {"60"}}, {"starts", {"1"}}}}},
       {"certify", {{"input.kind=tokens"}}},
       {"probe", {{}, {{"checkpoint", {std::string(FIXTURES) + "/llama"}}, {"tokens", {"1,2,3"}}, {"draws", {"0"}}}}},
       {"train", {{"train.steps=2", "train.batch=1", R"(model.placement=["pre","peri"])"}, {{"corpus", {"synthetic"}}}}},

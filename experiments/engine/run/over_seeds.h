@@ -31,33 +31,30 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
-  FirstException failure;  // the exception of the first failed seed
-  const auto attempt = [&](int i) {
-    std::pair<std::optional<std::invoke_result_t<Measure, int>>, std::exception_ptr> result;
+  if (!one_seed_per_thread(spec, run, seeds, omp_get_max_threads())) {
+    // Not a region of one thread: parallel ops nested in it would start new threads each time.
+    for (int i = 0; i < seeds; ++i) {
+      progress.throw_if_stop_requested();
+      use(measure(i));
+    }
+    return;
+  }
+  FirstException failure;  // set in the ordered section: stores the exception of the first failed seed
+#pragma omp parallel for ordered schedule(dynamic, 1)
+  for (int i = 0; i < seeds; ++i) {
+    std::optional<std::invoke_result_t<Measure, int>> result;
+    std::exception_ptr caught;
     try {
       progress.throw_if_stop_requested();
-      if (!failure.failed()) result.first = measure(i);
+      if (!failure.failed()) result = measure(i);
     } catch (...) {
-      result.second = std::current_exception();
+      caught = std::current_exception();
     }
-    return result;
-  };
-  const auto finish = [&](const auto& result) {
-    failure.run([&] {
-      if (result.second) std::rethrow_exception(result.second);
-      use(*result.first);
-    });
-  };
-  if (!one_seed_per_thread(spec, run, seeds, omp_get_max_threads())) {
-    // Outside of a parallel region, even of one thread: nested regions would start new threads for each op.
-    for (int i = 0; i < seeds; ++i) finish(attempt(i));
-  } else {
-#pragma omp parallel for ordered schedule(dynamic, 1)
-    for (int i = 0; i < seeds; ++i) {
-      const auto result = attempt(i);
 #pragma omp ordered
-      finish(result);
-    }
+    failure.run([&] {
+      if (caught) std::rethrow_exception(caught);
+      use(*result);
+    });
   }
   failure.rethrow();
 }

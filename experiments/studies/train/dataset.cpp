@@ -105,14 +105,14 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
   }
 }
 
-/// A run of the dataset, and the steps at which any run has a record.
-struct RunRow {
+/// A run, and the steps at which any run has a record.
+struct Run {
   const training::TrainingResult& trained;
   const std::vector<int>& record_steps;
   [[nodiscard]] const training::TrainingHistory& history() const { return trained.history; }
 };
 
-Values rates_of(const RunRow& run) {
+Values rates_of(const Run& run) {
   Values rates;
   for (std::size_t s = 1; s <= run.history().loss.size(); ++s) {
     rates.push_back(learning_rate(run.trained.task.train, static_cast<int>(s)));
@@ -120,7 +120,7 @@ Values rates_of(const RunRow& run) {
   return rates;
 }
 
-std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(const RunRow& run) {
+std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(const Run& run) {
   std::vector<std::pair<std::size_t, const training::RecordedValues&>> all;
   for (const auto& [step, values] : run.history().records) {
     const auto place = std::ranges::find(run.record_steps, step) - run.record_steps.begin();
@@ -129,32 +129,31 @@ std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(
   return all;
 }
 
-dataset::Table<RunRow> run_table() {
+dataset::Table<Run> run_table() {
   const std::string on_step = on_run + " step";
   dataset::Table<training::RecordedValues> records = value_table();
   records.family(dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}}),
                  put_curves);
-  dataset::Table<RunRow> table;
+  dataset::Table<Run> table;
   table
       .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
-              [](const RunRow& run) { return run.history().loss; })
+              [](const Run& run) { return run.history().loss; })
       .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
-              [](const RunRow& run) { return run.history().grad_norm; })
+              [](const Run& run) { return run.history().grad_norm; })
       .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
-              [](const RunRow& run) { return run.history().last_layer_norm; })
+              [](const Run& run) { return run.history().last_layer_norm; })
       .column({"lr", on_step, "1", "learning rate"}, rates_of)
       .column({"diverged_at", on_run, "1",
                "first step at which the loss or the gradient is not finite; otherwise the first step s >= 2 such that "
                "no loss from s on is below the loss of step 1, if the last loss is more than ten times the loss of "
                "step 1, or if at least 20 steps remain and the mean loss of the last 20 is more than 5 % above it"},
-              [](const RunRow& run) { return training::divergence_step(run.history()); })
-      .column(
-          {"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
-          [](const RunRow& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })
+              [](const Run& run) { return training::divergence_step(run.history()); })
+      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps"},
+              [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.task.train.steps); })
       .column({"spikes", on_run, "1",
                "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
                "steps"},
-              [](const RunRow& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
+              [](const Run& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
   return table.rows_at("record", records, records_of);
 }
 
@@ -209,7 +208,7 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
                                  dataset::weights_of_curves(config.stacks()));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
-  const dataset::Table<RunRow> runs = run_table();
+  const dataset::Table<Run> runs = run_table();
   for (std::size_t i = 0; i < result.tasks.size(); ++i) {
     const training::TrainingResult& trained = result.tasks[i];
     const StackSpec& spec = trained.task.spec;

@@ -31,7 +31,7 @@ const std::vector<study::Flag<TrainFlags>> flags{
     {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit with code 5 if a run diverged"}};
 
 /// A run: its configuration, inputs and results.
-struct Run {
+struct Training {
   training::TrainConfig config;
   TrainFlags own;
   bool force;
@@ -49,7 +49,7 @@ struct Run {
   }
 };
 
-stacks::MemoryEstimate memory_of(const Run& r) {
+stacks::MemoryEstimate memory_of(const Training& r) {
   const double tasks = static_cast<double>(r.config.stacks_per_input()) * r.config.run.seeds;
   // The weights of finished tasks stay in memory until all files are written.
   stacks::MemoryEstimate memory = training::training_memory(r.config, tasks, tasks, study::threads_of(r.config.run));
@@ -62,7 +62,7 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 
 /// Opens the folders of --dump and --export before training. Throws ConfigError if a file or model exists and must not
 /// be overwritten. Exceptions of OutputFolder propagate.
-void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
+void open_folders(Training& r, const std::vector<training::TrainingTask>& tasks) {
   if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
   if (r.own.export_to.empty()) return;
   r.models.emplace(r.own.export_to);
@@ -75,7 +75,7 @@ void open_folders(Run& r, const std::vector<training::TrainingTask>& tasks) {
   }
 }
 
-study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
+study::Outcome outcome_of(Training& r, stacks::Progress& progress) {
   const std::vector<training::TrainingTask> tasks = training::tasks_of(r.config);
   // A resumed run may overwrite the files that it was writing when it was interrupted.
   r.overwrite = r.force || stacks::find_cached<bool>(progress, r.writing());
@@ -106,7 +106,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
 }
 
 /// Writes the files of --dump and --export.
-void write_files(Run& r, stacks::Progress& progress) {
+void write_files(Training& r, stacks::Progress& progress) {
   if (r.dump || r.models) stacks::store(progress, r.writing(), true);
   if (r.dump) r.dump->write(*r.ops, r.result.tasks.front(), r.corpus);
   if (!r.models) return;
@@ -125,7 +125,7 @@ study::Job resolve(const study::Request& request) {
   training::require_not_in_result("--export", own.export_to, config.run.out, "train");
   training::require_not_nested(own.dump, own.export_to);
   if (!own.dump.empty()) training::require_one_run(config, own.dump);
-  const auto run = std::shared_ptr<Run>(new Run{std::move(config), own, request.force});
+  const auto run = std::shared_ptr<Training>(new Training{std::move(config), own, request.force});
   study::Job job{.file = "train",
                  .run_options = run->config.run,
                  .resolved = run->resolved,

@@ -11,6 +11,7 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
+    {"starts", &VerifyConfig::starts, "Number of random starts of each attack on a bound", from_to(1, 1e6)},
     {"scale", &VerifyConfig::scale,
      "Factor applied to every bound that should hold; factors below 1 should cause violations", from_to(0.0, 1.0)},
     {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
@@ -50,7 +51,8 @@ study::Job resolve_verify(const study::Request& request) {
   }
   for (const auto& [given, flag] : {std::pair{request.run.contains("out"), "out"},
                                     {request.run.contains("seed"), "seed"},
-                                    {request.flags.contains("cases"), "cases"}}) {
+                                    {request.flags.contains("cases"), "cases"},
+                                    {request.flags.contains("starts"), "starts"}}) {
     if (given)
       throw ConfigError(fmt::format("--{} has no effect with --replay, which checks the one case in the file", flag));
   }
