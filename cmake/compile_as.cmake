@@ -35,7 +35,7 @@ if(PERISCOPE_PCH)
 endif()
 
 # periscope_compile_as(<cold_plain, cold_openmp, openmp, numeric_plain or numeric_openmp> <targets>): openmp is for
-# targets that link OpenMP, numeric for backends and theory, cold for code with -O1.
+# targets that link OpenMP, numeric for backends and theory, cold for code that releases compile with -O1.
 function(periscope_compile_as kind)
   foreach(target ${ARGN})
     if(kind MATCHES numeric)

@@ -7,7 +7,7 @@ namespace periscope {
 /// Calls body(i) for every i < count, on all threads unless `parallel` is false. Rethrows the first exception.
 template <class Index, class Body>
 void parallel_for(Index count, const Body& body, bool parallel = true) {
-  if (!parallel) {  // not a region of one thread: parallel regions nested in it would start new threads each time
+  if (!parallel) {  // in a parallel region of one thread, nested parallel ops would start new threads each time
     for (Index i = 0; i < count; ++i) body(i);
     return;
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/cpu/gemm.h"
+#include "sim/cpu/gemm_kernel.h"
 #include "sim/cpu/ops.h"
 
 namespace periscope {
@@ -73,11 +74,11 @@ void write_lower(const Matrix& lower, const std::vector<int>& exponents, T* out)
 }
 
 /// Returns the lower triangle of the Gram matrix x xᵀ. One thread sums over blocks of columns that fit its cache;
-/// several threads share a product of all columns. The bits are the same.
+/// several threads share a product of all columns. gemm adds blocks of the same size, so the bits are the same.
 template <class T>
 Matrix gram_of(const ScaledRows<T>& x) {
   const bool team = omp_in_parallel() == 0 && omp_get_max_threads() > 1;
-  const Index block = team ? x.cols() : 256;
+  const Index block = team ? x.cols() : kernel::depth;
   Matrix gram(x.rows(), x.rows());
   for (Index first = 0; first < x.cols(); first += block) {
     const Matrix part = x.columns(first, std::min(block, x.cols() - first));

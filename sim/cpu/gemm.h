@@ -45,15 +45,14 @@ enum class Output { overwrite, accumulate };
 /// The required entries of a square product; the others are unspecified.
 enum class Part { all, lower };
 
-/// C = A B, or C + A B for Output::accumulate, on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart.
-/// m, n, k ≥ 1.
+/// C = A B, or C += A B (accumulate), on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart; sizes ≥ 1.
 template <class T>
 void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
           Part part = Part::all, Output output = Output::overwrite);
 template <class T>
 void gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MakeBlock<T>& b, T* c, Index stride);
 
-/// The same on the calling thread.
+/// C = A B, or C += A B for Output::accumulate, on the calling thread.
 template <class T>
 void serial_gemm(Index m, Index n, Index k, const MatrixView<T>& a, const MatrixView<T>& b, T* c, Index stride,
                  Output output = Output::overwrite);

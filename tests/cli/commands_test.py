@@ -126,7 +126,7 @@ def test_text_input_is_relative_to_the_configuration(folder):
 
 
 def test_violations_are_written_and_replayed(folder):
-    ds = result("verify", "--cases", 500, "--starts", 1, "--out", ".", "--scale", 0.9, code=4)
+    ds = result("verify", "--cases", 500, "--starts", 3, "--out", ".", "--scale", 0.9, code=4)
     broken = ds.isel(statement=ds.statement_verdict.values == "violated").set_index(statement="statement")
     assert {path.name for path in folder.glob("violation-*.json")} == {f"violation-{s}.json" for s in
                                                                        broken.statement.values}

@@ -136,7 +136,7 @@ SMALLER = {
     "gradients depth": ["--seeds", "2", *sets("gradients.layers=[1, 2, 4]", "input.tokens=4"), *NARROW],
     "gradients": STACK + NARROW,
     "probe": ["--draws", "2"],
-    "verify": ["--starts", "3"],
+    "verify": ["--starts", "4"],
 }
 
 

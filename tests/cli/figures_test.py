@@ -32,7 +32,7 @@ def stack(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
     (folder / "small.toml").write_text(SMALL)
     tiny = ("--config", "small.toml", "model.width=16", FOUR, "input.tokens=4")
-    for words in (("propagate", tiny, 'input.kind=["gaussian", "tokens"]'), ("verify", "--cases", 3000, "--starts", 3),
+    for words in (("propagate", tiny, 'input.kind=["gaussian", "tokens"]'), ("verify", "--cases", 3000, "--starts", 4),
                   ("ladder", tiny, "ladder.widths=[16, 32, 64, 128]", "ladder.seeds=32"),
                   ("probe", FIXTURES / "gemma2", "--tokens", "1,2,3,4,5,6", "--backward")):
         run(words, "--out", folder / "stack", "--quiet", cwd=folder)

@@ -100,9 +100,8 @@ def test_runs_beyond_the_limit_are_rejected_at_once(key, words):
 
 @pytest.mark.parametrize("settings", [["input.tokens=8400"], ["model.mlp_width=1048576", "init.qk_factor=0.0", LIMIT]],
                          ids=str)
-@pytest.mark.parametrize("threads", [2])
-def test_force_starts_the_run_and_missing_memory_is_reported(settings, threads):
-    rejected("propagate", "--quiet", "--threads", threads, "model.layers=1", "--force", settings, code=1,
+def test_force_starts_the_run_and_missing_memory_is_reported(settings):
+    rejected("propagate", "--quiet", "--threads", 2, "model.layers=1", "--force", settings, code=1,
              before=memory_limit(1 << 29), names="not enough memory")
 
 

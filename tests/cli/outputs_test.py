@@ -21,7 +21,7 @@ PROBE = ("probe", "tiny", "--tokens", "1,2,3", "--no-theory")
 COMMANDS = {
     "propagate": (("propagate", SMALL, "--out"), "propagate.nc"),
     "theory": (("theory", SMALL, "--out"), "theory.nc"),
-    "verify": (("verify", "--cases", 20, "--starts", 3, "--out"), "verify.nc"),
+    "verify": (("verify", "--cases", 20, "--starts", 4, "--out"), "verify.nc"),
     "certify": (("certify", "tiny", "--out"), "certify.nc"),
     "probe": ((*PROBE, "--out"), "probe.nc"),
     "ladder": (("ladder", SMALL, "ladder.widths=[16, 24, 32, 48]", "ladder.seeds=8", "model.width=16",

@@ -235,7 +235,7 @@ def test_an_export_that_filled_the_disk_succeeds_when_repeated(folder):
     words = ("--seeds", "1", "train.steps=3")
     expected, written = checked(folder, words, "--export", "size", out="whole"), 0
     size = max(file.stat().st_size for file in (folder / "size").rglob("*.safetensors"))
-    for room in range(0, 50 * size, 2 * size):
+    for room in range(0, 50 * size, size):
         out, models = folder / f"room{room}", folder / f"models{room}"
         done = on_a_full_disk(room, words, "--out", out, "--csv", f"{out}.csv", "--export", models, code=(0, 1))
         if done.code == 0:

@@ -40,7 +40,7 @@ def commands(studies, sets):
         "wrong": [*studies["propagate"], "--seeds", "6", "--theory-set", "init.down_factor=2"],
         "many": [*studies["propagate"], "--backward", "--set", f"model.placement=[{names}]"],
         "formats": [*studies["formats"], "--backward", *sets('formats.format=["fp16","int8"]', "formats.massive=20")],
-        "verify": ["verify", "--cases", "3000", "--starts", "3"],
+        "verify": ["verify", "--cases", "3000", "--starts", "4"],
         "probe": ["probe", model, *gemma, "--backward"],
         "certify": ["certify", model, *gemma],
         "bounds": ["certify", model, "--arithmetic", "pure"],

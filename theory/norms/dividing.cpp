@@ -6,9 +6,7 @@ namespace periscope::theory {
 namespace {
 
 /// Returns the ratio of the square in the norm's formula to the mean square: D if the formula sums squares, else 1.
-double features_of(const NormUse& norm) {
-  return formula_of(norm.kind).divisor == NormFormula::Divisor::length ? norm.width : 1.0;
-}
+double features_of(const NormUse& norm) { return norm.width / formula_of(norm.kind).count(norm.width); }
 
 /// Returns mean square + eps of every token (LayerNorm: variance + eps), eps divided by D if the formula sums squares.
 Vector square_of(const TokenKernel& x, const NormUse& norm) {

@@ -32,7 +32,7 @@ template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
   if (!one_seed_per_thread(spec, run, seeds, omp_get_max_threads())) {
-    // Not a region of one thread: parallel ops nested in it would start new threads each time.
+    // A plain loop: in a parallel region of one thread, nested parallel ops would start new threads each time.
     for (int i = 0; i < seeds; ++i) {
       progress.throw_if_stop_requested();
       use(measure(i));

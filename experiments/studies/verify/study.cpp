@@ -11,7 +11,8 @@ namespace {
 
 const std::vector<study::Flag<VerifyConfig>> verify_flags{
     {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-    {"starts", &VerifyConfig::starts, "Number of random starts of each attack on a bound", from_to(1, 1e6)},
+    {"starts", &VerifyConfig::starts, "Random starts per attack; few may miss its bound (exit code 4)",
+     from_to(1, 1e6)},
     {"scale", &VerifyConfig::scale,
      "Factor applied to every bound that should hold; factors below 1 should cause violations", from_to(0.0, 1.0)},
     {"replay", &VerifyConfig::replay, "Check only the case in this JSON file; --out writes one file per violation"}};
