@@ -20,14 +20,14 @@ void check_matrix(const Matrix& actual, const Matrix& expected) {
 
 TEST_CASE("LayerNorm first removes the kernel of the mean (T2)") {
   const TokenKernel x{two_by_two(5.0, 10.0, 3.5), two_by_two(1.0, 1.0, 0.5)};
-  const TokenKernel y = dividing_law.kernel(x, {NormKind::layer, 0.0}, 3.0);
+  const TokenKernel y = dividing_law.kernel(x, {.kind = NormKind::layer, .eps = 0.0, .width = 2}, 3.0);
   check_matrix(y.product, two_by_two(9.0, 9.0, 9.0 * 3.0 / 6.0));
   check_matrix(y.mean, Matrix::Zero(2, 2));
 }
 
 TEST_CASE("a zero token stays zero without eps (T2)") {
   const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
-  check_matrix(dividing_law.kernel(x, {NormKind::rms, 0.0}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
+  check_matrix(dividing_law.kernel(x, {.kind = NormKind::rms, .eps = 0.0, .width = 2}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
 }
 
 TEST_CASE("input_kernel is a correlated Gaussian, or table rows by id with all options of EmbeddingSpec") {
