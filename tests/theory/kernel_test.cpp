@@ -27,7 +27,8 @@ TEST_CASE("LayerNorm first removes the kernel of the mean (T2)") {
 
 TEST_CASE("a zero token stays zero without eps (T2)") {
   const TokenKernel x{two_by_two(0.0, 4.0, 0.0), Matrix::Zero(2, 2)};
-  check_matrix(dividing_law.kernel(x, {.kind = NormKind::rms, .eps = 0.0, .width = 2}, 1.0).product, two_by_two(0.0, 1.0, 0.0));
+  check_matrix(dividing_law.kernel(x, {.kind = NormKind::rms, .eps = 0.0, .width = 2}, 1.0).product,
+               two_by_two(0.0, 1.0, 0.0));
 }
 
 TEST_CASE("input_kernel is a correlated Gaussian, or table rows by id with all options of EmbeddingSpec") {

@@ -31,7 +31,7 @@ std::vector<std::pair<std::string, StackSpec>> blocks() {
   std::vector<std::pair<std::string, StackSpec>> all;
   for (const Placement& placement : placement_table()) all.emplace_back(placement.name, stack_of(placement));
   const StackSpec pre = stack_of(*find_placement("pre"));
-  const auto add_pre_with = [&](std::string name, const auto& set) {
+  const auto add_pre_with = [&](const std::string& name, const auto& set) {
     all.emplace_back("pre, " + name, pre);
     set(all.back().second.model);
   };

@@ -91,7 +91,7 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, 
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
   const double at_once = tasks < threads ? 1.0 : threads;
-  const double tokens = 1.0 * spec.input.tokens * (config.train.batch / config.train.accumulate);
+  const double tokens = 1.0 * spec.input.tokens * config.train.batch / config.train.accumulate;
   stacks::MemoryEstimate one = stacks::pass_memory(spec.model, tokens, config.run.dtype, true, threads, false);
   // All signals of a step are stored for the backward pass.
   one.add(static_cast<double>(size_of(config.run.dtype)) * tokens * stacks::signal_entries(spec.model), "train.batch");

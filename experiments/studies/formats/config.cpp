@@ -40,7 +40,7 @@ TensorFormat format_called(std::string_view key, const std::string& word) {
 const Section<FormatsConfig> section{"formats", keys};
 
 config::Config FormatsConfig::without_gradients() const {
-  config::Config forward = *this;
+  config::Config forward = *this;  // NOLINT(cppcoreguidelines-slicing): without the keys of formats
   forward.run.backward = false;
   return forward;
 }

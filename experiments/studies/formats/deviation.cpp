@@ -48,7 +48,7 @@ bool is_compared(const ModelSpec& m, Signal signal) {
 std::array<double, measure_facts.size()> measures_of(const std::vector<double>& x, const std::vector<double>& r,
                                                      std::size_t cols) {
   const auto entries = static_cast<double>(x.size());
-  const auto tokens = static_cast<double>(x.size() / cols);
+  const double tokens = entries / static_cast<double>(cols);
   TokenSums all;
   for (std::size_t row = 0; row < x.size(); row += cols) {
     const TokenSums s = sums_of(x.data() + row, r.data() + row, cols);
