@@ -24,7 +24,7 @@ void CpuBackend::run(const op::CrossEntropy& o) const {
         return;
       }
       const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
-      const auto row = logits.template cast<double>();
+      const auto& row = logits.template cast<double>();
       const double largest = row.maxCoeff();
       Eigen::ArrayXd p = (row - largest).exp().transpose();
       const double total = p.sum();
@@ -47,7 +47,7 @@ void CpuBackend::run(const op::TokenLosses& o) const {
       losses[t] = std::numeric_limits<double>::quiet_NaN();
       if (label == no_label) return;
       const ConstRow<T> logits = cpu::chunk_of<T>(o.logits, t * classes, classes);
-      const auto row = logits.template cast<double>();
+      const auto& row = logits.template cast<double>();
       const double largest = row.maxCoeff();
       losses[t] = std::log((row - largest).exp().sum()) - (row(label) - largest);
     };

@@ -220,8 +220,9 @@ struct WriteLargest {
     const double value = static_cast<double>(widen(x[index]));
     if (rank < magnitude_count) magnitudes[rank] = ordered_magnitude(value);
     if (rank >= entry_count) return;
-    entries[3 * rank] = static_cast<double>(index / cols);
-    entries[3 * rank + 1] = static_cast<double>(index % cols);
+    const Index row = index / cols;
+    entries[3 * rank] = static_cast<double>(row);
+    entries[3 * rank + 1] = static_cast<double>(index - row * cols);
     entries[3 * rank + 2] = value;
   }
 };

@@ -69,10 +69,10 @@ void MappedFile::check_unchanged() const {
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  constexpr std::size_t min_size = 64 * 1024;  // smaller parts are not worth a system call
+  constexpr std::size_t min_size = std::size_t{64} * 1024;  // smaller parts are not worth a system call
   // Touching a page also maps its neighbours. The release starts at the beginning of the neighbourhood, to include
   // pages that were mapped again after an earlier part was released.
-  constexpr std::size_t neighbourhood = 2 * 1024 * 1024;
+  constexpr std::size_t neighbourhood = std::size_t{2} * 1024 * 1024;
   if (part.size() < min_size || is_memory()) return;
   const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = first / neighbourhood * neighbourhood;

@@ -150,7 +150,7 @@ std::shared_ptr<const LinearMap> dense_map(std::function<Tensor()> matrix) {
 }
 
 std::shared_ptr<const LinearMap> profiled_map(const Backend& ops, DType dtype, std::shared_ptr<const LinearMap> z,
-                                              VarianceProfile profile) {
+                                              const VarianceProfile& profile) {
   if (profile.rows.empty() && profile.columns.empty()) return z;
   const auto on_device = [&](const std::vector<double>& side) {
     return side.empty() ? Tensor() : ops.from_host(1, static_cast<Tensor::Index>(side.size()), dtype, side);

@@ -52,6 +52,6 @@ class LinearMap : public Interface {
 /// outlive the map.
 [[nodiscard]] std::shared_ptr<const LinearMap> profiled_map(const Backend& ops, DType dtype,
                                                             std::shared_ptr<const LinearMap> z,
-                                                            VarianceProfile profile);
+                                                            const VarianceProfile& profile);
 
 }  // namespace periscope

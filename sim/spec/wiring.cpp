@@ -66,7 +66,7 @@ Step first_input_step(const ModelSpec& m, int index, int more_layers) {
   Branch branch = branch_of(m, index, more_layers, 2);
   std::vector<double> stream{rule.alpha, 0.0};
   if (ModelSpec::is_attention(index)) {
-    const double fraction = static_cast<double>(index / 2 + more_layers) / std::max(m.layers + more_layers - 1, 1);
+    const double fraction = (0.5 * index + more_layers) / std::max(m.layers + more_layers - 1, 1);
     const double scale = 1.15 - 0.10 * fraction;
     const double added = 0.20 - 0.15 * fraction;
     branch.reads = {scale, added};

@@ -32,7 +32,7 @@ Edit drop(const std::string& key) {
 Edit drop_tensor(const std::string& tensor) {
   return [=](EditedCheckpoint& c) { c.tensors.erase(tensor); };
 }
-Edit add_tensor(const std::string& tensor, std::vector<std::int64_t> shape) {
+Edit add_tensor(const std::string& tensor, const std::vector<std::int64_t>& shape) {
   return [=](EditedCheckpoint& c) { c.add(tensor, shape); };
 }
 

@@ -112,12 +112,12 @@ TEST_CASE("unreadable files are rejected without blocking") {
 }
 
 TEST_CASE("a file that changes during reading is rejected without a crash") {
-  const std::string header = R"({"x":{"dtype":"F32","shape":[4000000],"data_offsets":[0,16000000]}})";
-  const std::string bytes = safetensors_bytes(header, std::string(16'000'000, '\0'));
+  const std::string header = R"({"x":{"dtype":"F32","shape":[2000000],"data_offsets":[0,8000000]}})";
+  const std::string bytes = safetensors_bytes(header, std::string(8'000'000, '\0'));
   const TemporaryFolder folder;
   const std::string cut = folder.write("cut", bytes);
   const SafetensorsFile file(cut);
-  CHECK(file.values("x").size() == 4'000'000);
+  CHECK(file.values("x").size() == 2'000'000);
   fs::resize_file(cut, 1000);
   CHECK_THROWS_WITH_AS(static_cast<void>(file.values("x")), doctest::Contains("changed while it was being read"),
                        InputError);

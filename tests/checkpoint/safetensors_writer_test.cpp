@@ -48,7 +48,8 @@ TEST_CASE("tensors written out of order are stored in the order of the entries")
   CHECK(header["ids"] == nlohmann::json::parse(R"({"dtype":"I64","shape":[2],"data_offsets":[48,64]})"));
   CHECK(header["nothing"] == nlohmann::json::parse(R"({"dtype":"F64","shape":[0,5],"data_offsets":[64,64]})"));
   CHECK(header["scalar"] == nlohmann::json::parse(R"({"dtype":"F64","shape":[],"data_offsets":[64,72]})"));
-  CHECK(std::memcmp(bytes.data() + 8 + length, matrix.data(), 48) == 0);
+  const std::string_view written(reinterpret_cast<const char*>(matrix.data()), 48);
+  CHECK(bytes.substr(8 + length, 48) == written);
   CHECK(std::memcmp(bytes.data() + 8 + length + 48, ids.data(), 16) == 0);
 }
 

@@ -12,10 +12,12 @@
 #include <cstddef>
 #include <cstdlib>
 
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): names of glibc
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 namespace {
 

@@ -53,7 +53,7 @@ TEST_CASE("bounds that are a tenth too low are exceeded in every arithmetic with
     CHECK(r.excess > 1.0);
     CHECK(r.violation.find(fmt::format("--seed 3 --only {}:", i)) != std::string::npos);
   }
-  for (const auto& [arithmetic, count] : surplus) CHECK_MESSAGE(count >= 0, arithmetic);
+  for (const auto& entry : surplus) CHECK_MESSAGE(entry.second >= 0, entry.first);
 }
 
 TEST_CASE("the result of a checkpoint does not depend on the number of threads or on other checkpoints") {

@@ -26,7 +26,7 @@ OpInputs inputs_on_truth(const Target& target);
 
 struct OpResult {
   OpResult(Tensor x) : tensors{std::move(x)} {}  // NOLINT(google-explicit-constructor): most ops return one tensor
-  OpResult(std::vector<Tensor> all, std::vector<double> values = {})
+  OpResult(std::vector<Tensor> all, std::vector<double> values = {})  // NOLINT(google-explicit-constructor)
       : tensors(std::move(all)), numbers(std::move(values)) {}
   std::vector<Tensor> tensors;
   std::vector<double> numbers;

@@ -56,7 +56,7 @@ TEST_CASE("the generator covers placements, activations, widths, options and twe
   CHECK(mlps.size() == mlp_kind_names.size());
   CHECK(widths.size() == 64);
   CHECK(largest / smallest > 1e12);
-  for (const auto& [name, count] : counts) CHECK_MESSAGE(count > 300, name);
+  for (const auto& entry : counts) CHECK_MESSAGE(entry.second > 300, entry.first);
 }
 
 TEST_CASE("every bound holds and is attained, and every false claim is refuted") {

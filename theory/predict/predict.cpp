@@ -295,7 +295,7 @@ class InputsPrediction {
     const double each =
         backward_ ? std::min(forward_patterns, forward_patterns / 4 + backward_patterns) : forward_patterns;
     const double count = options_.reaches_tolerance ? infinite : affordable_ / each;
-    return static_cast<int>(std::min<double>(count, max_patterns_ / forward_patterns) / input_count_) * input_count_;
+    return static_cast<int>(std::min(count, max_patterns_ / forward_patterns) / input_count_) * input_count_;
   }
 
   [[nodiscard]] bool has_next() const {
@@ -331,7 +331,7 @@ class InputsPrediction {
   }
 
   void finish() {
-    const double wanted = std::min<double>(needed_, max_patterns_);
+    const double wanted = std::min(needed_, max_patterns_);
     if (!options_.reaches_tolerance && wanted > std::floor(affordable_)) {
       prediction_.left_out = fmt::format(
           "the theory's tolerance needs {:.2g} attention patterns, {:.2g} times the default budget (the cost of the "
@@ -353,7 +353,7 @@ class InputsPrediction {
   bool backward_ = !inputs_.labels.empty() || !options_.labels.empty();
   double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns per attention sublayer
   const Scheme& scheme_ = scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
-  int max_patterns_ = max_patterns(spec_, options_);  ///< limit per attention sublayer, independent of the budget
+  double max_patterns_ = max_patterns(spec_, options_);  ///< limit per attention sublayer, independent of the budget
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
   PredictionProgress progress_{options_.on_progress};
   Prediction prediction_ = {};

@@ -41,7 +41,7 @@ void add_groups(std::string_view study, const TrainConfig& shared, bool quick, s
     const config::Tree tree = config::read_tree("", settings);
     const config::TomlReader root(tree);
     for (const std::string& placement : placements) {
-      Group group{.name = suffix.empty() ? placement : placement + ", " + suffix,
+      Group group{.name = suffix.empty() ? placement : fmt::format("{}, {}", placement, suffix),
                   .study = std::string(study),
                   .spec = shared.with_placement(*find_placement(placement)),
                   .train = shared.train,
