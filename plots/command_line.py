@@ -4,7 +4,9 @@ import argparse
 import difflib
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from . import drawing, kinds, style
@@ -75,6 +77,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _drawn(
+    results: Sequence[tuple[list[Path], Path]], settings: drawing.Options
+) -> Iterator[Path | drawing.Failed]:
+    """Draws one result per processor at a time; yields their reports in the order of `results`."""
+    started: deque[Iterator[Path | drawing.Failed]] = deque()
+    for files, folder in results:
+        if len(started) == (os.cpu_count() or 1):
+            yield from started.popleft()
+        started.append(drawing.draw(files, folder, settings))
+    yield from chain.from_iterable(started)
+
+
 def _report(reports: Iterator[Path | drawing.Failed]) -> tuple[int, int]:
     """Prints written files and failures, and returns how many there are of each."""
     written = failed = 0
@@ -117,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Figures have the same folder structure below --out as the results below their common folder.
     results = [(files, chosen.out)] if chosen.together else [
         ([file], chosen.out / Path(os.path.abspath(file.parent)).relative_to(common)) for file in files]
-    written, not_drawn = _report(report for group, out in results for report in drawing.draw(group, out, settings))
+    written, not_drawn = _report(_drawn(results, settings))
     failed += not_drawn
     if chosen.only and not written and not not_drawn:
         print(f"these results have no figure {', '.join(map(repr, chosen.only))}", file=sys.stderr)

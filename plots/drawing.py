@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -59,13 +60,18 @@ class Started:
 def draw(
     files: Sequence[Path], folder: Path, options: Options = DEFAULT, timeout: float = TIMEOUT
 ) -> Iterator[Path | Failed]:
-    """Draws all figures of `files` into `folder`; several files are combined. Yields written paths and failures."""
+    """Starts drawing all figures of `files` into `folder`; several files are combined. Returns an iterator over written
+    paths and failures."""
     context = multiprocessing.get_context("fork")
     reports, to_parent = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(files, folder, options, to_parent), daemon=True)
     child.start()
     to_parent.close()
-    activity, file = "starting", files[0]
+    return _received(child, reports, files[0], timeout)
+
+
+def _received(child: BaseProcess, reports: Connection, file: Path, timeout: float) -> Iterator[Path | Failed]:
+    activity = "starting"
     try:
         while reports.poll(timeout):
             report = reports.recv()

@@ -110,18 +110,7 @@ class TileProducts {
  private:
   void run(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const MatrixAt<const void*>& a,
            const MatrixAt<const void*>& b, const MatrixAt<void*>& c, DType result, double beta) const {
-    execution_.product({.operands = dtype_of<T>,
-                        .result = result,
-                        .transpose_a = transpose_a,
-                        .transpose_b = transpose_b,
-                        .m = m,
-                        .n = n,
-                        .k = k,
-                        .a = a,
-                        .b = b,
-                        .c = c,
-                        .count = heads_,
-                        .beta = beta});
+    execution_.product({dtype_of<T>, result, transpose_a, transpose_b, m, n, k, a, b, c, heads_, 1.0, beta});
   }
 
   const Execution& execution_;

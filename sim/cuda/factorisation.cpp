@@ -66,18 +66,7 @@ class RowBasisWork {
  private:
   void product(Index m, Index n, Index k, const MatrixAt<const void*>& a, const MatrixAt<const void*>& b,
                bool transpose_b, const MatrixAt<void*>& c, double alpha, double beta) const {
-    execution_.product({.operands = DType::f64,
-                        .result = DType::f64,
-                        .transpose_a = false,
-                        .transpose_b = transpose_b,
-                        .m = m,
-                        .n = n,
-                        .k = k,
-                        .a = a,
-                        .b = b,
-                        .c = c,
-                        .alpha = alpha,
-                        .beta = beta});
+    execution_.product({DType::f64, DType::f64, false, transpose_b, m, n, k, a, b, c, 1, alpha, beta});
   }
 
   const Execution& execution_;
