@@ -1,4 +1,4 @@
-"""Progress bars by tqdm in terminals and notebooks; lines on standard error elsewhere or without tqdm."""
+"""Progress bars with tqdm in terminals and notebooks; lines on standard error elsewhere or without tqdm."""
 
 import sys
 import time

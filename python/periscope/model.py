@@ -13,7 +13,7 @@ from .errors import ConfigError, InputError, utf8
 if TYPE_CHECKING:
     from . import _periscope
 
-# Type names of safetensors files by type names of numpy, torch and ml_dtypes.
+# Safetensors dtype names, keyed by the names that numpy, torch and ml_dtypes use.
 TYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e5m2": "F8_E5M2",
     "float8_e4m3fn": "F8_E4M3", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",

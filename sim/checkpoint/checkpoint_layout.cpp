@@ -7,10 +7,10 @@
 namespace periscope {
 namespace {
 
-/// Formats a rule such as "A B alpha 1 beta 1 input gain 1".
+/// Formats a rule such as "norms A B, alpha = 1, beta = 1, input gain = 1".
 std::string text_of(const SublayerRule& r) {
-  return fmt::format("{}{}{}alpha {:g} beta {:g} input gain {:g}", r.norm_a ? "A " : "", r.norm_b ? "B " : "",
-                     r.norm_c ? "C " : "", r.alpha, r.beta, r.input_gain);
+  return fmt::format("norms{}{}{}, alpha = {:g}, beta = {:g}, input gain = {:g}", r.norm_a ? " A" : "",
+                     r.norm_b ? " B" : "", r.norm_c ? " C" : "", r.alpha, r.beta, r.input_gain);
 }
 
 /// Returns {key, value} pairs in which two stacks must agree. The sizes come first and determine the list's length.

@@ -26,7 +26,7 @@ template <class Json>
 std::string take(const Json& value, int& target) {
   if (!value.is_number_integer()) return "a whole number";
   const auto whole = value.template get<std::int64_t>();
-  if (whole != static_cast<int>(whole)) return "a whole number from -2147483648 to 2147483647";
+  if (whole != static_cast<int>(whole)) return "a 32-bit whole number";
   target = static_cast<int>(whole);
   return {};
 }

@@ -37,7 +37,7 @@ double difference(const StackSpec& spec, std::string_view a, std::string_view b,
 }
 
 TEST_CASE("A+C equals Post-LN for input normalized to the gain of norms A and C (T13)") {
-  // For this input norm A is the identity, and norm C preserves this. Any positive scalar gain works, not only 1 (T13).
+  // Norm A is the identity for this input and for outputs of norm C. Any positive scalar gain works, not only 1 (T13).
   CHECK(rc::check("a+c = post", [] {
     const StackSpec spec = any_stack();
     const std::uint64_t seed = any_seed();

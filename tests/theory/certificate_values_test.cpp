@@ -61,7 +61,8 @@ Values norm_bounds(ComputedOps& ops, NormKind kind, double radius) {
   return bounds_of(ops.normalised(x, norm));
 }
 
-/// An op. `expected` has the bounds of its result, then the largest magnitudes inside the op, by signal.
+/// An op with its name and call. `expected` has the bounds of its result, then the largest magnitudes inside the op, by
+/// signal.
 struct OpValues {
   std::string op;
   std::function<Values(ComputedOps&)> run;

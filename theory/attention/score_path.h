@@ -14,12 +14,12 @@ struct SampledPattern {
 };
 
 /// Score path of the backward pass (T9), summed over sampled heads: E⟨dq_t, dq_t'⟩ and E⟨dk_t, dk_t'⟩ given the pattern
-/// A, for values of covariance K and output gradients of covariance G. The gradient m of the pattern then has
+/// A, for e = head_dim features: values of covariance K, output gradients of covariance G. The pattern's gradient m has
 /// Cov(m_ts, m_t's') = e·G_tt' K_ss'. Let z' = ∂z/∂(q kᵀ) (logit scale times the derivative of a soft cap), B = z'∘A,
 /// dz = B∘(m − row means under A), κ_k = k kᵀ, κ_q = q qᵀ after QK-norm and RoPE, P = A K, M = A K Aᵀ, W = G∘κ_q:
 ///   query: e·G∘[B(K∘κ_k)Bᵀ − B(P∘Bκ_k)ᵀ − (P∘Bκ_k)Bᵀ + M∘(B κ_k Bᵀ)]
 ///   key:   e·[(BᵀWB)∘K − Bᵀ((WB)∘P) − ((WB)∘P)ᵀB + Bᵀ(W∘M)B]
-/// QK-norm divides entries by the rms of both tokens. These formulas omit the last two steps of the backward pass: the
+/// With QK-norm, entry (t, t') is divided by the rms of tokens t and t'. These formulas omit the last two steps: the
 /// inverse rotation of RoPE, which mixes features by frequency, and the projection of QK-norm. Their effect is small
 /// compared with the noise of the patterns and is sampled: outer products of a drawn dq or dk are computed with and
 /// without them, and the difference is added. For queries only values are drawn, m = g vᵀ, as G is a factor of the sum.

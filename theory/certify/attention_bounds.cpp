@@ -285,7 +285,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const Vector error =
       to_heads(weights.high * (value.error + v.error) + sum_error * value.value.cwiseAbs() + averages.error) *
       (1.0 + rounding(0));
-  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed by later sums or by the norm of the output.
+  // ‖mixed − centre‖ ≤ S √(Σ_h ‖W_v^g diag(axes)‖²), g the group of head h; for later sums or the norm of the output.
   double squares = 0.0;
   for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
     const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.error;

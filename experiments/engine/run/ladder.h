@@ -14,7 +14,7 @@ namespace periscope::stacks {
 
 /// A number measured at all widths: an entry of a curve, or a mean over entries.
 struct LadderQuantity {
-  judge::Test test = {};                                     ///< test of the limit of infinite width
+  judge::Test test = {};                                     ///< test of the infinite-width limit
   std::vector<std::pair<std::size_t, double>> weights = {};  ///< (index, weight): the quantity is Σ weight·curve[index]
   std::vector<judge::Estimate> measured = {};                ///< mean over seeds at every width
   std::vector<double> per_seed = {};                         ///< values at the largest width
@@ -44,10 +44,10 @@ struct LadderResult {
   std::size_t tests = 0;
 };
 
-/// Throws ConfigError for invalid widths, stacks without a limit of infinite width, and planted faults without effect.
+/// Throws ConfigError for invalid widths, stacks without an infinite-width limit, and planted faults without effect.
 void require_limit(const LadderConfig& config);
 
-/// Tests the limit of infinite width (T23) for every stack of `config`. Measures every stack at all widths, with heads,
+/// Tests the infinite-width limit (T23) for every stack of `config`. Measures every stack at all widths, with heads,
 /// kv_heads and mlp_width in proportion, and fits m_∞ + b/D + c/D² to every quantity. Compares m_∞ with the theory,
 /// without a tolerated bias for finite width. A lack of fit makes the verdict inconclusive. Throws
 /// ConfigError as require_limit does, and for an override without effect.

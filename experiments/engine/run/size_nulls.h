@@ -13,7 +13,7 @@
 
 namespace periscope::stacks {
 
-/// A null model: random weights that share with given weights only the sizes of the entries (T29).
+/// A null model: random weights that match given weights only in the sizes of their entries (T29); see `meaning`.
 struct SizeNull {
   std::string_view name;
   std::optional<PreservedSizes> preserved;  ///< nullopt: every |W_ij|, which is simulated but not predicted
@@ -40,7 +40,7 @@ struct NullDraws {
   /// Returns the mean over samples at a depth; NaN if there are none.
   [[nodiscard]] double mean(std::size_t depth) const;
   /// Returns the root mean square over samples of the logarithm minus `centre`: the spread of samples and, if `centre`
-  /// is the limit of infinite width, the bias due to finite width. NaN if there are no samples.
+  /// is the infinite-width limit, the bias due to finite width. NaN if there are no samples.
   [[nodiscard]] double deviation_from(double centre, std::size_t depth) const;
   /// Returns the standard deviation of a new sample's logarithm about the mean of n samples: the sample standard
   /// deviation times √(1 + 1/n). NaN for fewer than two samples.

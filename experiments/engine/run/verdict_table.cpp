@@ -61,7 +61,7 @@ std::string sum_note(const Profile& profile) {
 std::vector<std::string> notes_on(const StackResult& r, const Profile& profile) {
   const theory::Prediction& theory = r.prediction;
   std::vector<std::string> notes{sum_note(profile), scale_hint(r.spec)};
-  if (!theory.left_out.empty()) notes.push_back("not computed: " + theory.left_out);
+  if (!theory.left_out.empty()) notes.push_back("prediction limited: " + theory.left_out);
   const std::vector<std::string> imprecise = judge::imprecise_names(theory);
   if (!imprecise.empty()) {
     notes.push_back(fmt::format("prediction errors above theory.gradient_tolerance = {:g}: {}",

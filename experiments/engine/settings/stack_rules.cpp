@@ -39,7 +39,7 @@ int in_proportion(std::string_view key, int value, int width, int base_width) {
   constexpr long most = 1 << 20;
   const long scaled = static_cast<long>(value) * width;
   if (scaled % base_width != 0 || scaled / base_width > most) {
-    throw ConfigError(fmt::format("ladder.widths: width {} needs {} = {}/{}; expected a whole number of at most {}",
+    throw ConfigError(fmt::format("ladder.widths: width {} makes {} = {}/{}; expected a whole number of at most {}",
                                   width, key, scaled, base_width, most));
   }
   return static_cast<int>(scaled / base_width);

@@ -95,8 +95,8 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
   }
   if (different.size() == 1) lengths = {fmt::format("{}", *different.begin())};
   all.push_back(
-      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more than {} "
-                  "tokens, or in blocks of fewer than {}",
+      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
+                  "than {}, or in blocks of fewer than {}",
                   fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (subtracts_mean(r.spec.model.norm)) {

@@ -63,9 +63,10 @@ std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& 
              "both against the same seeds in f64, tolerating one rounding of the stream.\ndrift: relative change of "
              "the stream's mean square after the last sublayer from the same seeds in f64.\ndB: "
              "signal-to-quantisation-noise ratios of the stream after the last sublayer, of modules' outputs (mean "
-             "over sublayers), and of the input's gradient; massive costs: dB lost in modules' outputs.\ncould "
-             "overflow: by the certificate of the first seed's weights; empty if every number has a scale.\nstored in "
-             "the format: {}; other tensors in {}. sums: {}; rounding: {}; entries that share a scale: {}.\n",
+             "over sublayers), and of the input's gradient; massive costs: dB that massive input features "
+             "(formats.massive) take from them.\ncould overflow: first signal that may, by the certificate of the "
+             "first seed's weights; empty if every number has a scale.\nstored in the format: {}; other tensors in {}. "
+             "sums: {}; rounding: {}; entries that share a scale: {}.\n",
              config.covers.empty() ? "all tensors (formats of 8 bits or fewer: inputs and weights of matrices)"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
              config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0],

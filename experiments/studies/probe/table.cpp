@@ -127,10 +127,10 @@ std::string table(const ProbeResult& r) {
       "init: theory for random weights of the same shape. scales: theory for random weights with every matrix's own "
       "root mean square and all gains. E[x²]: second moment of the stream after the sublayer, mean over tokens; the "
       "measured one is taken before norm C and is the sum of α²E[x²] (x: the sublayer's input), β²E[b²] (b: the "
-      "branch) and the cross term 2αβE[xb], which Eq. 4 omits. β²E[b²] by γ: predicted from norm B's gains alone. max "
-      "|x|, x median, token, feature: the stream's largest entry, its ratio to the median, and its position. {}margin: "
-      "{:g}, the largest number of fp16, over max |x|; in the table below, the largest number of each format over max "
-      "|x|.\n",
+      "branch) and the cross term 2αβE[xb], which Eq. 4 of the Peri-LN paper omits. β²E[b²] by γ: predicted from norm "
+      "B's gains alone. max |x|, x median, token, feature: the stream's largest entry, its ratio to the median, and "
+      "its position. {}margin: {:g}, the largest number of fp16, over max |x|; in the table below, the largest number "
+      "of each format over max |x|.\n",
       r.measured.reading.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr
           ? ""
           : "|dloss/dx|²: squared gradient of the stream, mean over tokens. ",

@@ -189,7 +189,7 @@ void reject_equal_groups(const std::vector<Group>& groups) {
     for (const auto* list : {&group.set, &group.scaled}) {
       for (const std::string& key : *list) {
         found.push_back(with_value(group, key));
-        if (key == "train.warmup") found.back() += fmt::format(" of train.steps = {}", group.train.steps);
+        if (key == "train.warmup") found.push_back(fmt::format("train.steps = {}", group.train.steps));
       }
     }
     throw ConfigError(fmt::format(

@@ -13,7 +13,7 @@
 namespace periscope::reproduce {
 namespace {
 
-/// Number of random models whose spread gives the error of the alignment part.
+/// Number of samples of the rank-one null model (T29); their spread gives the error of the growth's alignment part.
 constexpr int null_draws = 16;
 
 /// Returns the stream's second moment by depth for the trained directions at the initial sizes. Every trained matrix is

@@ -151,7 +151,7 @@ std::optional<std::string> defect_of(const BoundCase& c) {
     if (!expected.empty()) return fmt::format("{}: expected {}", kind.name, expected);
   }
   if (c.has("gate") != is_gated(c.mlp())) {
-    return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
+    return fmt::format("gate: expected {}", is_gated(c.mlp()) ? "numbers, as mlp is gated" : "none, as mlp has none");
   }
   const int fewest = subtracts_mean(c.norm()) ? 2 : 1;
   if (c.width() < fewest || c.width() > most_features) {

@@ -17,7 +17,7 @@ void tidy(BoundCase& c) {
 
 /// Removes index i of a dimension from every parameter that has it.
 void drop(BoundCase& c, Dimension dimension, std::size_t i) {
-  const bool is_class = dimension == c.class_dimension();  // evaluated before x or U loses an index
+  const bool is_class = dimension == c.class_dimension();  // without U, the classes are the features
   for (const ParameterKind& kind : parameter_kinds()) {
     const auto it = c.parameters.find(kind.name);
     if (it == c.parameters.end() || (kind.rows != dimension && kind.cols != dimension)) continue;

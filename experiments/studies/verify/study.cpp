@@ -34,9 +34,7 @@ study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress
 
 study::Job resolve_verify(const study::Request& request) {
   VerifyConfig own = study::read_flags(verify_flags, request.flags);
-  if (!(own.scale > 0.0)) {
-    throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
-  }
+  if (own.scale == 0.0) throw ConfigError("--scale 0: expected a number above 0 and up to 1");
   config::RunOptions run = request.load().run;
   run.device = "reference";
   run.dtype = DType::f64;

@@ -106,11 +106,11 @@ struct MassiveCurve {
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< median bound that holds for all factors; NaN: none
   double largest_ratio = 0.0;                                 ///< largest ratio of gradient to bound
   double largest_to_ceiling = 0.0;                            ///< largest ratio of gradient to its stack's ceiling
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< p in gradient ∝ ‖h‖^p, last decade
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< p in gradient ∝ ‖h‖^p, last decade of ‖h‖
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
-  /// Returns true if no stack exceeds its ceiling and no gradient grows in the last decade.
+  /// Returns true if no gradient exceeds its stack's ceiling or grows over the last decade of the factor.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
   /// Returns whether the gradient is within its bound, does not grow if a ceiling exists, and grows like ‖h‖ otherwise.
   [[nodiscard]] bool passed() const {

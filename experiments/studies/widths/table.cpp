@@ -66,7 +66,7 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
          fmt::format(
              "m(D) = m + b/D + c/D² fitted over widths {} … {}; m is compared with the theory of infinite width, "
              "without a tolerated bias.\nexcess: deviation in standard errors; critical: Student's t at a familywise "
-             "error of {:g} over {} quantities.\ndetectable: smallest error of the theory that is rejected with 95 % "
+             "error of {:g} over {} tests.\ndetectable: smallest error of the theory that is rejected with 95 % "
              "probability, worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
 }

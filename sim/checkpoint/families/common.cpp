@@ -153,7 +153,7 @@ void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
     throw config.malformed_value(
         "head_dim",
-        fmt::format("{} layers * head_dim at most {}, the number of values in the files", m.layers, numbers));
+        fmt::format("at most {} for all {} layers together, the number of values in the files", numbers, m.layers));
   }
 }
 
