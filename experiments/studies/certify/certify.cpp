@@ -93,11 +93,12 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
     lengths.push_back(fmt::format("{} in {}", longest, f.name));
     different.insert(longest);
   }
-  if (different.size() == 1) lengths = {fmt::format("{}", *different.begin())};
+  const std::string limit = different.size() == 1 ? fmt::format("more than {} tokens", *different.begin())
+                                                  : fmt::format("more tokens than {}", fmt::join(lengths, ", "));
   all.push_back(
-      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
-                  "than {}, or in blocks of fewer than {}",
-                  fmt::join(lengths, ", "), smallest_block));
+      fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over {}, or in "
+                  "blocks of fewer than {}",
+                  limit, smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (subtracts_mean(r.spec.model.norm)) {
     all.emplace_back("LayerNorms that compute the variance by Welford's update or as E[x²] - mean²");
