@@ -6,6 +6,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 
@@ -77,16 +78,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _drawn(
-    results: Sequence[tuple[list[Path], Path]], settings: drawing.Options
-) -> Iterator[Path | drawing.Failed]:
+def _drawn(results: Sequence[tuple[list[Path], Path]], settings: drawing.Options) -> drawing.Reports:
     """Draws one result per processor at a time; yields their reports in the order of `results`."""
-    started: deque[Iterator[Path | drawing.Failed]] = deque()
-    for files, folder in results:
-        if len(started) == (os.cpu_count() or 1):
-            yield from started.popleft()
-        started.append(drawing.draw(files, folder, settings))
-    yield from chain.from_iterable(started)
+    started: deque[drawing.Reports] = deque()
+    with ExitStack() as stack:
+        for files, folder in results:
+            if len(started) == (os.cpu_count() or 1):
+                yield from started.popleft()
+            started.append(stack.enter_context(closing(drawing.draw(files, folder, settings))))
+        yield from chain.from_iterable(started)
 
 
 def _report(reports: Iterator[Path | drawing.Failed]) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -57,22 +57,25 @@ class Started:
     file: Path
 
 
-def draw(
-    files: Sequence[Path], folder: Path, options: Options = DEFAULT, timeout: float = TIMEOUT
-) -> Iterator[Path | Failed]:
-    """Starts drawing all figures of `files` into `folder`; several files are combined. Returns an iterator over written
-    paths and failures."""
+Reports = Generator[Path | Failed, None, None]  # written paths and failures
+
+
+def draw(files: Sequence[Path], folder: Path, options: Options = DEFAULT, timeout: float = TIMEOUT) -> Reports:
+    """Starts drawing all figures of `files` into `folder`; several files are combined. Closing the reports stops it."""
     context = multiprocessing.get_context("fork")
     reports, to_parent = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(files, folder, options, to_parent), daemon=True)
     child.start()
     to_parent.close()
-    return _received(child, reports, files[0], timeout)
+    received = _received(child, reports, files[0], timeout)
+    next(received)  # enters its `try`, so that close() has an effect
+    return received
 
 
-def _received(child: BaseProcess, reports: Connection, file: Path, timeout: float) -> Iterator[Path | Failed]:
+def _received(child: BaseProcess, reports: Connection, file: Path, timeout: float) -> Reports:
     activity = "starting"
     try:
+        yield file  # for `draw`
         while reports.poll(timeout):
             report = reports.recv()
             if report is None:

@@ -156,9 +156,8 @@ def growth(ds: xr.Dataset) -> style.Page:
         scales.integers(axes, 6)
     keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("Growth identity of the second moment, valid for every token. Left: its three terms as shares of q⁺, mean "
-             "over tokens. Middle: the cosine term, which Eq. 4 of the paper omits, over the branch's term. " if has_gains else
-             "Growth identity of the second moment, valid for every token. Left: its three terms as shares of q⁺, mean "
-             "over tokens. Right: the cosine term, which Eq. 4 of the paper omits, over the branch's term. ")  # fmt: skip
+             f"over tokens. {'Middle' if has_gains else 'Right'}: the cosine term, which Eq. 4 of the Peri-LN paper "
+             "omits, over the branch's term. ")  # fmt: skip
     if has_gains:
         words += "Right: the branch's second moment, and the value expected from norm B's gains alone. "
     words += ("Second moments: q of the sublayer's input, q⁺ of the sum of stream and branch (before any norm C), "

@@ -27,8 +27,8 @@ struct SafetensorsContents {
 };
 
 /// Parses a whole file: u64 N, N bytes of JSON, data. Rejects everything that the official reader rejects: N above 10^8
-/// or the remaining bytes; invalid JSON; unknown types; offsets that leave gaps, overlap or do not end
-/// with the file; products that overflow; sizes inconsistent with shape and type. Also rejects
+/// or the remaining bytes; invalid JSON; unknown types; offsets that leave gaps, overlap or do not end with the file;
+/// products that overflow; sizes inconsistent with shape and type. Also rejects
 /// - a repeated key at any level (the official reader takes the last one, other readers the first);
 /// - an unknown field of a tensor, an entry that is not an object, a `__metadata__` that is null;
 /// - as unsupported, a dimension of 2^63 or more in the shape of an empty tensor.

@@ -60,8 +60,7 @@ struct RoundingError {
 /// E dA_ts² = e σ_o² g · σ_v² D a, where g is the squared gradient at f_out and a the second moment of A_out. Each of
 /// the two terms of dz_t is at most as large, as Σ_s A_ts² ≤ 1; ‖k_s‖²/e = κ is σ_k² D a, or 1 after QK-norm. The
 /// square of dW = Σ_t dq_t x_tᵀ is at most λ Σ_t ‖dq_t‖², where λ = D a (1 + (T − 1) c) is the largest eigenvalue of
-/// ⟨x_t, x_t'⟩ for a token cosine c, as errors of similar tokens are correlated. The terms that cancel have the mean
-/// square
+/// ⟨x_t, x_t'⟩ for a token cosine c, as errors of similar tokens are correlated. Mean square of the terms that cancel:
 ///   size = 2 T (1 + (T − 1)|c|) H · e σ_o² g · σ_v² D a · κ · D a / ρ,  ρ = 1, or after QK-norm σ_q² D a + ε,
 /// and for keys with q in place of k. A run's rounding error relative to the terms is C·u with C = 100·√(2L), so
 ///   measured = size·(C u)² + n(C η)²,  n the number of entries and η the dtype's smallest positive number.
