@@ -83,7 +83,7 @@ def _drawn(results: Sequence[tuple[list[Path], Path]], settings: drawing.Options
     started: deque[drawing.Reports] = deque()
     with ExitStack() as stack:
         for files, folder in results:
-            if len(started) == (os.cpu_count() or 1):
+            if len(started) == len(os.sched_getaffinity(0)):
                 yield from started.popleft()
             started.append(stack.enter_context(closing(drawing.draw(files, folder, settings))))
         yield from chain.from_iterable(started)
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{path}: {reason}", file=sys.stderr)
             failed += 1
         files += found
-    files = list({file.absolute(): file for file in files}.values())
+    files = list({os.path.abspath(file): file for file in files}.values())
     if not files:
         return 3
     if labels and len(labels) != len(files):

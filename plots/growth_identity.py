@@ -22,7 +22,7 @@ STEPS = (style.Style("", "#C9A227", "o"), style.Style("", "#8C6D1F", "s"), style
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-@groups.kind("growth", "the stream's second moment, compared with Eq. 4 and with random weights", REQUIRED, groups.rows)
+@groups.kind("growth", "the stream's second moment, against the paper's Eq. 4, random weights", REQUIRED, groups.rows)
 def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     styles, at, step = groups.styles(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment", threes=True)
@@ -35,8 +35,8 @@ def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
                                 label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
     words = (
         f"Markers: second moment of the stream on held-out tokens, geometric mean of {seeds_text(ds)}, ± 2 standard "
-        "errors. Dashed: Eq. 4, growth without the cosine of stream and branch, with the measured branches; the gap is "
-        "due to alignment of branches with the stream."
+        "errors. Dashed: Eq. 4 of the Peri-LN paper, growth without the cosine of stream and branch, with the measured "
+        "branches; the gap is due to alignment of branches with the stream."
     )
     if "scaled_second_moment" in ds:
         keys.append(style.entry(color=RANDOM, linewidth=1.0, linestyle=DOTS,

@@ -84,7 +84,7 @@ def keys_text() -> str:
 COMMON = {
     "seed": ("int | None", "First random seed."),
     "seeds": ("int | None", "Number of seeds; a verdict needs 4."),
-    "threads": ("int | None", "Number of threads; 0: OMP_NUM_THREADS, else all cores; does not change results."),
+    "threads": ("int | None", "Threads (0: OMP_NUM_THREADS, else all cores); does not change results."),
     "device": ("str | None", "cpu, reference, cuda or cuda-tf32."),
     "dtype": ("str | None", "f64 or f32; on cuda also bf16 or f16."),
     "memory": ("float | str | None", 'Memory for cached signals and weights: bytes, or text such as "8G".'),

@@ -335,7 +335,7 @@ class InputsPrediction {
     if (!options_.reaches_tolerance && wanted > std::floor(affordable_)) {
       prediction_.left_out = fmt::format(
           "the theory's tolerance needs {:.2g} attention patterns, {:.2g} times the default budget (the cost of the "
-          "measurement, at least 2e12 operations): {} were run; set theory.tolerance (propagate, theory) to run more",
+          "measurement, at least 2e12 operations): {} were run; set theory.tolerance to run more",
           wanted, wanted / affordable_, prediction_.samples);
     }
     clamp_score_shares(prediction_);

@@ -54,9 +54,8 @@ std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
   std::vector<int> labels = bytes_of(spec.input, 1);
   const int largest = *std::ranges::max_element(labels);
   if (largest >= classes) {
-    const std::string_view key = m.unembedding ? "model.vocab" : "model.width (without unembedding, the classes)";
-    throw ConfigError(
-        fmt::format("{} = {}: expected more than {}, the largest label in {}", key, classes, largest, spec.input.path));
+    throw ConfigError(fmt::format("{} = {}: expected more classes than {}, the largest label in {}",
+                                  m.unembedding ? "model.vocab" : "model.width", classes, largest, spec.input.path));
   }
   return labels;
 }

@@ -34,7 +34,7 @@ constexpr Key<TheoryOptions> theory_keys[] = {
     {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "requested standard error of the prediction due to the sampling of attention patterns; an explicit value is met at any cost", .default_text = "0.01"},
     {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "requested standard error of the logarithm of every predicted squared gradient; an explicit value is met at any cost", .default_text = "0.03"},
     {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "deliberate error in the theory: beta0, no-score-path, query-gradient, depth-constant"},
-    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "predict forward statistics at the stack's own widths (T25; default of propagate) instead of in the limit of infinite width (default of theory)", .default_text = "by command"},
+    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "predict forward statistics at the stack's own widths (T25; default of propagate) instead of in the infinite-width limit (default of theory)", .default_text = "by command"},
     {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "number of replicates of the finite-width chain (T25); 0: 4 to 16 per seed, if they cost no more than the measurement or a few seconds"},
 };
 

@@ -114,8 +114,8 @@ void Sweep::require_comparable(const std::vector<StackSpec>& stacks) const {
                       names(), stacks.front().model.layers, spec.model.layers));
     }
     if (const auto [other, is_new] = seen.emplace(json_text(resolved_json(spec, true)), label); !is_new) {
-      throw ConfigError(fmt::format("{}: expected distinct stacks, but \"{}\" and \"{}\" are equal (aliases resolved)",
-                                    names(), other->second, label));
+      throw ConfigError(fmt::format("{}: expected distinct stacks; \"{}\" and \"{}\" resolve to the same keys", names(),
+                                    other->second, label));
     }
     if (labels[{spec.input.kind, label}]++ > 0) {
       throw ConfigError(fmt::format(

@@ -99,9 +99,9 @@ std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
   using config::RunOptions;
   std::vector<Flag<RunOptions>> flags{
       {"seed", &RunOptions::seed, "First random seed", at_least(0)},
-      {"seeds", &RunOptions::seeds, "Number of seeds", from_to(1, 1e6)},
-      {"threads", &RunOptions::threads,
-       "Number of threads; 0: OMP_NUM_THREADS, else all cores; does not change results", from_to(0, 1024)},
+      {"seeds", &RunOptions::seeds, "Number of seeds", config::seeds_from(1)},
+      {"threads", &RunOptions::threads, "Threads (0: OMP_NUM_THREADS, else all cores); does not change results",
+       from_to(0, config::max_threads)},
       {"device", &RunOptions::device, "Compute device: cpu, reference, cuda or cuda-tf32"},
       {"dtype", "Data type of tensors: f64 or f32; on cuda also bf16 or f16",
        [](RunOptions& run, const auto& words) { run.dtype_choice = config::parse_dtype(words.back()); }},

@@ -64,9 +64,9 @@ std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& 
              "the stream's mean square after the last sublayer from the same seeds in f64.\ndB: "
              "signal-to-quantisation-noise ratios of the stream after the last sublayer, of modules' outputs (mean "
              "over sublayers), and of the input's gradient; massive costs: dB that massive input features "
-             "(formats.massive) take from them.\ncould overflow: first signal that may, by the certificate of the "
-             "first seed's weights; empty if every number has a scale.\nstored in the format: {}; other tensors in {}. "
-             "sums: {}; rounding: {}; entries that share a scale: {}.\n",
+             "(formats.massive) take from modules' outputs.\ncould overflow: first signal that may overflow by the "
+             "certificate of the first seed's weights; empty if every number has a scale.\nstored in the format: {}; "
+             "other tensors in {}. sums: {}; rounding: {}; entries that share a scale: {}.\n",
              config.covers.empty() ? "all tensors (formats of 8 bits or fewer: inputs and weights of matrices)"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
              config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0],

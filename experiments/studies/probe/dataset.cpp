@@ -145,13 +145,12 @@ void add_growth(Table<ProbeResult>& table) {
   Table<G> identity;
   identity.column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean}, &G::stream)
       .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean}, &G::branch)
-      .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean},
-              &G::cross)
+      .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], which the paper's Eq. 4 omits" + mean}, &G::cross)
       .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean}, &G::sum)
       .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"}, over(&G::stream, &G::sum))
       .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"}, over(&G::branch, &G::sum))
       .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"}, over(&G::cross, &G::sum))
-      .column({"growth_cross_over_branch", "sublayer", "1", "relative error of Eq. 4: growth_cross over growth_branch"},
+      .column({"growth_cross_over_branch", "sublayer", "1", "error of the paper's Eq. 4: growth_cross / growth_branch"},
               over(&G::cross, &G::branch))
       .column({"growth_residual", "sublayer", "1",
                "largest violation of the identity (T15) over tokens, in units of the rounding bound"},

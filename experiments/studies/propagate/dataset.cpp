@@ -137,7 +137,7 @@ dataset::Table<Prediction> theory_table() {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
                      })
       .column_if_any({"theory_left_out", on_stack, "",
-                      "part of the theory that was skipped, because it costs more than the measurement"},
+                      "what limits the prediction: parts that cost more than the measurement or are unsupported"},
                      [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
       .column({"theory_unsupported", on_stack, "", "why there is no prediction"}, &Prediction::unsupported)
       .column({"theory_gradient_unsupported", on_stack, "", "why gradients are not predicted"},
@@ -204,7 +204,7 @@ std::vector<dataset::ColumnSpec> curves() {
        {"predicted", "prediction"},
        {"predicted_stderr", "standard error of the prediction, due to the sampling of attention patterns"},
        {"predicted_limit",
-        "prediction in the limit of infinite width, present if the main prediction is for the stack's own width (T25)"},
+        "prediction in the infinite-width limit, present if the main prediction is for the stack's own width (T25)"},
        {"z", "measured - predicted in combined standard errors", "1"}});
 }
 

@@ -38,7 +38,7 @@ std::vector<Averaged> averaged() {
   return {
       {"variance", "depth", "1", "variance over features of the stream", true, recorded("variance.x_out")},
       {"second_moment", "depth", "1", "mean square of the stream", true, recorded("second_moment.x_out")},
-      {"eq4", "depth", "1", "mean square of the stream by Eq. 4, without the cosine term of T15", true, without_cosine},
+      {"eq4", "depth", "1", "mean square of the stream by the paper's Eq. 4 (no cosine term)", true, without_cosine},
       {"layer_gradient", "layer", "nat2", "squared gradient of all matrices of a layer", true, layer_gradients},
       {"growth_branch", "sublayer", "1", "T15: beta^2 s^2", true, recorded("growth_branch")},
       {"growth_cross", "sublayer", "1", "2 alpha beta sqrt(q) s cos(x, branch) of T15", false,
@@ -179,7 +179,7 @@ dataset::Table<TrainingResult> run_table() {
            [](const RecordedValues& record) { return record.at("top_magnitudes").front(); });
   recorded("top_last", "1", "100th largest |x| of the stream",
            [](const RecordedValues& record) { return record.at("top_magnitudes").back(); });
-  recorded("cosine_share", "nat", "ln(second moment at the top / its value by Eq. 4)", cosine_share);
+  recorded("cosine_share", "nat", "ln(second moment at the top / its value by the paper's Eq. 4)", cosine_share);
   return table;
 }
 

@@ -99,10 +99,10 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
   return parts.text() +
          "whole: ln(second moment at the top of the stack after / before training), mean over seeds; it equals sizes "
          "alone + inside + alignment, and directions alone + sizes. Sizes: root mean squares of matrices, and gains; "
-         "alone: given to random matrices. Inside: root mean squares of rows and columns. Alignment: the rest. "
-         "Directions: trained matrices, each at its size before training. Interaction: growth that sizes add to "
-         "trained directions minus growth that they add to random ones. Cosine: growth that Eq. 4 of the Peri-LN paper "
-         "omits.\n\n";
+         "alone: growth of random matrices of these sizes. Inside: root mean squares of rows and columns. Alignment: "
+         "the rest. Directions: trained matrices, each at its size before training. Interaction: growth that sizes add "
+         "to trained directions minus growth that they add to random ones. Cosine: growth that Eq. 4 of the Peri-LN "
+         "paper omits.\n\n";
 }
 
 }  // namespace

@@ -151,7 +151,8 @@ std::optional<std::string> defect_of(const BoundCase& c) {
     if (!expected.empty()) return fmt::format("{}: expected {}", kind.name, expected);
   }
   if (c.has("gate") != is_gated(c.mlp())) {
-    return fmt::format("gate: expected {}", is_gated(c.mlp()) ? "numbers, as mlp is gated" : "none, as mlp has none");
+    return is_gated(c.mlp()) ? "gate: expected this parameter, as mlp is gated"
+                             : "gate: expected none, as mlp is not gated";
   }
   const int fewest = subtracts_mean(c.norm()) ? 2 : 1;
   if (c.width() < fewest || c.width() > most_features) {

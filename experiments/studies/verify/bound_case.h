@@ -19,7 +19,7 @@ struct Parameter {
   std::size_t cols = 1;
   std::vector<double> values;
 
-  [[nodiscard]] std::size_t rows() const { return values.size() / cols; }
+  [[nodiscard]] std::size_t rows() const { return cols == 0 ? 0 : values.size() / cols; }
 };
 
 /// The dimensions that parameters share: dropping a feature drops a column of x and a row of W2.

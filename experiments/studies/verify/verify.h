@@ -106,7 +106,7 @@ struct MassiveCurve {
   double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< median bound that holds for all factors; NaN: none
   double largest_ratio = 0.0;                                 ///< largest ratio of gradient to bound
   double largest_to_ceiling = 0.0;                            ///< largest ratio of gradient to its stack's ceiling
-  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< p in gradient ∝ ‖h‖^p, last decade of ‖h‖
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< p in gradient ∝ ‖h‖^p, last decade of factors
 
   /// Returns whether the gradient grows like ‖h‖ in every stack.
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }

@@ -55,7 +55,7 @@ Table<QuantityCurve> quantity_table() {
              {"ladder_stderr", one + " ladder_width", "1", "standard error of ladder_measured"},
              [](const QuantityCurve& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
       .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
-      .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
+      .part(judge::verdict_column("limit_verdict", one, "infinite-width limit against theory (T23)"), test)
       .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
              {"fit_stderr", one + " inverse_width", "1", "standard error of fit"}, fitted);
 }

@@ -152,8 +152,7 @@ void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   const std::uint64_t numbers = config.counts().numbers;
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
     throw config.malformed_value(
-        "head_dim",
-        fmt::format("at most {} for all {} layers together, the number of values in the files", numbers, m.layers));
+        "head_dim", fmt::format("at most {} / {} layers, as the files have {} values", numbers, m.layers, numbers));
   }
 }
 
