@@ -1,6 +1,7 @@
 """`plots`: its command line, invalid files, and figures for callers in Python."""
 
 import io
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -186,6 +187,12 @@ def test_a_crash_or_hang_affects_one_file_only(results, folder):
         with mock.patch.object(reader, "read", fault):
             (report,) = drawing.draw([results / "stack" / "theory.nc"], folder / "crashed", **patience)
         assert isinstance(report, drawing.Failed) and "theory.nc: " in report.message and words in report.message
+    with mock.patch.object(reader, "read", hang):
+        reports = [drawing.draw([results / "stack" / "theory.nc"], folder / "closed") for _ in range(2)]
+    assert len(multiprocessing.active_children()) == 2
+    for closed in reports:
+        closed.close()  # although none was read
+    assert not multiprocessing.active_children()
 
 
 def test_figures_are_written_atomically_and_replace_regular_files_only(folder):
