@@ -19,8 +19,7 @@ MEASURED: dict[str, Any] = {"color": TRAINED, "marker": "o", "markersize": 4, "l
 THEORIES: dict[str, tuple[dict[str, Any], str]] = {
     "at_init": ({"color": THEORY, "linewidth": 1.3, "label": "at initialisation, theory"},
                 ", compared with theory for random weights of the same shape; band (if wider than the line): 2 "
-                "standard "
-                "errors of the prediction plus the possible effect of finite width."),
+                "standard errors of the prediction plus the possible effect of finite width."),
     "at_scales": ({"color": SCALES, "linewidth": 1.3, "linestyle": "--",
                    "label": "random weights at the trained scales, theory"},
                   " Dashed: theory for random weights with the trained rms of every matrix and all gains."),
