@@ -34,8 +34,8 @@ def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
         keys.append(style.entry(**curve_style.marks | {"linestyle": DASHES}, linewidth=1.0,
                                 label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
     words = (f"Markers: second moment of the stream on held-out tokens, geometric mean of {seeds_text(ds)}, ± 2 "
-             "standard errors. Dashed: Eq. 4 of the Peri-LN paper, growth without the cosine of stream and branch, with "
-             "the measured branches; the gap is due to alignment of branches with the stream.")  # fmt: skip
+             "standard errors. Dashed: Eq. 4 of the Peri-LN paper, growth without the cosine of stream and branch, "
+             "with the measured branches; the gap is due to alignment of branches with the stream.")  # fmt: skip
     if "scaled_second_moment" in ds:
         keys.append(style.entry(color=RANDOM, linewidth=1.0, linestyle=DOTS,
                                 label="random weights of the trained scales"))  # fmt: skip
