@@ -22,7 +22,7 @@ STEPS = (style.Style("", "#C9A227", "o"), style.Style("", "#8C6D1F", "s"), style
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-@groups.kind("growth", "the stream's second moment, against the paper's Eq. 4, random weights", REQUIRED, groups.rows)
+@groups.kind("growth", "the stream's second moment, with the paper's Eq. 4 and random weights", REQUIRED, groups.rows)
 def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     styles, at, step = groups.styles(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment", threes=True)

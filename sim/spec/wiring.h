@@ -7,8 +7,8 @@ namespace periscope {
 /// Number of additions to the streams: 2L, or L if both modules of a layer are parallel branches of one step.
 int steps_of(const ModelSpec& model);
 
-/// Returns addition number `index` (from 0) to a stack's streams. With `more_layers` = k, constants of
-/// layer l are those of layer l + k in a stack of L + k layers.
+/// Returns addition number `index` (from 0) to a stack's streams. With `more_layers` = k, the
+/// constants of layer l are those that layer l + k has in a stack with k more layers.
 Step step_of(const ModelSpec& model, int index, int more_layers = 0);
 
 /// Returns how the streams of a stack start and end.

@@ -151,8 +151,8 @@ void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   }
   const std::uint64_t numbers = config.counts().numbers;
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
-    throw config.malformed_value(
-        "head_dim", fmt::format("at most {} / {} layers, as the files have {} values", numbers, m.layers, numbers));
+    throw config.malformed_value("head_dim", fmt::format("at most {}, as the files have {} values for {} layers",
+                                                         numbers / m.layers, numbers, m.layers));
   }
 }
 
