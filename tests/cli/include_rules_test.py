@@ -44,10 +44,11 @@ ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/cache", "e
 for place, name in enumerate(ENGINE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}
 ENGINE_ROOMS = {f"experiments/{name}" for name in ENGINE}
-ALLOWED["experiments/app"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
+ALLOWED["experiments/sweeps"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
+ALLOWED["experiments/app"] = ALLOWED["experiments/sweeps"] | {"experiments/sweeps"}
 ALLOWED["experiments/app/tools"] = ALLOWED["experiments/app"] | {"experiments/app"}
 ALLOWED["experiments/app/main.cpp"] = ALLOWED["experiments/app/tools"] | {"experiments/app/tools"}
-ALLOWED["python/bindings"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
+ALLOWED["python/bindings"] = ALLOWED["experiments/app"]
 ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # libraries that rooms may not include
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
@@ -55,7 +56,7 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
              "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # A study may run in any process, so it must not change process-wide state or use the command line.
 PROCESS_WIDE = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
-for name in (*ENGINE_ROOMS, "experiments/studies"):
+for name in (*ENGINE_ROOMS, "experiments/studies", "experiments/sweeps"):
     FORBIDDEN[name] = PROCESS_WIDE
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # it blocks signals
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
@@ -106,7 +107,7 @@ def violations(files):
                 found.append(f"{path}: no study may include {quoted}, which includes them all")
             if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
                 found.append(f"{path}: only sim/cuda/on_host may include {angled}: nvcc compiles the rest")
-        if room in ENGINE_ROOMS or room in ("experiments/studies", "python/bindings"):
+        if room in ENGINE_ROOMS or room in ("experiments/studies", "experiments/sweeps", "python/bindings"):
             for word in PROCESS_WORDS.finditer(text):
                 if RESTORED.get(path) != word[0]:
                     found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")

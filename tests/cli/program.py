@@ -57,6 +57,8 @@ config = "small"
 """
 CONFIG = ("--config", "small.toml")
 SECTIONS = "model|init|input|run|theory|agreement|ladder|gradients|formats|train|first_steps"
+# Flags whose arguments are settings.
+PREFIXES = ("--set", "--theory-set", "--vary", "--grid", "--zip")
 SETTING = re.compile(rf"({SECTIONS})\.[^=]*=")
 
 
@@ -69,7 +71,7 @@ def words_of(*words):
             found += words_of(*word)
             continue
         word = os.fspath(word) if isinstance(word, pathlib.Path) else str(word)
-        if SETTING.match(word) and (not found or found[-1] not in ("--set", "--theory-set", "--vary")):
+        if SETTING.match(word) and (not found or found[-1] not in PREFIXES):
             found.append("--set")
         found.append(word)
     return found

@@ -10,6 +10,7 @@ void add_regauge(CLI::App& app, int& code);
 void add_generate(CLI::App& app, int& code);
 void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
+void add_sweep(CLI::App& app, int& code);  ///< sweep plan, run, status, gather and slurm
 void add_cite(CLI::App& app, int& code);
 
 }  // namespace periscope::app

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -114,6 +116,9 @@ struct Config {
 /// compared. Text files are read only in a sweep, to compare stacks (throws InputError); else call read_texts.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
+/// The same for a configuration that is already parsed.
+Config load_config(std::span<const AnySection> known, const Tree& tree,
+                   const std::vector<std::string>& theory_settings = {});
 
 /// Reads a file of text or token ids. Throws InputError, prefixed with `name`, unless `path` is a regular file that
 /// does not change during the read.
@@ -122,7 +127,15 @@ TextFile read_text_file(const std::string& path, const std::string& name = {});
 /// Returns the text of an input of kind `text`. Throws std::logic_error unless read_texts was called.
 const TextFile& text_of(const InputSpec& input);
 
-/// Reads the text files of all stacks whose text is not loaded, each file once. Throws InputError.
+/// Text files by path, shared by configurations and threads.
+struct TextFiles {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const TextFile>> files;
+};
+
+/// Reads the text files of all stacks whose text is not loaded and that are not in `texts`, each file once. Throws
+/// InputError.
+void read_texts(Config& config, TextFiles& texts);
 void read_texts(Config& config);
 
 /// Throws ConfigError unless each argument of --vary sets a key of model, init or input, or train.lr, to a list.

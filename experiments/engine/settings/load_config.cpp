@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include "experiments/engine/settings/config.h"
@@ -277,12 +278,17 @@ void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vect
 }  // namespace
 
 void read_texts(Config& config) {
+  TextFiles texts;
+  read_texts(config, texts);
+}
+
+void read_texts(Config& config, TextFiles& texts) {
   if (std::ranges::find(config.inputs, InputKind::text) == config.inputs.end()) return;
-  std::map<std::string, std::shared_ptr<const TextFile>> texts;
+  const std::scoped_lock lock(texts.mutex);
   const auto read = [&](StackSpec& spec) {
     InputSpec& input = spec.input;
     if (input.text != nullptr) return;
-    std::shared_ptr<const TextFile>& text = texts[input.path];
+    std::shared_ptr<const TextFile>& text = texts.files[input.path];
     if (text == nullptr) text = std::make_shared<const TextFile>(read_text_file(input.path, "input.path"));
     input.text = text;
   };
@@ -319,7 +325,10 @@ void require_variations(Known known, const std::vector<std::string>& variations)
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {
   require_known(known, settings, {"--set", {""}, "one of the keys that `periscope list` shows"});
-  const Tree tree = read_tree(file, settings);
+  return load_config(known, read_tree(file, settings), theory_settings);
+}
+
+Config load_config(Known known, const Tree& tree, const std::vector<std::string>& theory_settings) {
   const Sweep sweep(tree);
   std::vector<Config> each;
   for (std::size_t i = 0; i < sweep.combinations(); ++i) each.push_back(read_single(known, sweep.combination(i, tree)));

@@ -116,22 +116,25 @@ const Json* Tree::find(std::string key) const {
 
 void Tree::set(const std::string& setting, std::string_view flag) {
   const std::string key = key_of_setting(setting, flag);
-  const Json parsed = parsed_value(setting.substr(key.size() + 1), setting, flag);
+  put(key, parsed_value(setting.substr(key.size() + 1), setting, flag), fmt::format("{} {}", flag, shortened(setting)));
+}
+
+void Tree::put(const std::string& key, const Json& new_value, std::string_view source) {
   ++settings;
   // `path` is the path of `value` in the tree; `rest` is the remaining part of the key.
   const auto set_below = [&](const auto& self, Json& value, const std::string& path, std::string_view rest) -> void {
     if (rest.empty()) {
       std::erase_if(locations, [&](const auto& one) { return one.first.starts_with(path + "."); });
       locations[path] = {.setting = settings};
-      value = parsed;
+      value = new_value;
     } else if (value.is_array()) {
       for (std::size_t i = 0; i < value.size(); ++i) self(self, value[i], join_path(path, std::to_string(i)), rest);
     } else if (value.is_object() || value.is_null()) {
       const std::string part(rest.substr(0, rest.find('.')));
       self(self, value[part], join_path(path, part), rest.substr(std::min(part.size() + 1, rest.size())));
     } else {
-      throw ConfigError(fmt::format("{} {}: expected {} to be a table", flag, shortened(setting),
-                                    key.substr(0, key.size() - rest.size() - 1)));
+      throw ConfigError(
+          fmt::format("{}: expected {} to be a table", source, key.substr(0, key.size() - rest.size() - 1)));
     }
   };
   set_below(set_below, values, "", key);

@@ -36,6 +36,8 @@ struct Tree {
   /// Applies a setting "a.b=value". The value is TOML if it parses, else a string. In a list of tables, sets the key
   /// of every table. Throws ConfigError, naming `flag`, for a value that begins with a bracket and is invalid TOML.
   void set(const std::string& setting, std::string_view flag);
+  /// Sets `key` to a parsed value, as `set` does. Throws ConfigError, naming `source`, if a parent is not a table.
+  void put(const std::string& key, const Json& value, std::string_view source);
 };
 
 /// Reads the file and applies `settings` (--set). Throws ConfigError.

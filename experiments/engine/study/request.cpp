@@ -130,8 +130,16 @@ std::vector<std::string> Request::all_settings() const {
   return all;
 }
 
+config::Tree Request::tree() const {
+  if (parsed == nullptr) return config::read_tree(file, all_settings());
+  config::Tree tree = *parsed;
+  for (const std::string& setting : all_settings()) tree.set(setting, "--set");
+  return tree;
+}
+
 config::Config Request::load(Matrices matrices) const {
-  config::Config c = config::load_config(known, file, all_settings(), theory_settings);
+  config::Config c = parsed != nullptr ? config::load_config(known, tree(), theory_settings)
+                                       : config::load_config(known, file, all_settings(), theory_settings);
   for (const std::string& setting : settings) require_effect(*this, c, setting);
   c.run = read_flags(run_flags(), run, c.run);
   require_ranges(config::run_section, c.run);
@@ -146,7 +154,9 @@ config::Config Request::load(Matrices matrices) const {
     }
     c.run.weights = config::WeightsChoice::dense;
   }
-  if (reads_texts && has_effect(*this, "input.path")) config::read_texts(c);
+  if (reads_texts && has_effect(*this, "input.path")) {
+    texts != nullptr ? config::read_texts(c, *texts) : config::read_texts(c);
+  }
   return c;
 }
 

@@ -27,14 +27,16 @@ enum class Matrices { dense, any };
 
 /// A request to run a study: a configuration, common flags that take precedence over it, and the study's own flags.
 struct Request {
-  std::span<const config::AnySection> known = {};  ///< valid sections of a configuration, for all studies
-  std::string file = {};                           ///< path of the configuration (TOML); "" for none
-  std::vector<std::string> entries = {};           ///< "a.b=value", equivalent to entries of the file
-  std::vector<std::string> settings = {};          ///< take precedence over `entries`; each must have an effect
+  std::span<const config::AnySection> known = {};   ///< valid sections of a configuration, for all studies
+  std::string file = {};                            ///< path of the configuration (TOML); "" for none
+  std::shared_ptr<const config::Tree> parsed = {};  ///< parsed configuration, used instead of `file`
+  std::vector<std::string> entries = {};            ///< "a.b=value", equivalent to entries of the file
+  std::vector<std::string> settings = {};           ///< take precedence over `entries`; each must have an effect
   std::vector<std::string> theory_settings = {};
   FlagValues run = {};  ///< values of run_flags
   bool force = false;   ///< overwrite models, ignore memory estimates
   bool reads_texts = true;
+  std::shared_ptr<config::TextFiles> texts = {};  ///< texts read by earlier requests, or null
   FlagValues flags = {};
   /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then the model's name.
   std::shared_ptr<const MemoryModel> model = {};
@@ -43,6 +45,8 @@ struct Request {
 
   /// Returns the entries followed by the settings; the last value of a key wins.
   [[nodiscard]] std::vector<std::string> all_settings() const;
+  /// Returns the configuration with all settings applied. Throws ConfigError.
+  [[nodiscard]] config::Tree tree() const;
   /// Loads the configuration, applies the common flags, checks them against the device, resolves defaults and reads
   /// texts. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense
   /// matrices. Throws InputError and ConfigError, the latter also for a setting without effect.

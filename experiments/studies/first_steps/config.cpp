@@ -32,7 +32,7 @@ constexpr Default default_sizes[] = {{"model.layers", "4"}, {"model.width", "384
 
 /// Adds defaults for keys that are not set. If train.lr is a list, returns it and sets train.lr to its first value.
 std::vector<double> set_defaults(study::Request& request) {
-  const config::Tree tree = config::read_tree(request.file, request.all_settings());
+  const config::Tree tree = request.tree();
   for (const auto& [key, value] : defaults) {
     if (tree.find(std::string(key)) == nullptr) request.entries.push_back(fmt::format("{}={}", key, value));
   }
