@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "theory/attention/flushed_subnormals.h"
 #include "theory/attention/pattern_products.h"
@@ -113,7 +114,14 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                           PatternStream stream) const {
-  if (grid_ != nullptr) throw std::logic_error("unsupported on a token grid: backward pass");
+  if (grid_gradients_ != nullptr) {
+    GridHeadGradients grid = grid_gradients_->gradients(k, of_value, g, samples, stream);
+    const PatternStream silent{stream.seed, stream.replicate, stream.sublayer + place::second_set};
+    return {.output = grid_->head_output_kernel(k, of_value, samples, silent),
+            .value = std::move(grid.value),
+            .query = std::move(grid.query),
+            .key = std::move(grid.key)};
+  }
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   if (law_.query.variance == 0.0 && law_.key.variance == 0.0) {

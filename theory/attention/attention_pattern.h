@@ -5,6 +5,7 @@
 
 #include "theory/attention/attention_head.h"
 #include "theory/attention/grid_attention.h"
+#include "theory/attention/grid_gradients.h"
 #include "theory/attention/score_path.h"
 
 namespace periscope::theory {
@@ -29,9 +30,12 @@ struct HeadGradients {
 class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Index tokens) : law_(law), head_(law, tokens) {}
-  /// Averages on a token grid, which must outlive this object. Forward only, with one kernel for queries and keys.
-  AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
-      : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
+  /// Averages on a token grid, with one kernel for queries and keys; gradients only with a `fit`. Grid and fit must
+  /// outlive this object.
+  AttentionAverage(const PatternLaw& law, const TokenGrid& grid, const GridFit* fit = nullptr)
+      : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {
+    if (fit != nullptr) grid_gradients_ = std::make_shared<const GridGradients>(law, grid, *fit);
+  }
 
   /// Returns E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's
   /// input. Mean over `samples` patterns, drawn in antithetic pairs (HeadSample); exact for a uniform pattern.
@@ -69,6 +73,7 @@ class AttentionAverage {
   PatternLaw law_;
   AttentionHead head_;
   std::shared_ptr<const GridAttention> grid_;  // null: kernels cover all tokens
+  std::shared_ptr<const GridGradients> grid_gradients_;
 };
 
 }  // namespace periscope::theory

@@ -1,6 +1,5 @@
 #include "theory/attention/grid_attention.h"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -8,28 +7,13 @@
 
 #include "theory/attention/attention_pattern.h"
 #include "theory/attention/pattern_products.h"
+#include "theory/attention/token_rows.h"
 
 namespace periscope::theory {
 namespace {
 
 /// Grid tokens per block of a product. With a causal mask a block skips the tokens that its last token does not see.
 constexpr Index tokens_per_block = 8;
-
-/// Returns F with F Fᵀ = x. Negative eigenvalues, possible for averages over few patterns, are set to 0.
-Matrix factor_of(const Matrix& x) {
-  const Eigen::SelfAdjointEigenSolver<Matrix> solver(x);
-  return solver.eigenvectors() * solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal();
-}
-
-/// Returns the variance not explained by `shared`, (all − shared)/scale [T]; 0 if it is only rounding error.
-Vector residual_variance(const Vector& all, const Vector& shared, double scale) {
-  constexpr double tolerance = 1e-12;
-  const double largest = all.cwiseAbs().maxCoeff();
-  return ((all - shared).array() > tolerance * largest).select((all - shared) / scale, 0.0);
-}
-
-/// Returns the diagonal of C (TokenGrid), clamped at 0, because noise or rounding can make entries negative.
-Vector kinks_of(const Matrix& between, const TokenGrid& grid) { return grid.kinks(between).cwiseMax(0.0); }
 
 }  // namespace
 
@@ -44,24 +28,6 @@ struct GridAttention::Values {
   CentredKernel centred;
   Eigen::VectorXf kinks;     // diagonal of C
   Eigen::VectorXf residual;  // diagonal of D
-};
-
-/// Kernel of the keys of all tokens, in units of its scale.
-struct GridAttention::Keys {
-  Keys(const Matrix& k, const TokenGrid& grid) : scale(scale_of(k)) {
-    const Matrix between = grid.between(k) / scale;
-    const Matrix f = factor_of(between);
-    const Vector c = kinks_of(between, grid);
-    factor = f.cast<float>();
-    kinks = c.cwiseSqrt().cast<float>();
-    unit = grid.all(k.diagonal()) / scale;
-    residual = residual_variance(unit, grid.diagonal(f * f.transpose(), c), 1.0).cwiseSqrt().cast<float>();
-  }
-  double scale;
-  Vector unit;               // diagonal of the kernel
-  Sample factor;             // F with F Fᵀ = O
-  Eigen::VectorXf kinks;     // diagonal of √C
-  Eigen::VectorXf residual;  // diagonal of √D
 };
 
 /// Averages A K Aᵀ over patterns A. Sums A W and (A W) U (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ, U = `centred.unit`.
@@ -91,28 +57,6 @@ class GridAttention::Sum {
 
 GridAttention::GridAttention(const PatternLaw& law, const TokenGrid& grid)
     : law_(law), grid_(grid), query_head_(law, grid.positions()), key_head_(law, grid.tokens()) {}
-
-Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) const {
-  const Index e = law_.head_dim;
-  const Sample nodes = keys.factor * numbers.normals_float(keys.factor.cols(), e);
-  const Sample kinks = keys.kinks.asDiagonal() * numbers.normals_float(keys.kinks.size(), e);
-  Sample rows = numbers.normals_float(grid_.tokens(), e);
-  const Eigen::VectorXf& upper = grid_.upper_weight();
-  const Eigen::VectorXf& kink = grid_.kink_weight();
-  for (Index j = 0; j < e; ++j) {
-    auto row = rows.col(j).array();
-    row *= keys.residual.array();
-    row.head(grid_.singles()) += nodes.col(j).head(grid_.singles()).array();
-    Index cell = 0;
-    for (const auto& [node, first, end] : grid_.cells()) {
-      const float from = nodes(node, j);
-      const float step = nodes(node + 1, j) - from;
-      row.segment(first, end - first) += from + step * upper.segment(first, end - first).array() +
-                                         kinks(cell++, j) * kink.segment(first, end - first).array();
-    }
-  }
-  return key_head_.project(law_.key, std::move(rows), keys.scale, keys.unit, numbers);
-}
 
 void GridAttention::add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const {
   const Index count = grid_.size();
@@ -175,14 +119,15 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
   }
   const ScaledKernel queries(of_query_and_key);
   const Vector unit = of_query_and_key.diagonal() / queries.scale;
-  const Keys keys(of_query_and_key, grid_);
+  const TokenRows keys(of_query_and_key, grid_);
   NormalStream numbers = numbers_of(stream);
   for (int done = 0; done < samples; done += 2) {
     Sample rows;
     const Sample normals = numbers.normals_float(queries.unit_factor.cols(), law_.head_dim);
     product_into(rows, factor_of(queries.unit_factor, queries.triangular), factor_of(normals));
     const Projection query = query_head_.project(law_.query, std::move(rows), queries.scale, unit, numbers);
-    const Projection key = draw_keys(keys, numbers);
+    const Projection key =
+        key_head_.project(law_.key, keys.draw(law_.head_dim, numbers), keys.scale(), keys.unit(), numbers);
     const Sample scaled = static_cast<float>(law_.scale()) * query.rotated;
     for (Index j = 0; j < grid_.size(); j += tokens_per_block) {
       const Index n = std::min(tokens_per_block, grid_.size() - j);

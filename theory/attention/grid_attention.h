@@ -26,9 +26,7 @@ class GridAttention {
 
  private:
   struct Values;
-  struct Keys;
   class Sum;
-  [[nodiscard]] Projection draw_keys(const Keys& keys, NormalStream& numbers) const;
   void add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const;
   [[nodiscard]] Index end_seen(Index count) const {
     return law_.end_seen(grid_.positions()[static_cast<std::size_t>(count)], grid_.tokens());

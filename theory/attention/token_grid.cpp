@@ -62,6 +62,7 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   }
   Vector node_weights = Vector::Zero(nodes());
   node_weights.head(singles_).setOnes();
+  for (Index t = 0; t < singles_; ++t) lower_.push_back(t);
   Matrix own = Matrix::Zero(nodes(), nodes());  // WᵀW
   own.diagonal().head(singles_).setOnes();
   for (Index node = singles_, t = singles_; node + 1 < nodes(); ++node) {
@@ -71,6 +72,7 @@ void TokenGrid::interpolate(const Vector& coordinate) {
     for (; t < next; ++t) {
       const auto share = static_cast<float>((coordinate(t) - at(node)) / (at(node + 1) - at(node)));
       upper_(t) = share;
+      lower_.push_back(node);
       const double f = share;
       node_weights(node) += 1.0 - f;
       node_weights(node + 1) += f;
@@ -84,6 +86,8 @@ void TokenGrid::interpolate(const Vector& coordinate) {
   }
   constexpr float sum_of_kink = 3.0F;  // ratio of ∫∫ min(a, b)(1 − max(a, b)) = 1/12 to (∫ a(1 − a))² = 1/36
   kink_ = std::sqrt(sum_of_kink) * upper_.array() * (1.0F - upper_.array());
+  kink_sums_ = Vector::Zero(static_cast<Index>(cells_.size()));
+  Index index = 0;
   for (const auto& [node, first, end] : cells_) {
     double before = 0.0;
     double excess = 0.0;
@@ -91,6 +95,7 @@ void TokenGrid::interpolate(const Vector& coordinate) {
       excess += 2.0 * (1.0 - upper_(t)) * before;
       before += upper_(t);
     }
+    kink_sums_(index++) = excess;
     own(node, node) -= excess;
     own(node + 1, node + 1) -= excess;
     own(node, node + 1) += excess;
@@ -122,6 +127,13 @@ Matrix TokenGrid::between(const Matrix& values) const {
   for (Index i = singles_; i < nodes(); ++i) o.col(i) = 0.5 * (half.col(first_of(i)) + half.col(first_of(i) + 1));
   for (Index i = singles_; i < nodes(); ++i) o(i, i) = values(first_of(i), first_of(i) + 1);
   return o;
+}
+
+Matrix TokenGrid::at_grid(const Matrix& between, const Vector& diagonal) const {
+  const auto node_of = [&](Index i) { return i < singles_ ? i : singles_ + (i - singles_) / 2; };
+  return Matrix::NullaryExpr(size(), size(), [&](Index i, Index j) {
+    return i == j ? diagonal(node_of(i)) : between(node_of(i), node_of(j));
+  });
 }
 
 Vector TokenGrid::all(const Vector& values) const {
@@ -157,6 +169,33 @@ Vector TokenGrid::diagonal(const Matrix& between, const Vector& kinks) const {
             .matrix();
   }
   return y;
+}
+
+void TokenGrid::add_interpolated(Eigen::MatrixXf& rows, const Eigen::MatrixXf& nodes,
+                                 const Eigen::MatrixXf& kinks) const {
+  for (Index j = 0; j < rows.cols(); ++j) {
+    auto row = rows.col(j).array();
+    row.head(singles_) += nodes.col(j).head(singles_).array();
+    Index cell = 0;
+    for (const auto& [node, first, end] : cells_) {
+      const float from = nodes(node, j);
+      const float step = nodes(node + 1, j) - from;
+      row.segment(first, end - first) += from + step * upper_.segment(first, end - first).array() +
+                                         kinks(cell++, j) * kink_.segment(first, end - first).array();
+    }
+  }
+}
+
+void TokenGrid::add_node_sums(const Eigen::Ref<const Eigen::VectorXf>& x, Eigen::Ref<Eigen::VectorXf> sums) const {
+  const Index singles = std::min(singles_, x.size());
+  sums.head(singles) += x.head(singles);
+  for (const auto& [node, first, end] : cells_) {
+    if (first >= x.size()) break;
+    const auto part = x.segment(first, std::min(end, x.size()) - first);
+    const float upper = part.dot(upper_.segment(first, part.size()));
+    sums(node) += part.sum() - upper;
+    sums(node + 1) += upper;
+  }
 }
 
 double TokenGrid::mean_of_pairs(const Matrix& values) const {

@@ -34,6 +34,9 @@ class TokenGrid {
 
   /// Returns O [g, g], from the kernel of the grid tokens [p, p].
   [[nodiscard]] Matrix between(const Matrix& values) const;
+  /// Inverse of `between` and of averages over pairs of neighbours: returns the kernel of the grid tokens [p, p], from
+  /// O and its diagonal at the nodes [g].
+  [[nodiscard]] Matrix at_grid(const Matrix& between, const Vector& diagonal) const;
   /// Returns the diagonal of C [cells], from O.
   [[nodiscard]] Vector kinks(const Matrix& between) const;
   /// Interpolates values at the grid tokens [p] to all tokens [T].
@@ -51,10 +54,19 @@ class TokenGrid {
   };
   [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
   [[nodiscard]] Index singles() const { return singles_; }
+  /// Returns the single that is token t, or the lower node of its cell.
+  [[nodiscard]] Index lower_node(Index t) const { return lower_[static_cast<std::size_t>(t)]; }
   /// Weight of each token's upper node in W [T], 0 for singles; the lower node has weight 1 − upper_weight.
   [[nodiscard]] const Eigen::VectorXf& upper_weight() const { return upper_; }
   /// Weight of each token's cell in V [T], 0 for singles.
   [[nodiscard]] const Eigen::VectorXf& kink_weight() const { return kink_; }
+  /// Sum of b (1 − a) over ordered pairs of different tokens of every cell [cells].
+  [[nodiscard]] const Vector& kink_sums() const { return kink_sums_; }
+
+  /// Adds W X + V Y to `rows` [T, n], for X [g, n] and Y [cells, n].
+  void add_interpolated(Eigen::MatrixXf& rows, const Eigen::MatrixXf& nodes, const Eigen::MatrixXf& kinks) const;
+  /// Adds Wᵀx to `sums` [g], for values x of the first tokens.
+  void add_node_sums(const Eigen::Ref<const Eigen::VectorXf>& x, Eigen::Ref<Eigen::VectorXf> sums) const;
 
  private:
   TokenGrid() = default;
@@ -67,7 +79,9 @@ class TokenGrid {
   Index pairs_ = 0;
   std::vector<Index> positions_;
   std::vector<Cell> cells_;
+  std::vector<Index> lower_;
   Eigen::VectorXf upper_, kink_;
+  Vector kink_sums_;
   Vector weights_;       // weights of the grid tokens in a mean [p], sum 1
   Matrix pair_weights_;  // weights of pairs of nodes in a mean over pairs of different tokens [g, g]
 };

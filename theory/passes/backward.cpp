@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "sim/spec/weight.h"
 #include "theory/modules/inside_modules.h"
@@ -20,7 +21,7 @@ int backward_samples(const ForwardReplicate& replicate) {
 class Backward {
  public:
   Backward(const StackSpec& spec, const ForwardReplicate& replicate, const ForwardTrace& trace, Profile& profile,
-           GradientPaths paths)
+           GradientPaths paths, const GridFit* fit)
       : spec_(spec),
         replicate_(replicate),
         trace_(trace),
@@ -28,7 +29,7 @@ class Backward {
         paths_(paths == GradientPaths::all && replicate.fault == Fault::no_score_path ? GradientPaths::without_scores
                                                                                       : paths),
         norm_(norm_use(spec.model)),
-        attention_(spec, replicate.sequences.count) {
+        attention_(spec, replicate.sequences.count, replicate.grid, fit) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
@@ -169,9 +170,9 @@ class Backward {
     const Matrix through_values = m.width * variance_of(l, Weight::v) * heads.value;
     const Matrix through_scores =
         m.width * (variance_of(l, Weight::q) * heads.query + variance_of(l, Weight::k) * heads.key);
-    const double scores = through_scores.trace();
+    const double scores = trace(through_scores);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
-        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0/0 counts as 0
+        scores == 0.0 ? 0.0 : scores / (scores + trace(through_values));  // 0/0 counts as 0
     return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
@@ -210,6 +211,10 @@ class Backward {
   /// within a window are 1/n of all pairs here, but 1/B in the batch, so they are reweighted.
   [[nodiscard]] double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) const {
     const Matrix products = input.cwiseProduct(output);
+    if (replicate_.grid != nullptr) {
+      const auto tokens = static_cast<double>(replicate_.grid->tokens());
+      return fan_in * tokens * ((tokens - 1.0) * replicate_.grid->mean_of_pairs(products)) + fan_in * trace(products);
+    }
     const auto [count, batch] = replicate_.sequences;
     if (count == batch) return fan_in * products.sum();
     const Index tokens = products.rows() / count;
@@ -220,6 +225,14 @@ class Backward {
     return fan_in * n / windows * (within + (windows - 1.0) / (n - 1.0) * (products.sum() - within));
   }
 
+  /// Returns the trace over all tokens.
+  [[nodiscard]] double trace(const Matrix& kernel) const {
+    return replicate_.grid != nullptr ? static_cast<double>(replicate_.grid->tokens()) * mean(kernel) : kernel.trace();
+  }
+  /// Returns the mean over tokens of a kernel's diagonal.
+  [[nodiscard]] double mean(const Matrix& kernel) const {
+    return replicate_.grid != nullptr ? replicate_.grid->mean(kernel.diagonal()) : kernel.diagonal().mean();
+  }
   [[nodiscard]] double variance_of(int l, Weight weight) const { return squared(stddev_of(spec_, l / 2, weight)); }
   /// Writes the mean over tokens of E‖∂loss/∂x_t‖² for the first stream, at fixed other streams, or its sum over the
   /// streams that are parts of x_out. At depth 0 all streams are equal, and the gradient is the total over streams.
@@ -228,9 +241,9 @@ class Backward {
     double square = 0.0;
     if (depth == 0 && !parts) {
       const std::vector<double> all(g.count(), 1.0);
-      square = g.sum(all, all).diagonal().mean();
+      square = mean(g.sum(all, all));
     } else {
-      for (std::size_t i = 0; i < (parts ? g.count() : 1); ++i) square += g(i, i).diagonal().mean();
+      for (std::size_t i = 0; i < (parts ? g.count() : 1); ++i) square += mean(g(i, i));
     }
     const double share = static_cast<double>(replicate_.sequences.count) / replicate_.sequences.batch;
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
@@ -259,8 +272,11 @@ void backward_profile(const StackSpec& spec, const ForwardReplicate& replicate, 
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
   const int samples = backward_samples(replicate);
   const int draws = classes <= enough_logits ? samples : std::max(1, samples / (classes / enough_logits));
-  const Matrix loss = loss_gradient(spec, trace.output, labels, draws, stream);
-  Backward(spec, replicate, trace, profile, paths).run(loss);
+  std::optional<GridFit> on_grid;
+  if (replicate.grid != nullptr) on_grid.emplace(*replicate.grid);
+  const GridFit* fit = on_grid ? &*on_grid : nullptr;
+  const Matrix loss = loss_gradient(spec, trace.output, labels, draws, stream, fit);
+  Backward(spec, replicate, trace, profile, paths, fit).run(loss);
 }
 
 }  // namespace periscope::theory

@@ -17,8 +17,9 @@ std::string loss_unsupported(const ModelSpec& model);
 /// and ⟨s, s'⟩/V are means over `samples` logit matrices [T, V] of covariance gain·output over tokens, exact for any
 /// logit variance. Pairs of equal labels are counted and averaged over the sequences; a negative label means no label.
 /// Throws std::invalid_argument if loss_unsupported returns a reason.
+/// With a fit, kernels cover the tokens of its grid.
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
-                     int samples, PatternStream stream);
+                     int samples, PatternStream stream, const GridFit* fit = nullptr);
 
 /// Runs the backward recursion (T7–T11) and adds to `profile` the mean over tokens of E‖∂loss/∂x_t‖² at every depth
 /// (Statistic::grad_sq) and E‖∂loss/∂W‖_F² of every matrix of every layer, averaged over the label sequences `labels`.

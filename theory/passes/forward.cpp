@@ -96,7 +96,7 @@ std::optional<TokenGrid> grid_for(const StackSpec& spec) {
   return grid;
 }
 
-StackAttention::StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid) {
+StackAttention::StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid, const GridFit* fit) {
   bool one_law = spec.model.attention.empty() && spec.scales == nullptr;
   for (int layer = 1; layer < spec.model.layers; ++layer) {
     one_law = one_law && spec.model.qk_norm_at(layer) == spec.model.qk_norm_at(0);
@@ -105,7 +105,7 @@ StackAttention::StackAttention(const StackSpec& spec, int sequences, const Token
   for (int layer = 0; layer < laws; ++layer) {
     PatternLaw law = pattern_law(spec, layer);
     if (grid != nullptr) {
-      averages_.emplace_back(law, *grid);
+      averages_.emplace_back(law, *grid, fit);
       continue;
     }
     if (sequences > 1) law.sequence = spec.input.tokens;
@@ -126,8 +126,8 @@ Profile forward_profile(const StackSpec& spec, const ForwardReplicate& replicate
   };
   const auto traced = [&](const ChannelKernel& x) { return law.trace(x.total, norms); };
   const auto slope = [&](const ChannelKernel& x) { return law.slope(traced(x), norms, m.gamma); };
-  if (replicate.grid != nullptr && (trace != nullptr || !replicate.ids.empty() || replicate.sequences.count > 1)) {
-    throw std::logic_error("unsupported on a token grid: token ids, several sequences, or a backward pass");
+  if (replicate.grid != nullptr && (!replicate.ids.empty() || replicate.sequences.count > 1)) {
+    throw std::logic_error("unsupported on a token grid: token ids, or several sequences");
   }
   KernelProfile writer(m, replicate.sequences.count, replicate.grid);
   const StackAttention attention(spec, replicate.sequences.count, replicate.grid);

@@ -28,8 +28,7 @@ struct ForwardReplicate {
   int backward_samples = 0;  ///< patterns per attention sublayer in the backward pass; 0: `samples`
   ReplicateSequences sequences = {};
   OnWork on_work = [](double) {};  ///< receives 1 for every pattern and sublayer
-  /// Grid of representative tokens (grid_for), which must outlive this object; null: all tokens. Forward pass of
-  /// Gaussian input only.
+  /// Grid of representative tokens (grid_for), which must outlive this object; null: all tokens. Gaussian input only.
   const TokenGrid* grid = nullptr;
 };
 
@@ -60,7 +59,8 @@ std::optional<TokenGrid> grid_for(const StackSpec& spec);
 /// Attention averages of a stack's layers, for sequences of length input.tokens that do not attend to each other.
 class StackAttention {
  public:
-  StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr);
+  /// `fit`: for gradients on the grid; see AttentionAverage.
+  StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr, const GridFit* fit = nullptr);
   [[nodiscard]] const AttentionAverage& at(int layer) const {
     return averages_[averages_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

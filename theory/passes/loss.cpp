@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "sim/spec/weight.h"
 #include "theory/attention/pattern_products.h"
@@ -34,6 +36,38 @@ LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Index tokens
   return pairs;
 }
 
+/// Returns label_pairs for the p tokens of a grid, with the sums of GridFit over all tokens [p, p].
+LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, const GridFit& fit) {
+  const TokenGrid& grid = fit.grid();
+  Matrix nodes = Matrix::Zero(grid.nodes(), grid.nodes());  // Wᵀ same W
+  Vector labelled = Vector::Zero(grid.tokens());            // diagonal of both kernels
+  Matrix both = nodes;
+  for (const std::vector<int>& sequence : labels) {
+    std::map<int, std::vector<std::pair<Index, double>>> found;  // nodes and weights of tokens with each label
+    Eigen::VectorXf has_label(grid.tokens());
+    for (Index t = 0; t < grid.tokens(); ++t) {
+      const int label = sequence[static_cast<std::size_t>(t)];
+      has_label(t) = label >= 0 ? 1.0F : 0.0F;
+      if (label < 0) continue;
+      const double upper = grid.upper_weight()(t);
+      found[label].emplace_back(grid.lower_node(t), 1.0 - upper);
+      if (upper != 0.0) found[label].emplace_back(grid.lower_node(t) + 1, upper);
+    }
+    const double n = has_label.sum();
+    const double weight = 1.0 / (n * n * static_cast<double>(labels.size()));
+    for (const auto& [label, tokens] : found) {
+      for (const auto& [i, a] : tokens) {
+        for (const auto& [j, b] : tokens) nodes(i, j) += weight * a * b;
+      }
+    }
+    Eigen::VectorXf sums = Eigen::VectorXf::Zero(grid.nodes());
+    grid.add_node_sums(has_label, sums);
+    both += weight * (sums * sums.transpose()).cast<double>();
+    labelled += weight * has_label.cast<double>();
+  }
+  return {.both = fit.restricted(both, labelled), .same = fit.restricted(nodes, labelled)};
+}
+
 /// Returns the variance of a logit per unit of the output kernel.
 double logit_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
@@ -54,7 +88,7 @@ std::string loss_unsupported(const ModelSpec& model) {
 }
 
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
-                     int samples, PatternStream stream) {
+                     int samples, PatternStream stream, const GridFit* fit) {
   const ModelSpec& m = spec.model;
   if (const std::string reason = loss_unsupported(m); !reason.empty()) throw std::invalid_argument(reason);
   const Index tokens = output.rows();
@@ -93,7 +127,7 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
     inner -= Matrix::Constant(tokens, tokens, 2.0 / classes);
     derivative_products.setOnes();
   }
-  const LabelPairs pairs = label_pairs(labels, tokens);
+  const LabelPairs pairs = fit != nullptr ? label_pairs(labels, *fit) : label_pairs(labels, tokens);
   return gain * (pairs.both.cwiseProduct(inner) + pairs.same.cwiseProduct(derivative_products));
 }
 

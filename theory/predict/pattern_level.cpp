@@ -13,9 +13,6 @@
 namespace periscope::theory {
 namespace {
 
-/// Cost of a pattern in the backward pass, relative to the forward pass.
-constexpr double backward_work = 4.0;
-
 using Windows = std::vector<std::vector<int>>;
 
 void check(const Windows& ids, const Windows& labels) {
@@ -125,6 +122,7 @@ PatternLevel::PatternLevel(const StackSpec& spec, const ReplicateInputs& inputs,
       samples_(samples),
       backward_samples_(backward_samples),
       grid_(grid),
+      backward_work_(grid != nullptr ? pattern_operations(spec, true) / pattern_operations(spec, false) - 1.0 : 4.0),
       moments_(inputs.ids.size()) {}
 
 double PatternLevel::work(int replicates) const {
@@ -132,7 +130,7 @@ double PatternLevel::work(int replicates) const {
   const bool sampled = !is_uniform(pattern_law(spec_, 0));
   // Work of one layer: two sublayers, and the patterns of its attention.
   const double forward_cost = 2.0 + (sampled ? samples_ : 0.0);
-  const double backward_cost = backward ? backward_work * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
+  const double backward_cost = backward ? backward_work_ * (2.0 + (sampled ? backward_samples_ : 0.0)) : 0.0;
   return static_cast<double>(replicates) * spec_.model.layers * (forward_cost + backward_cost);
 }
 
@@ -151,7 +149,7 @@ Profile PatternLevel::run_replicate(int index) const {
   if (labels.empty()) return forward_profile(spec_, replicate);
   ForwardTrace trace;
   Profile profile = forward_profile(spec_, replicate, &trace);
-  if (progress_ != nullptr) replicate.on_work = [this](double patterns) { progress_->add(backward_work * patterns); };
+  if (progress_ != nullptr) replicate.on_work = [this](double patterns) { progress_->add(backward_work_ * patterns); };
   backward_profile(spec_, replicate, trace, labels, profile, options_.paths);
   return profile;
 }

@@ -81,6 +81,7 @@ class PatternLevel {
   int samples_;
   int backward_samples_;
   const TokenGrid* grid_;
+  double backward_work_;  ///< cost of a pattern in the backward pass, relative to the forward pass
   PredictionProgress* progress_ = nullptr;
   int replicates_ = 0;
   std::vector<ProfileMoments> moments_;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "sim/base/parallel_for.h"
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
@@ -174,38 +176,53 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
+/// Budget of predictions with gradients on a token grid, in operations: a few minutes.
+constexpr double grid_gradient_operations = 1.5e13;
+
 /// Interpolation error of a token grid, relative to the standard deviation from one pattern per attention
 /// sublayer. Measured in docs/theory/attention_and_mlp.md.
 constexpr double grid_share = 0.02;
 
 /// Returns the interpolation error of every value for uniform patterns, which are not sampled, estimated from a grid of
-/// twice as many nodes. Where patterns hardly vary, this is the entire grid error.
-Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
+/// twice as many nodes. Where patterns hardly vary, this is the entire grid error. Errors of squared gradients are
+/// relative. They are computed for small logits of the loss, which are otherwise sampled.
+Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid, const std::vector<std::vector<int>>& labels) {
+  constexpr double small = 1e-6;
   spec.init.qk_factor = 0.0;
+  spec.init.head_std = small;
   const TokenGrid finer(spec.input.tokens, spec.model.causal, 2.0);
-  ForwardReplicate replicate;
-  replicate.grid = &grid;
-  Profile error = forward_profile(spec, replicate);
-  replicate.grid = &finer;
-  const Profile fine = forward_profile(spec, replicate);
-  for (auto& [key, curve] : error.curves) {
-    const std::vector<double>& other = fine.curves.at(key).value;
-    for (std::size_t i = 0; i < other.size(); ++i) curve.value[i] = 4.0 / 3.0 * std::abs(curve.value[i] - other[i]);
+  std::array<Profile, 2> profiles;
+  parallel_for(2, [&](int i) {
+    ForwardReplicate replicate;
+    replicate.grid = i == 0 ? &grid : &finer;
+    ForwardTrace trace;
+    Profile& profile = profiles[static_cast<std::size_t>(i)];
+    profile = forward_profile(spec, replicate, labels.empty() ? nullptr : &trace);
+    if (!labels.empty()) backward_profile(spec, replicate, trace, labels, profile);
+  });
+  for (auto& [key, curve] : profiles[0].curves) {
+    const std::vector<double>& other = profiles[1].curves.at(key).value;
+    for (std::size_t i = 0; i < other.size(); ++i) {
+      const double scale = key.first == Statistic::grad_sq ? std::abs(other[i]) : 1.0;
+      curve.value[i] = 4.0 / 3.0 * std::abs(curve.value[i] - other[i]) / scale;
+    }
   }
-  return error;
+  return profiles[0];
 }
 
-/// Adds the grid's interpolation error to the errors of `profile`. `level` holds the errors from `patterns` patterns
-/// per attention sublayer. Returns the largest ratio of a grid error to the requested error.
-double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, double patterns,
-                      const Profile& uniform) {
+/// Adds the grid's interpolation error to the errors of `profile`. `level` holds the errors from the patterns of
+/// `prediction`. Returns the largest ratio of a grid error to the requested error.
+double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, const Profile& uniform) {
   double worst = 0.0;
   for (auto& [key, curve] : profile.curves) {
     const Curve& sampled = level.curves.at(key);
     const std::vector<double>& interpolated = uniform.curves.at(key).value;
+    const bool backward = key.first == Statistic::grad_sq || key.first == Statistic::score_share;
+    const double patterns = backward ? prediction.backward_samples : prediction.samples;
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const double scale = key.first == Statistic::grad_sq ? curve.value[i] : 1.0;
       const double grid_error = std::hypot(grid_share * std::sqrt(patterns) * sampled.standard_error[i],
-                                           std::isfinite(interpolated[i]) ? interpolated[i] : 0.0);
+                                           std::isfinite(interpolated[i]) ? scale * interpolated[i] : 0.0);
       curve.standard_error[i] = std::hypot(curve.standard_error[i], grid_error);
       if (grid_error > 0.0) worst = std::max(worst, grid_error / wanted_error(prediction, key.first, curve.value[i]));
     }
@@ -285,29 +302,35 @@ class InputsPrediction {
     if (!previous_.curves.empty())
       bias_ratio_ = extrapolate_all(prediction_, prediction_.profile, previous_, scheme_.ratio);
     if (grid_ != nullptr) {
-      grid_ratio_ = add_grid_error(prediction_, prediction_.profile, sampled, prediction_.samples, uniform_);
+      grid_ratio_ = add_grid_error(prediction_, prediction_.profile, sampled, uniform_);
     }
   }
 
-  /// Returns the affordable number of replicates, equal for every input. With gradients, a fourth of the operations of
-  /// a pattern belong to the forward pass, which may have more patterns than the backward pass.
+  /// Returns the affordable number of replicates, equal for every input. The forward pass may have more patterns than
+  /// the backward pass.
   [[nodiscard]] int affordable_replicates(int forward_patterns, int backward_patterns) const {
-    const double each =
-        backward_ ? std::min(forward_patterns, forward_patterns / 4 + backward_patterns) : forward_patterns;
+    const double each = backward_
+                            ? std::min<double>(forward_patterns, forward_share_ * forward_patterns + backward_patterns)
+                            : forward_patterns;
     const double count = options_.reaches_tolerance ? infinite : affordable_ / each;
     return static_cast<int>(std::min(count, max_patterns_ / forward_patterns) / input_count_) * input_count_;
   }
 
   [[nodiscard]] bool has_next() const {
-    return number_ == 0 || (bias_ratio_ > 1.0 && affordable_replicates(scheme_.ratio * samples_, samples_) >=
-                                                     scheme_.replicates(input_count_));
+    return number_ == 0 ||
+           (bias_ratio_ > 1.0 &&
+            affordable_replicates(scheme_.ratio * samples_, grid_gradients_ ? backward_samples_ : samples_) >=
+                scheme_.replicates(input_count_));
   }
 
   /// Returns the next number of replicates of a level: the current one if it suffices or no more are affordable.
   int replicates_needed(const PatternLevel& level) {
     const double error = worst_error(prediction_, prediction_.profile);
     const int max_replicates = affordable_replicates(samples_, backward_samples_);
-    if (error > 1.0 && max_replicates <= level.replicates()) needed_ = level.replicates() * samples_ * error * error;
+    if (error > 1.0 && max_replicates <= level.replicates()) {
+      const int patterns = grid_gradients_ ? backward_samples_ : samples_;
+      needed_ = level.replicates() * patterns * error * error;
+    }
     if (error <= 1.0 || grid_ratio_ >= 1.0) return level.replicates();
     // The largest of many estimated errors is usually an overestimate, so 60 % of the estimated number is run first and
     // the errors are estimated again.
@@ -321,6 +344,7 @@ class InputsPrediction {
   /// so their number follows the error, but is at least 1/ratio of the number of forward patterns.
   void choose_next(const PatternLevel& level) {
     samples_ *= scheme_.ratio;
+    if (grid_ != nullptr) return;  // the number of replicates then follows the errors
     const double error = worst_error(prediction_, previous_);
     const double replicates = static_cast<double>(level.replicates()) / scheme_.replicates(input_count_);
     const double enough = std::min(backward_samples_ * replicates * error * error, 1e6);
@@ -334,9 +358,11 @@ class InputsPrediction {
     const double wanted = std::min(needed_, max_patterns_);
     if (!options_.reaches_tolerance && wanted > std::floor(affordable_)) {
       prediction_.left_out = fmt::format(
-          "the theory's tolerance needs {:.2g} attention patterns, {:.2g} times the default budget (the cost of the "
-          "measurement, at least 2e12 operations): {} were run; set theory.tolerance to run more",
-          wanted, wanted / affordable_, prediction_.samples);
+          "the theory's tolerance needs {:.2g} attention patterns, {:.2g} times the default budget ({}): {} were run; "
+          "set theory.tolerance to run more",
+          wanted, wanted / affordable_,
+          on_grid_budget_ ? "1.5e13 operations" : "the cost of the measurement, at least 2e12 operations",
+          grid_gradients_ ? prediction_.backward_samples : prediction_.samples);
     }
     clamp_score_shares(prediction_);
     add_logarithms(prediction_.profile);
@@ -351,10 +377,17 @@ class InputsPrediction {
   const TokenGrid* grid_;
   int input_count_ = static_cast<int>(inputs_.ids.size());
   bool backward_ = !inputs_.labels.empty() || !options_.labels.empty();
-  double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns per attention sublayer
-  const Scheme& scheme_ = scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
+  bool grid_gradients_ = grid_ != nullptr && backward_;
+  bool on_grid_budget_ = grid_gradients_ && options_.operations > grid_gradient_operations;
+  double affordable_ = (on_grid_budget_ ? grid_gradient_operations : options_.operations) /
+                       pattern_operations(spec_, backward_);  ///< patterns per attention sublayer
+  double forward_share_ =  ///< share of the operations of a pattern that belongs to the forward pass
+      backward_ ? pattern_operations(spec_, false) / pattern_operations(spec_, true) : 1.0;
+  /// On a grid, the number of backward patterns does not grow from level to level.
+  const Scheme& scheme_ = grid_gradients_ ? long_sequence_scheme
+                                          : scheme_for(input_count_, affordable_, backward_ ? spec_.input.tokens : 0);
   double max_patterns_ = max_patterns(spec_, options_);  ///< limit per attention sublayer, independent of the budget
-  Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
+  Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_, options_.labels) : Profile();
   PredictionProgress progress_{options_.on_progress};
   Prediction prediction_ = {};
   int number_ = 0;  ///< number of the current level
@@ -369,10 +402,11 @@ class InputsPrediction {
 }  // namespace
 
 double pattern_operations(const StackSpec& spec, bool backward) {
-  if (!backward) {
-    if (const std::optional<TokenGrid> grid = grid_for(spec)) {
-      return spec.model.layers * GridAttention::operations(*grid, spec.model.causal, spec.model.head_dim);
-    }
+  if (const std::optional<TokenGrid> grid = grid_for(spec)) {
+    const double forward = GridAttention::operations(*grid, spec.model.causal, spec.model.head_dim);
+    const double each =
+        backward ? 2.0 * forward + GridGradients::operations(*grid, spec.model.causal, spec.model.head_dim) : forward;
+    return spec.model.layers * each;
   }
   const double t = spec.input.tokens;
   const double square = t * t;
@@ -402,10 +436,13 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   ReplicateInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
   inputs.population = inputs.ids.size();
   if (inputs.ids.size() > max_inputs) inputs.ids.resize(max_inputs);
-  if (const std::optional<TokenGrid> grid = grid_for(spec); grid && options.labels.empty() && ids.empty()) {
+  if (const std::optional<TokenGrid> grid = grid_for(spec); grid && ids.empty()) {
     Prediction prediction = InputsPrediction(spec, inputs, options, &*grid).run();
     // If a requested tolerance is below the grid's error, all tokens are used.
-    if (!options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) return prediction;
+    const bool on_grid_only = !options.labels.empty() && spec.input.tokens > max_gradient_tokens;
+    if (on_grid_only || !options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) {
+      return prediction;
+    }
   }
   return InputsPrediction(spec, inputs, options).run();
 }
@@ -431,7 +468,9 @@ Profile quick_profile(const StackSpec& spec, const std::vector<std::vector<int>>
   if (!gradient_unsupported(spec).empty()) quick_options.labels.clear();
   ReplicateInputs first{.ids = {ids.empty() ? std::vector<int>() : ids.front()}};
   first.population = 1;
-  PatternLevel level(spec, first, quick_options, 0, first_samples, first_samples);
+  const std::optional<TokenGrid> grid = grid_for(spec);
+  PatternLevel level(spec, first, quick_options, 0, first_samples, first_samples,
+                     grid && ids.empty() ? &*grid : nullptr);
   level.grow(1);
   return level.mean();
 }

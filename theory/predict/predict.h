@@ -69,6 +69,10 @@ struct Prediction {
 /// `backward`, backward pass.
 double pattern_operations(const StackSpec& spec, bool backward);
 
+/// Gradients of longer Gaussian inputs stay on a token grid (grid_for), even if a requested tolerance is below its
+/// error.
+constexpr int max_gradient_tokens = 1024;
+
 /// Returns true if entry i of a predicted curve has the requested standard error: `gradient_tolerance` for
 /// gradients and score_share, `tolerance` for other statistics. It is relative to the value, but absolute for
 /// logarithms and cosines. Exact entries are precise. Imprecise entries are reported but give no verdict.

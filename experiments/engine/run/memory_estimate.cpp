@@ -16,6 +16,7 @@
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/settings/stack_rules.h"
 #include "theory/passes/forward.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::stacks {
 namespace {
@@ -177,14 +178,17 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
 MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens) {
   const double t = spec.input.tokens;
   std::optional<theory::TokenGrid> grid;
-  if (!backward && !all_tokens) grid = theory::grid_for(spec);
+  if (!all_tokens || (backward && t > theory::max_gradient_tokens)) grid = theory::grid_for(spec);
   const double grid_tokens = grid ? static_cast<double>(grid->size()) : t;
   MemoryEstimate chain;
   // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; if backward, of all layers.
   chain.add(grid_tokens * grid_tokens * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
   // Patterns of the grid's tokens over all tokens, and the keys and values of a head, each twice in float.
   if (grid) chain.add(8.0 * t * (grid_tokens + spec.model.head_dim), "input.tokens");
-  if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
+  if (grid && backward) {  // sums of two patterns over nodes, and signals of a head
+    chain.add(4.0 * t * (6.0 * static_cast<double>(grid->nodes()) + 20.0 * spec.model.head_dim), "input.tokens");
+  }
+  if (backward && spec.model.unembedding) chain.add(8.0 * grid_tokens * spec.model.vocab, "model.vocab");
   MemoryEstimate all = chain.times(std::min<double>(threads, max_replicates));
   constexpr double profiles = 64.0 * 60.0;  // 60 numbers per sublayer for each of 64 replicates, stored until averaged
   all.add(8.0 * profiles * 2.0 * spec.model.layers, "model.layers");
