@@ -9,6 +9,7 @@
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/studies.h"
+#include "experiments/sweeps/survey.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 
@@ -20,134 +21,12 @@ using dataset::Dataset;
 using dataset::Type;
 using dataset::Values;
 
-/// Keys whose values are the coordinate of a dimension of results.
-constexpr std::pair<std::string_view, std::string_view> dimension_of_key[] = {{"model.placement", "placement"},
-                                                                              {"input.kind", "input"}};
-/// Maximum number of distinct coordinates of a dimension whose length differs between cells.
-constexpr std::size_t most_coordinates = 100'000;
-
-/// A value of a coordinate or label.
-using Coordinate = std::variant<double, std::int64_t, std::string>;
-
-Coordinate coordinate_at(const Values& values, std::size_t i) {
-  return std::visit(
-      [i](const auto& list) -> Coordinate {
-        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(list)>, std::vector<std::uint8_t>>) {
-          return static_cast<std::int64_t>(list[i]);
-        } else {
-          return list[i];
-        }
-      },
-      values);
-}
-
-/// Returns `size` missing values.
-Values missing_values(Type type, std::size_t size) {
-  switch (type) {
-    case Type::real: return std::vector(size, dataset::missing<double>());
-    case Type::integer: return std::vector(size, dataset::missing_integer);
-    case Type::boolean: return std::vector(size, dataset::missing_boolean);
-    case Type::text: break;
-  }
-  return std::vector<std::string>(size);
-}
-
-void set_value(Values& values, std::size_t i, const Coordinate& value) {
-  std::visit(
-      [&](auto& list) {
-        using T = typename std::remove_cvref_t<decltype(list)>::value_type;
-        if constexpr (std::is_same_v<T, std::uint8_t>) {
-          list[i] = static_cast<std::uint8_t>(std::get<std::int64_t>(value));
-        } else {
-          list[i] = std::get<T>(value);
-        }
-      },
-      values);
-}
-
-/// A dimension of the cells' results.
-struct OwnDimension {
-  std::string name;
-  bool free = false;
-  std::optional<std::size_t> axis;  ///< the axis that provides this dimension; every cell then has length 1
-  std::size_t longest = 0;
-  bool is_ragged = false;  ///< lengths differ
-  bool varies = false;     ///< the coordinate differs between cells of the same length
-  bool too_many = false;
-  std::optional<Values> coordinate = {};        ///< of the first cell
-  std::vector<Coordinate> all = {};             ///< distinct coordinates, in the order of the result
-  std::map<Coordinate, std::size_t> seen = {};  ///< index in `all`
-
-  [[nodiscard]] bool has_union() const { return is_ragged && coordinate.has_value(); }
-  [[nodiscard]] std::size_t length() const { return has_union() ? all.size() : longest; }
-  /// Returns true if the coordinate becomes a column of the cells.
-  [[nodiscard]] bool is_spread() const { return varies && !is_ragged && !axis; }
-};
-
-/// A label by the coordinate or, if the dimension has none, by the index.
-struct SharedLabel {
-  std::map<Coordinate, Coordinate> values;
-  bool differs = false;  ///< between cells: becomes a column of the cells
-};
-
-/// Decodes layouts; keeps the last one, as neighbouring cells often share it.
-class LayoutDecoder {
- public:
-  const Dataset& decode(const StoredCell& cell) {
-    if (layout_ == nullptr || (layout_ != cell.layout && *layout_ != *cell.layout)) {
-      empty_ = layout_of(*cell.layout);
-      coordinates_ = nullptr;
-    }
-    layout_ = cell.layout;
-    const std::string none;
-    const bool is_same = coordinates_ != nullptr && cell.coordinates != nullptr && *coordinates_ == *cell.coordinates;
-    if (is_same) return data_;
-    data_ = empty_;
-    std::vector<Values> values = values_of(cell.coordinates ? *cell.coordinates : none);
-    std::size_t next = 0;
-    for (Column& column : data_.columns) {
-      if (!is_coordinate_or_label(column)) continue;
-      if (next == values.size()) throw InputError("a cell lacks coordinates");
-      column.values = std::move(values[next++]);
-    }
-    coordinates_ = cell.coordinates;
-    ++version_;
-    return data_;
-  }
-  /// Changes when `decode` returns another layout.
-  [[nodiscard]] std::size_t version() const { return version_; }
-
- private:
-  std::shared_ptr<const std::string> layout_, coordinates_;
-  Dataset empty_, data_;
-  std::size_t version_ = 0;
-};
-
 /// A column of the gathered result.
 struct GatheredColumn {
   Column column;
   std::vector<std::size_t> axis_strides;  ///< by axis
   std::vector<std::size_t> own_strides;   ///< by own dimension; 0 if the column does not have it
 };
-
-/// Returns the parts of two configurations that are equal; other elements of lists become null.
-Json common_part(const Json& a, const Json& b) {
-  if (a == b) return a;
-  if (a.is_object() && b.is_object()) {
-    Json both = Json::object();
-    for (const auto& [key, value] : a.items()) {
-      if (!b.contains(key)) continue;
-      if (Json part = common_part(value, b[key]); !part.is_null() || value.is_null()) both[key] = part;
-    }
-    return both;
-  }
-  if (a.is_array() && b.is_array() && a.size() == b.size()) {
-    Json both = Json::array();
-    for (std::size_t i = 0; i < a.size(); ++i) both.push_back(common_part(a[i], b[i]));
-    return both;
-  }
-  return nullptr;
-}
 
 /// Returns the name, units and meaning of a key's coordinate, with typed values.
 Column coordinate_of(const std::string& key, const std::vector<Json>& list, const std::string& dimension) {
@@ -175,12 +54,8 @@ Column coordinate_of(const std::string& key, const std::vector<Json>& list, cons
 
 class Gatherer {
  public:
-  Gatherer(const GridPlan& plan, const CellIds& ids, const CellIndex& index) : plan_(plan), ids_(ids), cells_(index) {
-    const dataset::Schema& schema = *plan.study().schema;
-    for (const dataset::DimensionSpec& spec : schema.dimensions()) {
-      own_.emplace_back().name = spec.name;
-    }
-    present_.resize(schema.columns().size());
+  Gatherer(const GridPlan& plan, const CellIds& ids, const CellIndex& index)
+      : plan_(plan), ids_(ids), cells_(index), survey_(*plan.study().schema) {
     for (std::size_t a = 0; a < plan.axes().size(); ++a) axis_names_.push_back(plan.axes()[a].name());
   }
 
@@ -194,22 +69,10 @@ class Gatherer {
       const Dataset& data = decoder_.decode(*cell);
       if (decoder_.version() == last) continue;
       last = decoder_.version();
-      survey(data);
+      survey_.add(data);
     }
-    for (OwnDimension& own : own_) {
-      if (!own.is_ragged) continue;
-      if (own.too_many) {
-        throw InputError(
-            fmt::format("dimension {}: expected at most {} distinct coordinates if its length differs "
-                        "between cells",
-                        own.name, most_coordinates));
-      }
-      for (const auto& item : own.seen) own.all.push_back(item.first);
-      const bool is_text = own.coordinate && std::holds_alternative<std::vector<std::string>>(*own.coordinate);
-      if (is_text) std::ranges::sort(own.all, {}, [&](const Coordinate& c) { return own.seen.at(c); });
-      for (std::size_t i = 0; i < own.all.size(); ++i) own.seen[own.all[i]] = i;
-    }
-    merge_axes();
+    survey_.finish();
+    survey_.use_axes(plan_.axes(), axis_names_);
   }
 
   [[nodiscard]] Dataset gather(const std::vector<std::string>& wanted, stacks::Progress& progress) {
@@ -247,62 +110,9 @@ class Gatherer {
     return data;
   }
 
-  [[nodiscard]] const dataset::Attributes& attributes() const { return attributes_; }
+  [[nodiscard]] const dataset::Attributes& attributes() const { return survey_.attributes; }
 
  private:
-  void survey(const Dataset& data) {
-    for (const Column& column : data.columns) present_[plan_.study().schema->index_of(column.name)] = true;
-    attributes_ = attributes_.is_null() ? data.attributes : common_part(attributes_, data.attributes);
-    for (OwnDimension& own : own_) {
-      const auto found = std::ranges::find(data.dimensions, own.name, &dataset::Dimension::name);
-      if (found == data.dimensions.end()) continue;
-      own.free = own.free || found->free;
-      own.is_ragged = own.is_ragged || (own.longest > 0 && own.longest != found->length);
-      own.longest = std::max(own.longest, found->length);
-      const Column* coordinate = data.find(own.name);
-      if (coordinate == nullptr) continue;
-      if (!own.coordinate) own.coordinate = coordinate->values;
-      own.varies = own.varies || *own.coordinate != coordinate->values;
-      if (own.too_many) continue;
-      for (std::size_t i = 0; i < found->length; ++i) {
-        own.seen.emplace(coordinate_at(coordinate->values, i), own.seen.size());
-      }
-      own.too_many = own.seen.size() > most_coordinates;
-    }
-    for (const Column& column : data.columns) {
-      if (column.label && column.dimensions.size() == 1) survey_label(column, data.find(column.dimensions.front()));
-    }
-  }
-
-  void survey_label(const Column& column, const Column* coordinate) {
-    SharedLabel& label = labels_[column.name];
-    for (std::size_t i = 0; i < dataset::size_of(column.values) && !label.differs; ++i) {
-      const Coordinate at =
-          coordinate == nullptr ? Coordinate(static_cast<std::int64_t>(i)) : coordinate_at(coordinate->values, i);
-      const Coordinate value = coordinate_at(column.values, i);
-      label.differs = label.values.emplace(at, value).first->second != value || label.values.size() > most_coordinates;
-    }
-  }
-
-  /// Lets axes of placements and inputs use the dimension of the result.
-  void merge_axes() {
-    for (std::size_t a = 0; a < axis_names_.size(); ++a) {
-      for (const auto& [key, name] : dimension_of_key) {
-        const auto own = std::ranges::find(own_, name, &OwnDimension::name);
-        if (own == own_.end() || axis_names_[a] != key || own->longest != 1) continue;
-        const std::vector<Json>& values = plan_.axes()[a].keys.front().second;
-        const std::set<std::string> distinct = [&] {
-          const auto texts = mapped(values, text_of);
-          return std::set<std::string>(texts.begin(), texts.end());
-        }();
-        const bool has_list = std::ranges::any_of(values, [](const Json& v) { return v.is_array(); });
-        if (has_list || distinct.size() != values.size()) continue;
-        own->axis = a;
-        axis_names_[a] = own->name;
-      }
-    }
-  }
-
   [[nodiscard]] std::size_t length_of(const OwnDimension& own) const {
     return own.axis ? plan_.axes()[*own.axis].size() : own.length();
   }
@@ -312,11 +122,11 @@ class Gatherer {
     if (spec.dimensions == spec.name) return !own(spec.name).is_spread();
     if (!spec.label || spec.axes().size() != 1) return false;
     const OwnDimension& on = own(spec.dimensions);
-    return !on.axis && !on.is_spread() && !labels_.at(spec.name).differs;
+    return !on.axis && !on.is_spread() && !survey_.labels.at(spec.name).differs;
   }
 
   [[nodiscard]] const OwnDimension& own(const std::string& name) const {
-    return own_[plan_.study().schema->dimension(name)];
+    return survey_.own[plan_.study().schema->dimension(name)];
   }
 
   /// Declares the gathered columns with missing values.
@@ -332,7 +142,7 @@ class Gatherer {
     for (std::size_t c = 0; c < names.size(); ++c) {
       const dataset::ColumnSpec& spec = schema.columns()[c];
       const bool is_wanted = wanted.empty() || std::ranges::find(wanted, spec.name) != wanted.end();
-      if (!present_[c] || !is_wanted || is_shared(spec)) continue;
+      if (!survey_.present[c] || !is_wanted || is_shared(spec)) continue;
       declare(c, spec);
     }
   }
@@ -343,19 +153,19 @@ class Gatherer {
     const std::vector<std::size_t>& own_axes = plan_.study().schema->axes_of(c);
     for (std::size_t a = 0; a < axis_names_.size(); ++a) {
       const bool is_own =
-          std::ranges::any_of(own_axes, [&](std::size_t d) { return own_[d].axis == std::optional(a); });
+          std::ranges::any_of(own_axes, [&](std::size_t d) { return survey_.own[d].axis == std::optional(a); });
       if (!is_own) dimensions.emplace_back(axis_names_[a], plan_.axes()[a].size());
     }
-    for (const std::size_t d : own_axes) dimensions.emplace_back(own_[d].name, length_of(own_[d]));
+    for (const std::size_t d : own_axes) dimensions.emplace_back(survey_.own[d].name, length_of(survey_.own[d]));
     gathered.axis_strides.resize(axis_names_.size());
-    gathered.own_strides.resize(own_.size());
+    gathered.own_strides.resize(survey_.own.size());
     std::size_t stride = 1;
     for (std::size_t k = dimensions.size(); k-- > 0;) {
       for (std::size_t a = 0; a < axis_names_.size(); ++a) {
         if (axis_names_[a] == dimensions[k].first) gathered.axis_strides[a] = stride;
       }
-      for (std::size_t d = 0; d < own_.size(); ++d) {
-        if (own_[d].name == dimensions[k].first && !own_[d].axis) gathered.own_strides[d] = stride;
+      for (std::size_t d = 0; d < survey_.own.size(); ++d) {
+        if (survey_.own[d].name == dimensions[k].first && !survey_.own[d].axis) gathered.own_strides[d] = stride;
       }
       stride *= dimensions[k].second;
     }
@@ -371,14 +181,16 @@ class Gatherer {
   /// Computes, for cells with this layout, the place in the gathered columns of every value.
   void set_places(const Dataset& data) {
     const dataset::Schema& schema = *plan_.study().schema;
-    std::vector<std::vector<std::size_t>> index(own_.size());  // by own dimension: of a cell's entry in the result
-    for (std::size_t d = 0; d < own_.size(); ++d) {
-      const auto found = std::ranges::find(data.dimensions, own_[d].name, &dataset::Dimension::name);
+    std::vector<std::vector<std::size_t>> index(
+        survey_.own.size());  // by own dimension: of a cell's entry in the result
+    for (std::size_t d = 0; d < survey_.own.size(); ++d) {
+      const auto found = std::ranges::find(data.dimensions, survey_.own[d].name, &dataset::Dimension::name);
       if (found == data.dimensions.end()) continue;
-      const Column* coordinate = data.find(own_[d].name);
+      const Column* coordinate = data.find(survey_.own[d].name);
       for (std::size_t i = 0; i < found->length; ++i) {
-        index[d].push_back(
-            own_[d].has_union() && coordinate != nullptr ? own_[d].seen.at(coordinate_at(coordinate->values, i)) : i);
+        index[d].push_back(survey_.own[d].has_union() && coordinate != nullptr
+                               ? survey_.own[d].seen.at(coordinate_at(coordinate->values, i))
+                               : i);
       }
     }
     places_.assign(data.columns.size(), {});
@@ -428,7 +240,7 @@ class Gatherer {
 
   /// Notes the coordinates of axes that use a dimension of the result.
   void note_axis_labels(std::size_t cell, const Dataset& data) {
-    for (const OwnDimension& one : own_) {
+    for (const OwnDimension& one : survey_.own) {
       if (!one.axis) continue;
       std::vector<std::string>& labels = axis_labels_[*one.axis];
       labels.resize(plan_.axes()[*one.axis].size());
@@ -459,7 +271,7 @@ class Gatherer {
         data.columns.push_back(std::move(column));
       }
     }
-    for (const OwnDimension& one : own_) {
+    for (const OwnDimension& one : survey_.own) {
       const bool is_used = std::ranges::any_of(columns_, [&](const auto& c) {
         return c && std::ranges::find(c->column.dimensions, one.name) != c->column.dimensions.end();
       });
@@ -477,7 +289,7 @@ class Gatherer {
     for (std::size_t c = 0; c < schema.columns().size(); ++c) {
       const dataset::ColumnSpec& spec = schema.columns()[c];
       const bool is_coordinate = spec.name == one.name;
-      if (!present_[c] || spec.dimensions != one.name || !(is_coordinate || is_shared(spec))) continue;
+      if (!survey_.present[c] || spec.dimensions != one.name || !(is_coordinate || is_shared(spec))) continue;
       Values values = missing_values(spec.type, one.length());
       for (std::size_t i = 0; i < one.length(); ++i) {
         Coordinate at = static_cast<std::int64_t>(i);
@@ -490,8 +302,8 @@ class Gatherer {
         }
         if (is_coordinate) {
           set_value(values, i, at);
-        } else if (const auto found = labels_.at(spec.name).values.find(at);
-                   found != labels_.at(spec.name).values.end()) {
+        } else if (const auto found = survey_.labels.at(spec.name).values.find(at);
+                   found != survey_.labels.at(spec.name).values.end()) {
           set_value(values, i, found->second);
         }
       }
@@ -503,13 +315,10 @@ class Gatherer {
   const CellIds& ids_;
   CellReader cells_;
   LayoutDecoder decoder_;
-  std::vector<OwnDimension> own_;  ///< in the order of the schema
-  std::vector<std::uint8_t> present_;
-  std::map<std::string, SharedLabel> labels_;
+  CellSurvey survey_;
   std::vector<std::string> axis_names_;
   std::map<std::size_t, std::vector<std::string>> axis_labels_;
   std::vector<std::optional<GatheredColumn>> columns_;  ///< in the order of the schema
-  dataset::Attributes attributes_;
   std::vector<std::vector<std::size_t>> places_;
   std::vector<GatheredColumn*> targets_;
 };
@@ -531,6 +340,7 @@ config::Resolved common_settings(const GridPlan& plan, const CellIds& ids, std::
     const config::Resolved& next = resolved.job->resolved;
     common.printed = job ? common_part(common.printed, next.printed) : next.printed;
     common.hashed = job ? common_part(common.hashed, next.hashed) : next.hashed;
+    common.differences = job ? common_part(common.differences, next.differences) : next.differences;
     if (!job) job = std::move(resolved.job);
   }
   return common;

@@ -288,7 +288,7 @@ Json status_json(const SweepStatus& status) {
   Json json = counts_json(counts);
   json["failures"] = status.failures;
   json["damaged"] = status.damaged;
-  if (status.computed > 0) {
+  if (status.computed > 0 && counts.missing() > 0) {
     const double hours = status.seconds / static_cast<double>(status.computed) / 3600.0;
     json["core_hours"] = hours * static_cast<double>(counts.missing());
   }

@@ -66,7 +66,8 @@ struct SweepStatus {
 };
 SweepStatus status_of(const std::string& folder, stacks::Progress& progress);
 
-// Return JSON objects; that of a status has the estimated remaining `core_hours` if some run has finished.
+// Return JSON objects; that of an incomplete status has the estimated remaining `core_hours` if some run has
+// finished.
 Json counts_json(const CellCounts& counts);
 Json summary_json(const PlanSummary& summary);
 Json status_json(const SweepStatus& status);
