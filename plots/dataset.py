@@ -78,6 +78,19 @@ def config(ds: xr.Dataset) -> dict[str, Any]:
     return table
 
 
+def places(ds: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the complete coordinates of positions in a stack (two sublayers per layer) and of seeds."""
+    settings = config(ds)
+    layers = max((stack["model"]["layers"] for stack in settings.get("stacks", [])), default=None)
+    if layers is not None:
+        for name, first, count in (("depth", 0, 2 * layers + 1), ("other_depth", 0, 2 * layers + 1),
+                                   ("sublayer", 0, 2 * layers), ("layer", 0, layers), ("place", -1, 2 * layers + 2),
+                                   ("layers_passed", 0, layers + 1)):  # fmt: skip
+            yield name, np.arange(first, first + count)
+    if "seed" in ds and "run" in settings:
+        yield "seed", array(ds, "seed")[:1] + np.arange(settings["run"]["seeds"])
+
+
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yields a temporary path in the folder of `target`; the file is flushed and renamed to `target` afterwards."""

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import xarray as xr
 
-from . import groups, kinds, reader, style, together
+from . import groups, kinds, reader, style, sweeps, together
 from .dataset import atomic_file
 from .makers import Kind, drawn
 
@@ -126,7 +126,8 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
     labels = dict(zip(files, options.labels, strict=True)) if options.labels else {}
     found_labels = [labels[file] for file in found if labels]
     ds = together.merged(found, found_labels) if len(found) > 1 or found_labels else found[path]
-    available = kinds.of(ds)
+    ds = sweeps.stacked(ds)
+    available = [kind for kind in kinds.of(ds) if kind.name == "sweep" or not sweeps.excess_of(ds)]
     if not available:
         yield Failed(f"{path}: no figure supports its variables; expected a result with the columns of "
                      "`periscope list --columns`")  # fmt: skip

@@ -2,14 +2,13 @@
 
 import difflib
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from . import kinds, style
-from .dataset import array, config
+from . import kinds, style, sweeps
+from .dataset import array, places
 from .makers import Kind, Makers, drawn
 
 ATTRIBUTES = ("version", "commit", "config")  # attributes used in captions
@@ -69,9 +68,12 @@ def _available(ds: xr.Dataset) -> Available:
     makers: Makers = {}
     reasons: dict[str, str] = {}
     first = ""
+    ds = sweeps.stacked(ds)
     for kind in kinds.of(ds):
         try:
             _require(ds, kind)
+            if kind.name != "sweep" and (excess := sweeps.excess_of(ds)):
+                raise ValueError(excess)
             of_kind = kind.draw(ds)
         except (ValueError, LookupError) as error:
             reasons[kind.name] = str(error)
@@ -95,25 +97,12 @@ def _require(ds: xr.Dataset, kind: Kind) -> None:
             if size == 0 and dimension != "claim":  # a run may test no claim
                 raise ValueError(f"the dimension {dimension!r} of {name!r} is empty")
     used = {dimension for dimensions in kind.required.values() for dimension in dimensions}
-    for name, expected in _places(ds):
+    for name, expected in places(ds):
         if name in used and name in ds and not np.array_equal(array(ds, name), expected):
             raise ValueError(f"{name!r} has {ds.sizes[name]} of the result's {expected.size} positions; figures need "
                              "all of them in order")  # fmt: skip
     if "record" in used and array(ds, "record")[0] != 0:
         raise ValueError(f"'record' begins with step {array(ds, 'record')[0]:g}; figures need the record at step 0")
-
-
-def _places(ds: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the complete coordinates of positions in a stack (two sublayers per layer) and of seeds."""
-    settings = config(ds)
-    layers = max((stack["model"]["layers"] for stack in settings.get("stacks", [])), default=None)
-    if layers is not None:
-        for name, first, count in (("depth", 0, 2 * layers + 1), ("other_depth", 0, 2 * layers + 1),
-                                   ("sublayer", 0, 2 * layers), ("layer", 0, layers), ("place", -1, 2 * layers + 2),
-                                   ("layers_passed", 0, layers + 1)):  # fmt: skip
-            yield name, np.arange(first, first + count)
-    if "seed" in ds and "run" in settings:
-        yield "seed", array(ds, "seed")[:1] + np.arange(settings["run"]["seeds"])
 
 
 def _choose(available: Available, name: str | None) -> str:

@@ -1,0 +1,147 @@
+"""Gathered sweeps: conversion to a result with one stack per cell, and a figure with one number per cell."""
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from . import captions, scales, style
+from .dataset import array, config, is_measured, on, places
+from .makers import kind
+
+MOST_STACKS = 24  # in figures over depth
+
+
+def stacked(ds: xr.Dataset) -> xr.Dataset:
+    """Returns a gathered sweep as a result whose stacks, along ``placement``, are the finished cells; other datasets
+    unchanged. Stacks are named by the placement and the swept keys, as in "peri, layers 12"."""
+    if "sweep" not in ds.attrs or "cell_status" not in ds or not {"input", "placement"} <= set(ds.dims):
+        return ds
+    swept = [str(name) for name in ds.dims if "." in str(name)]
+    cells = ds.stack(cell=[*swept, "placement"], create_index=False)
+    for name, variable in ds.variables.items():
+        if "cell" in cells[name].dims:
+            own = [d for d in variable.dims if d not in swept]
+            order = ["cell" if d == "placement" else d for d in own] if "placement" in own else ["cell", *own]
+            cells[name] = cells[name].transpose(*order)
+    cells = cells.isel(cell=np.flatnonzero(cells.cell_status.values == "done"))
+    keys = [key for axis in json.loads(ds.attrs["sweep"])["axes"] for key in axis]
+    settings: list[dict[str, Any]] = [{} for _ in range(cells.sizes["cell"])]
+    fixed: dict[str, Any] = {}  # keys of which the user selected one value
+    for key in keys:
+        name = "placement" if key == "model.placement" and key not in cells.variables else key
+        if name in cells.variables and cells[name].dims == ("cell",):
+            for table, value in zip(settings, cells[name].values.tolist(), strict=True):
+                table[key] = value
+        elif name in cells.variables and cells[name].ndim == 0:
+            fixed[key] = cells[name].item()
+    names = cells["cell_placement"].values.reshape(-1) if "cell_placement" in cells else cells["placement"].values
+    labels = [", ".join([str(name), *(f"{key.rpartition('.')[2]} {captions.value_text(value)}"
+                                      for key, value in table.items() if key != "model.placement")])
+              for name, table in zip(names, settings, strict=True)]  # fmt: skip
+    every = [fixed | table for table in settings]
+    configuration = config(ds)
+    attributes = {}
+    for key in (key for key in keys if key in every[0] and key.partition(".")[0] not in captions.SECTIONS):
+        section, _, name = key.partition(".")
+        values = [table[key] for table in every]
+        configuration.setdefault(section, {})[name] = max(values)
+        if key == "run.seeds":  # for captions
+            attributes["seeds"] = f"{min(values)} to {max(values)} seeds"
+    per_input = len(configuration["stacks"]) // ds.sizes["input"]  # more than one if a cell has several stacks
+    configuration["stacks"] = [_stack(configuration["stacks"][i * per_input + k % per_input], table)
+                               for i in range(ds.sizes["input"]) for k, table in enumerate(every)]  # fmt: skip
+    cells = cells.assign_attrs(config=json.dumps(configuration), **attributes)
+    # Deeper stacks than the selected ones leave missing values at the end.
+    cells = cells.isel({name: slice(0, len(complete)) for name, complete in places(cells) if name in cells.dims})
+    cells = cells.drop_vars([n for n in ("placement", "placement_settings", "cell_placement") if n in cells])
+    texts = np.array([json.dumps(table) for table in settings], dtype=object)
+    return cells.rename(cell="placement").assign_coords(
+        placement=np.array(labels, dtype=object), placement_settings=("placement", texts))  # fmt: skip
+
+
+def _stack(common: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns the keys of a stack: those that all stacks share, and its own."""
+    own = {section: dict(keys) for section, keys in common.items()}
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if section in own:
+            own[section][name] = value
+    return own
+
+
+def excess_of(ds: xr.Dataset) -> str:
+    """Returns why a stacked sweep has no figures over depth, or ""."""
+    count = ds.sizes["placement"] if "cell_status" in ds and "placement" in ds.dims else 0
+    return "" if count <= MOST_STACKS else (
+        f"found {count} stacks; expected at most {MOST_STACKS}: select values of swept keys, such as "
+        "sel({'model.layers': [12]})")  # fmt: skip
+
+
+def top(values: np.ndarray) -> np.ndarray:
+    """Returns the last finite value along the last axis; stacks of a sweep may differ in depth."""
+    last = values.shape[-1] - 1 - np.argmax(np.isfinite(values)[..., ::-1], axis=-1)
+    return np.take_along_axis(values, last[..., None], -1)[..., 0]
+
+
+def numbers(ds: xr.Dataset, version: str) -> dict[str, np.ndarray]:
+    """Returns, by y label, the numbers [input, placement] of every stack, measured or predicted."""
+    found = {}
+    if f"second_moment_{version}" in ds:
+        found["Mean square of x at the top"] = top(array(ds, f"second_moment_{version}"))
+    if f"log_grad_sq_{version}" in ds:
+        squares = array(ds, f"log_grad_sq_{version}")
+        found["Gradient at the input\nover gradient at the top"] = np.exp((squares[..., 0] - top(squares)) / 2)
+    return found
+
+
+def x_key(tables: list[dict[str, Any]]) -> str:
+    """Returns the swept key on the x axis: the number with the most values, else the first key."""
+    counts = {key: len({table[key] for table in tables}) for key in tables[0]
+              if all(isinstance(table[key], (int, float)) for table in tables)}  # fmt: skip
+    return max(counts, key=lambda key: counts[key]) if counts else next(iter(tables[0]))
+
+
+@kind("sweep", "a sweep: size of the stream and ratio of gradients of every stack, over a swept key",
+      on("placement", "cell_status")
+      | on("input placement depth", "second_moment_predicted"))  # fmt: skip
+def sweep(ds: xr.Dataset) -> style.Page:
+    tables = [json.loads(text) for text in array(ds, "placement_settings")]
+    if not tables or not tables[0]:
+        raise ValueError("expected at least two cells that differ in a swept key")
+    key = x_key(tables)
+    inputs, names = array(ds, "input"), [str(name) for name in array(ds, "placement")]
+    part = f", {key.rpartition('.')[2]} "
+    lines: dict[str, list[int]] = {}  # stacks by the label without the key on the x axis
+    for p, (name, table) in enumerate(zip(names, tables, strict=True)):
+        value = captions.value_text(table[key])
+        lines.setdefault("stacks" if name == value else name.replace(part + value, ""), []).append(p)
+    predicted, measured = numbers(ds, "predicted"), numbers(ds, "measured")
+    figure, grid = style.panels(len(predicted), len(inputs), 2.4, style.page(len(inputs)), sharex=True)
+    every = style.styles(lines)
+    words = [captions.value_text(table[key]) for table in tables]
+    is_number = all(isinstance(table[key], (int, float)) for table in tables)
+    places = list(dict.fromkeys(words))
+    x = np.array([float(table[key]) if is_number else places.index(word)
+                  for table, word in zip(tables, words, strict=True)])  # fmt: skip
+    for row, (label, values) in zip(grid, predicted.items(), strict=True):
+        for i, axes in enumerate(row):
+            for curve_style, members in zip(every, lines.values(), strict=True):
+                order = sorted(members, key=lambda p: x[p])
+                axes.plot(x[order], values[i, order], **curve_style.line, linewidth=1.3)
+                y = measured.get(label, values)[i, order]
+                axes.plot(x[order], y, **curve_style.marks)
+            if row is grid[0]:
+                axes.set_title(style.title(style.INPUTS[inputs[i]]))
+            if row is grid[-1]:
+                axes.set_xlabel(key)
+            if not is_number:
+                axes.set_xticks(range(len(places)), places)
+        row[0].set_ylabel(label)
+        scales.log_axis(row, np.concatenate([values.ravel(), measured.get(label, values).ravel()]))
+    has_measurement = is_measured(ds)
+    keys = [style.key(curve_style, has_measurement) for curve_style in every] if len(lines) > 1 else []
+    caption = (f"Every stack of a sweep over {key}. Lines: theory" + ("; markers: measurement" * has_measurement) + ". "
+               + captions.settings_text(ds))  # fmt: skip
+    return style.finish(figure, keys, caption)
