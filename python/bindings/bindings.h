@@ -35,6 +35,8 @@ void add_descriptions(nanobind::module_& module);
 void add_model(nanobind::module_& module);
 /// Adds the classes Request, Result and Snapshot, and the functions that run studies.
 void add_run(nanobind::module_& module);
+/// Adds the functions for sweeps: `sweep_plan`, `sweep_run`, `sweep_status` and `sweep_gather`.
+void add_sweeps(nanobind::module_& module);
 /// Adds the functions for recording passes of other programs: `layout` (tensors that store parameters) and `replay`.
 void add_recording(nanobind::module_& module);
 

@@ -43,4 +43,5 @@ NB_MODULE(_periscope, module) {
   periscope::python::add_model(module);
   periscope::python::add_run(module);
   periscope::python::add_recording(module);
+  periscope::python::add_sweeps(module);
 }

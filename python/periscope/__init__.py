@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ._nulls import at_scales as at_scales
     from ._periscope import Snapshot as Snapshot
     from ._run import Record as Record
+    from ._sweep import Sweep as Sweep
+    from ._sweep import sweep as sweep
     from ._verdicts import verdicts as verdicts
     from .config import Config as Config
     from .dataset import open as open
@@ -49,7 +51,7 @@ _MODULES = {name: module for module, names in {
     "config": "Config", "dataset": "open", "describe": "cite columns keys placements recipes",
     "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
     "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
-    "_nulls": "at_init at_scales",
+    "_nulls": "at_init at_scales", "_sweep": "Sweep sweep",
     "verbs": "propagate theory ladder gradients_depth gradients_attenuation gradients_identity_path "
              "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
 }.items() for name in names.split()}  # fmt: skip

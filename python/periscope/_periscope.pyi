@@ -91,3 +91,22 @@ def replay(
     top: int,
 ) -> Result: ...
 def commit(result: Result, on_progress: Callable[[Snapshot], object] | None = None) -> None: ...
+def sweep_plan(
+    folder: str,
+    study: str,
+    base: Request,
+    axes: Sequence[Sequence[str]],
+    on_progress: Callable[[Snapshot], object] | None = None,
+) -> str: ...
+def sweep_run(
+    folder: str,
+    shard: tuple[int, int],
+    threads: int,
+    retry: bool,
+    argv: Sequence[str],
+    on_progress: Callable[[Snapshot], object] | None = None,
+) -> str: ...
+def sweep_status(folder: str) -> str: ...
+def sweep_gather(
+    folder: str, partial: bool, columns: Sequence[str], on_progress: Callable[[Snapshot], object] | None = None
+) -> Result: ...
