@@ -20,7 +20,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 PAGES = {
     "README": {
         "Tutorial": ["notebooks/first_look", "notebooks/your_checkpoint", "notebooks/your_placement"],
-        "How-to": ["docs/questions", "docs/running", "docs/checkpoints", "docs/training", "docs/python"],
+        "How-to": ["docs/questions", "docs/running", "docs/sweeps", "docs/checkpoints", "docs/training", "docs/python"],
         "Reference": ["docs/reference", "docs/python_api"],
         "Explanation": ["docs/theory/README", "docs/experiments", "docs/findings", "docs/lab_notes/README"],
         "Project": ["CHANGELOG", "CONTRIBUTING", "experiments/bench/RESULTS"],

@@ -56,7 +56,8 @@ def gather(*words, out="out", code=0):
 def results(out="out"):
     """Returns the bytes of all cells and of the gathered file."""
     gather(out=out)
-    return {name: data for name, data in contents(pathlib.Path(out)).items() if name.startswith("cells/") or name == "sweep.nc"}
+    found = contents(pathlib.Path(out))
+    return {name: data for name, data in found.items() if name.startswith("cells/") or name == "sweep.nc"}
 
 
 @pytest.fixture
