@@ -255,17 +255,17 @@ ExitCode print_slurm(const CommonOptions& options) {
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@60
 #SBATCH --open-mode=append
-# One minute before the time limit the shard is stopped (exit code 75) and queued again; it resumes from its cells.
+# One minute before the time limit the shard is stopped (exit code 75) and queued again; it resumes from its cells. A
+# cancelled job (TERM) is stopped only.
 {} sweep run {} --shard slurm --threads {} &
 child=$!
-trap 'kill -TERM "$child" 2>/dev/null' USR1 TERM
+requeue=
+trap 'requeue=1; kill -TERM "$child" 2>/dev/null' USR1
+trap 'requeue=; kill -TERM "$child" 2>/dev/null' TERM
+while kill -0 "$child" 2>/dev/null; do wait "$child"; done  # a trapped signal interrupts `wait`
 wait "$child"
 code=$?
-if [ "$code" -gt 128 ]; then  # a trapped signal interrupted `wait`
-  wait "$child"
-  code=$?
-fi
-[ "$code" = 75 ] && scontrol requeue "$SLURM_JOB_ID"
+[ "$code" = 75 ] && [ "$requeue" ] && scontrol requeue "$SLURM_JOB_ID"
 exit "$code"
 )",
                            flags.tasks, flags.cpus, std::max(2, static_cast<int>(60.0 * flags.hours)),
