@@ -111,12 +111,11 @@ struct PendingBlock {
   std::size_t missing = 0;
 };
 
-/// Returns the cells of a block that another process has written since the index was built; empty if there are none.
-std::vector<StoredCell> written_by_other(const std::string& folder, const PendingBlock& block,
-                                         const RunSettings& settings) {
+/// Returns the cells of a block if its file is complete, for example because another process has written it.
+std::vector<StoredCell> written_cells(const std::string& folder, const PendingBlock& block) {
   const std::string path = block_file(folder, block.ids);
   std::error_code unreadable;
-  if (settings.retry || block.missing < block.ids.size() || !fs::exists(path, unreadable)) return {};
+  if (!fs::exists(path, unreadable)) return {};
   try {
     std::vector<StoredCell> cells = read_block(path);
     return std::ranges::equal(cells, block.ids, {}, &StoredCell::id) ? cells : std::vector<StoredCell>();
@@ -212,7 +211,8 @@ CellCounts run_shard(const std::string& folder, const RunSettings& settings, sta
     counts.add(&entry);
   };
   for (const PendingBlock& block : pending) {
-    if (const std::vector<StoredCell> written = written_by_other(folder, block, settings); !written.empty()) {
+    const auto written = settings.retry ? std::vector<StoredCell>() : written_cells(folder, block);
+    if (!written.empty()) {
       for (const StoredCell& cell : written) count(cell);
       progress.cached(plan.label(block.first), static_cast<int>(block.missing));
       continue;
@@ -231,7 +231,11 @@ CellCounts run_shard(const std::string& folder, const RunSettings& settings, sta
       count(cells.back());
       progress.step(plan.label(block.first + i));
     }
-    write_block(folder, cells);
+    try {
+      write_block(folder, cells);
+    } catch (const Error&) {  // without file locks, another writer of the same file may remove the temporary file
+      if (written_cells(folder, block).empty()) throw;
+    }
     free_idle_memory();
   }
   progress.finish(fmt::format("{} cells computed", record.computed));

@@ -70,6 +70,13 @@ Json common_part(const Json& a, const Json& b) {
     }
     return both;
   }
+  if (a.is_array() && b.is_array() && a.size() != b.size() && !a.empty() && !b.empty()) {
+    Json all = a[0];  // lists of stacks, one of which remains
+    for (const Json* list : {&a, &b}) {
+      for (const Json& element : *list) all = common_part(all, element);
+    }
+    return Json::array({all});
+  }
   if (a.is_array() && b.is_array() && a.size() == b.size()) {
     Json both = Json::array();
     for (std::size_t i = 0; i < a.size(); ++i) both.push_back(common_part(a[i], b[i]));

@@ -21,7 +21,8 @@ void set_value(dataset::Values& values, std::size_t i, const Coordinate& value);
 /// Returns `size` missing values.
 dataset::Values missing_values(dataset::Type type, std::size_t size);
 
-/// Returns the parts of two configurations that are equal; other elements of lists become null.
+/// Returns the parts of two configurations that are equal. Other elements of lists become null; of lists of different
+/// lengths, the part that all elements share remains.
 Json common_part(const Json& a, const Json& b);
 
 /// A dimension of the cells' results.
