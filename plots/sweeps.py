@@ -25,7 +25,10 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
             own = [d for d in variable.dims if d not in swept]
             order = ["cell" if d == "placement" else d for d in own] if "placement" in own else ["cell", *own]
             cells[name] = cells[name].transpose(*order)
-    cells = cells.isel(cell=np.flatnonzero(cells.cell_status.values == "done"))
+    done = (cells.cell_status == "done").any([d for d in cells.cell_status.dims if d != "cell"])
+    if "second_moment_predicted" in cells:  # a cell may have only some of the placements
+        done &= cells.second_moment_predicted.notnull().any(["input", "depth"])
+    cells = cells.isel(cell=np.flatnonzero(done.values))
     keys = [key for axis in json.loads(ds.attrs["sweep"])["axes"] for key in axis]
     settings: list[dict[str, Any]] = [{} for _ in range(cells.sizes["cell"])]
     fixed: dict[str, Any] = {}  # keys of which the user selected one value
@@ -49,13 +52,18 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
         configuration.setdefault(section, {})[name] = max(values)
         if key == "run.seeds":  # for captions
             attributes["seeds"] = f"{min(values)} to {max(values)} seeds"
-    per_input = len(configuration["stacks"]) // ds.sizes["input"]  # more than one if a cell has several stacks
-    configuration["stacks"] = [_stack(configuration["stacks"][i * per_input + k % per_input], table)
-                               for i in range(ds.sizes["input"]) for k, table in enumerate(every)]  # fmt: skip
+    common: list[dict[str, Any]] = configuration["stacks"]
+    inputs: list[dict[str, Any]] = [{"input.kind": str(name)} for name in ds["input"].values]
+    if "input.kind" in keys:  # a cell has one of the inputs
+        common = common * len(inputs)
+    per_input = len(common) // len(inputs)  # more than one if a cell has several placements
+    configuration["stacks"] = [_stack(common[i * per_input + k % per_input], table | own)
+                               for i, own in enumerate(inputs) for k, table in enumerate(every)]  # fmt: skip
     cells = cells.assign_attrs(config=json.dumps(configuration), **attributes)
     # Deeper stacks than the selected ones leave missing values at the end.
     cells = cells.isel({name: slice(0, len(complete)) for name, complete in places(cells) if name in cells.dims})
     cells = cells.drop_vars([n for n in ("placement", "placement_settings", "cell_placement") if n in cells])
+    cells = cells.drop_vars("cell_status").assign(cell_status=("cell", np.full(len(labels), "done", dtype=object)))
     texts = np.array([json.dumps(table) for table in settings], dtype=object)
     return cells.rename(cell="placement").assign_coords(
         placement=np.array(labels, dtype=object), placement_settings=("placement", texts))  # fmt: skip

@@ -112,6 +112,17 @@ def test_figures_show_the_stacks_of_a_sweep(whole):
     assert [t.get_text() for legend in one.legends for t in legend.get_texts()][:2] == ["Pre-LN", "Peri-LN"]
 
 
+def test_figures_of_swept_inputs_and_of_several_placements_per_cell():
+    grid = {"input.kind": ["gaussian", "tokens"], "model.placement": [{"A": True, "alpha": 0.5}, "pre"]}
+    ds = ps.sweep("theory", SMALL, grid=grid).run().gather()
+    assert ds.second_moment_predicted.dims == ("input", "placement", "depth")
+    assert {"sweep", "variance"} <= set(ps.figures(ds)) and len(ps.plot(ds, "variance").axes) == 2
+    grid = {"model.placement": [["pre", "peri"], ["post"]]}
+    ds = ps.sweep("theory", SMALL, grid=grid).run().gather()
+    assert ds.second_moment_predicted.sizes["model.placement"] == 2
+    assert len(ps.plot(ds, "variance").legends[0].get_texts()) == 3
+
+
 def test_figures_over_depth_need_a_selection_from_many_stacks(whole):
     many = xr.concat([whole.assign_coords({"init.scheme": [f"{k}a", f"{k}b"]}) for k in range(3)], "init.scheme",
                      combine_attrs="override")  # fmt: skip
