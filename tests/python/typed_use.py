@@ -16,6 +16,8 @@ def use() -> None:
     ds = ps.probe(mine, tokens=[5, 9])
     ds = ps.train(cfg, corpus="FILE", callback=lambda record: record.step < 500 and record.loss < 9.0)
     ds = ps.certify(ps.Config(), format=["fp16"])
+    sweep: ps.Sweep = ps.sweep("propagate", cfg, backward=True, grid={"model.layers": [6]}, zip={"run.seed": range(2)})
+    ds = sweep.run(threads=2, progress=True).gather(partial=True, columns=["verdict"])
     worst: float = ps.verdicts(ds, all=True)["worst_z"].max()
     print(ps.cite(ds) + ps.cite(), ps.placements().loc["peri"], ps.recipes().extras)
     ps.plot(ds, "variance").savefig("variance.svg")

@@ -130,6 +130,9 @@ std::vector<Example> examples() {
   all.push_back({"info", "info DIR", "placement and norm names of a checkpoint"});
   all.push_back({"generate", "generate DIR --tokens 1",
                  "continue a prompt with a checkpoint, always with the most likely token"});
+  all.push_back({"sweep plan",
+                 "sweep plan propagate --grid 'model.layers=[2,4]' --set model.width=128 --out results/grid",
+                 "cells and cost of a grid of configurations"});
   all.push_back({"toy", "toy", "the toy example from the reviews of the Peri-LN paper, step by step"});
   return all;
 }
