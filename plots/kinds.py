@@ -10,8 +10,8 @@ from .makers import Kind
 
 # In the order of modules, then of definitions. The first kind that a result supports is the most informative one.
 KINDS = tuple(value for name in """
-    sweeps stream verdicts angular blocks convergence gradients verify probe probe_extremes certificate wrong_theories
-    ladder number_formats trained losses growth_identity claims training first_steps
+    sweeps stream comparison verdicts angular blocks convergence gradients verify probe probe_extremes certificate
+    wrong_theories ladder number_formats trained losses growth_identity claims training first_steps
 """.split() for value in vars(import_module(f".{name}", __package__)).values() if isinstance(value, Kind))  # fmt: skip
 
 

@@ -27,7 +27,10 @@ void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, stu
     CLI::Option* option = command.add_option_function<std::vector<std::string>>(
         flag.shown(), [&values, name = flag.name](const std::vector<std::string>& words) { values[name] = words; },
         flag.meaning);
-    option->type_name(flag.number ? "NUMBER" : flag.list ? "TEXT,..." : "TEXT")->expected(1);
+    option->type_name(flag.number ? "NUMBER"
+                      : flag.list ? "TEXT,..."
+                                  : "TEXT")
+        ->expected(1, flag.positional && flag.list ? CLI::detail::expected_max_vector_size : 1);
     if (!flag.positional) option->allow_extra_args(false);
     if (flag.list) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -112,6 +115,12 @@ study::Request CommonOptions::request(std::string command, std::vector<std::stri
   request.command = std::move(command);
   request.effective_keys = std::move(effective_keys);
   return request;
+}
+
+study::FlagNames no_run_except(const study::FlagNames& supported) {
+  study::FlagNames without = no_run;
+  for (const std::string& name : supported) without.erase(name);
+  return without;
 }
 
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {

@@ -41,6 +41,9 @@ CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const s
 inline const study::FlagNames no_run{"config", "vary",  "seed",   "seeds", "threads",
                                      "device", "dtype", "memory", "out",   "force"};
 
+/// Returns `no_run` without the flags in `supported`.
+study::FlagNames no_run_except(const study::FlagNames& supported);
+
 /// Returns a message about the first unknown command or flag, or "" if all are known. It lists the commands that have
 /// the flag, or suggests a command or flag with a similar name.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words);

@@ -52,7 +52,7 @@ _MODULES = {name: module for module, names in {
     "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
     "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
     "_nulls": "at_init at_scales", "_sweep": "Sweep sweep",
-    "verbs": "propagate theory ladder gradients_depth gradients_attenuation gradients_identity_path "
+    "verbs": "propagate theory compare ladder gradients_depth gradients_attenuation gradients_identity_path "
              "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
 }.items() for name in names.split()}  # fmt: skip
 __all__ = [*_MODULES, "__version__"]  # noqa: PLE0604

@@ -41,7 +41,8 @@ def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
     for flag in study["flags"]:
         words: dict[str, Any] = {"help": flag["meaning"].replace("%", "%%")}
         if flag["positional"]:
-            add(f"flag_{flag['name']}", metavar=flag["name"], nargs=None if flag["required"] else "?", **words)
+            count = "+" if flag["list"] else None if flag["required"] else "?"
+            add(f"flag_{flag['name']}", metavar=flag["name"], nargs=count, **words)
             continue
         words |= {"action": "store_true"} if flag["toggle"] else {"metavar": flag["name"].upper()}
         add(f"--{flag['name']}", dest=f"flag_{flag['name']}", **words)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _periscope, _text, dataset
+from . import _periscope, _text, _toml, dataset
 from ._progress import bar
-from ._toml import plain
 from .config import Config, ConfigLike, flat, settings
 from .describe import description
 from .errors import CheckFailed, ConfigError, short, utf8, whole
@@ -158,7 +157,7 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
     """Returns the command-line words of a flag, or None if it is not given."""
     name = flag["name"].replace("-", "_")
-    value = _text.one_sequence(name, value) if name in ("tokens", "labels") else plain(name, value)
+    value = _text.one_sequence(name, value) if name in ("tokens", "labels") else _toml.plain(name, value)
     if value is None or (value is False and flag["toggle"]):
         return None
     if flag["toggle"]:
@@ -169,6 +168,8 @@ def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
         return [utf8(name, value)]
     if flag["number"] and isinstance(value, (int, float)) and not isinstance(value, bool):
         return [repr(value)]
+    if name == "stacks" and isinstance(value, list):
+        return [one if isinstance(one, str) else _toml.text(name, one) for one in value]
     if isinstance(value, list) and not flag["number"]:
         return [_joined(name, flag, value)]
     expected = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"

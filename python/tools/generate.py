@@ -25,7 +25,7 @@ SWEPT = ("model", "init", "input")  # sections whose keys accept lists
 # Arguments that accept more types in Python than on the command line.
 FLAG_TYPES = {
     "checkpoint": "CheckpointLike", "tokens": "TokensLike | None", "labels": "TokensLike | None",
-    "text": "PathLike | None", "tokenizer": "TokenizerLike | None",
+    "text": "PathLike | None", "tokenizer": "TokenizerLike | None", "stacks": "Sequence[str | Mapping[str, Any]]",
 }  # fmt: skip
 
 

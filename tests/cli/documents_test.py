@@ -127,6 +127,7 @@ config = "small"
 SMALLER = {
     "theory": sets("model.layers=1", "input.tokens=4"),
     "propagate": STACK + NARROW,
+    "compare": STACK + NARROW,
     "ladder": sets("model.layers=1", "input.tokens=4", "ladder.widths=[16, 24, 32, 48]", "ladder.seeds=16",
                    "model.width=16", "model.heads=2"),
     "power": ["--config", "list.toml"],

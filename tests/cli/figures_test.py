@@ -22,7 +22,7 @@ from plots import blocks, captions, drawing, kinds, reader, style
 FOUR = 'model.placement=["pre", "peri", "post", {A=true,B=false,C=true,alpha=0.9,beta=0.5}]'
 PROBE_FIGURES = ["trained-vs-init", "growth", "growth-parts", "massive", "margins"]
 STACK_FIGURES = ["variance", "token_cosine", "dilution", "agreement-gaussian", "agreement-tokens", "power-gaussian",
-                 "power-tokens", "angular-gaussian", "angular-tokens"]
+                 "power-tokens", "angular-gaussian", "angular-tokens", "comparison-gaussian", "comparison-tokens"]
 VERIFY_FIGURES = ["bound_ratios", "bound_ratio_vs_width", "massive_activations"]
 
 

@@ -167,3 +167,45 @@ def test_records_contain_mean_and_rms_of_gains():
     ds = result(STUDIES["train"], "model.placement=peri")
     rms, mean = (ds[f"gain_{value}_norm_b"].values[:, :, -1] for value in ("rms", "mean"))
     assert (rms > mean).all()
+
+
+def compared(*stacks, flags=(), code=0):
+    return result("compare", stacks, CONFIG, flags, code=code)
+
+
+def test_compared_stacks_equal_their_own_runs():
+    keys = '{init.std=0.1,init.scheme="normal"}'
+    both = compared("gemma2", "keel", keys, "{C=true}", flags=("--backward",))
+    assert list(both.placement.values[:3]) == ["gemma2", "keel", "scheme normal, std 0.1"]
+    alone = (["model.recipe=gemma2"], ["model.placement=keel"], ["init.std=0.1", "init.scheme=normal"],
+             ["model.placement={C=true}"])
+    for place, settings in enumerate(alone):
+        one = result("theory", CONFIG, ("--backward",), *settings)
+        for name in ("variance_predicted", "log_grad_sq_predicted", "largest_predicted"):
+            np.testing.assert_array_equal(both[name].values[0, place], one[name].values[0, 0])
+
+
+def test_comparison_summarises_curves():
+    ds = compared("pre", "post", flags=("--backward", "--measure", "--seeds", "4"), code=(0, 4))
+    for version in ("predicted", "measured"):
+        at = {name: ds[f"{name}_{version}"][0] for name in ("maximum", "log_grad_sq", "site_branch_ratio", "largest")}
+        sums = ds[f"site_maximum_{version}"].sel(site="sum")[0]
+        largest = np.fmax(at["maximum"].max("depth"), sums.max("sublayer"))
+        np.testing.assert_array_equal(at["largest"], largest)
+        gradient = np.exp((at["log_grad_sq"].isel(depth=0) - at["log_grad_sq"].isel(depth=-1)) / 2)
+        np.testing.assert_allclose(ds[f"gradient_ratio_{version}"][0], gradient, rtol=1e-12)
+        bits = -np.log2(at["site_branch_ratio"].sel(site="B_out").min("sublayer"))
+        np.testing.assert_allclose(ds[f"bits_lost_{version}"][0], bits.clip(min=0), rtol=1e-12)
+        margins = ds[f"format_margin_{version}"][0]
+        np.testing.assert_allclose(margins.sel(format="fp16") * largest, 65504, rtol=1e-12)
+    where = list(ds.largest_at_predicted.values[0])
+    assert where[0].startswith("x at ") and where[1].startswith("sum at ")
+
+
+@pytest.mark.parametrize(("stacks", "named"), [
+    (["pre"], "at least two stacks"), (["pre", "pree"], "nearest is pre"), (["pre", "pre"], "distinct stacks"),
+    (["pre", "{A=1"], "invalid TOML"), (["pre", "{run.seeds=9}"], "run.seeds"),
+    (["pre", "{model.widht=9}"], "model.width"), (["pre", "{model.layers=3}"], "model.layers"),
+    (["pre", "{model.width=[8,16]}"], "model.width")])  # fmt: skip
+def test_compare_rejects(stacks, named):
+    rejected("compare", stacks, names=[named])

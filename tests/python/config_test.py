@@ -103,6 +103,15 @@ def test_keyword_arguments_override_and_must_have_an_effect():
         ps.verify(cases=10, run={"backward": True})
 
 
+def test_stacks_to_compare_are_names_tables_and_placements():
+    ds = ps.compare(["llama", "keel", {"model.recipe": "llama", "init": {"std": 0.01}}, {"A": True, "C": True}],
+                    {"model.layers": 2, "model.width": 32, "model.heads": 2, "input.tokens": 6})  # fmt: skip
+    assert list(ds.placement.values) == ["llama", "keel", "llama, std 0.01", "{A = true, C = true}"]
+    assert "comparison-gaussian" in ps.figures(ds)
+    with rejected("nearest is keel", ps.ConfigError):
+        ps.compare(["llama", "kel"])
+
+
 def test_a_theory_override_is_judged():
     ds = ps.propagate(SMALL, model={"rope": True}, theory_set={"init.down_factor": 3.0}, seeds=8)
     table = ps.verdicts(ds)

@@ -43,6 +43,7 @@ std::map<std::string, Given> given(const TemporaryFolder& folder) {
       {"gradients crossover", {{R"(model.placement=["post","pre","peri"])"}}},
       {"formats", {{R"(formats.format=["bf16"])", "theory.replicates=8"}}},
       {"power", {{}, {}, list}},
+      {"compare", {{}, {{"stacks", {"pre", "peri"}}}}},
       {"verify", {{}, {{"cases", {"60"}}, {"starts", {"1"}}}}},
       {"certify", {{"input.kind=tokens"}}},
       {"probe", {{}, {{"checkpoint", {std::string(FIXTURES) + "/llama"}}, {"tokens", {"1,2,3"}}, {"draws", {"0"}}}}},

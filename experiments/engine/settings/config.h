@@ -85,6 +85,8 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
+struct Candidate;
+
 /// A configuration, read from a file, --set and flags: the stacks and the settings for measuring and predicting them.
 /// Studies derive from it to add their sections.
 struct Config {
@@ -112,13 +114,14 @@ struct Config {
 /// Reads `file` ("": no file), applies `settings` ("a.b=v") and validates the result. `known` lists the valid sections.
 /// Lists of values for keys of model, init and input form a sweep: the stacks are their cross product, in the given
 /// order. A relative input.path in the file is resolved against the file's folder. `theory_settings` (--theory-set)
-/// apply to the theory only. Throws ConfigError for invalid settings, and if measurement and prediction could not be
-/// compared. Text files are read only in a sweep, to compare stacks (throws InputError); else call read_texts.
+/// apply to the theory only. `candidates`, if any, are the stacks instead of a sweep, without --theory-set. Throws
+/// ConfigError for invalid settings, and if measurement and prediction could not be compared. Text files are read only
+/// for several stacks, to compare them (throws InputError); else call read_texts.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
-                   const std::vector<std::string>& theory_settings = {});
+                   const std::vector<std::string>& theory_settings = {}, const std::vector<Candidate>& candidates = {});
 /// The same for a configuration that is already parsed.
 Config load_config(std::span<const AnySection> known, const Tree& tree,
-                   const std::vector<std::string>& theory_settings = {});
+                   const std::vector<std::string>& theory_settings = {}, const std::vector<Candidate>& candidates = {});
 
 /// Reads a file of text or token ids. Throws InputError, prefixed with `name`, unless `path` is a regular file that
 /// does not change during the read.

@@ -226,17 +226,32 @@ void require_same(std::string_view key, const T& measured, const T& overridden) 
                   overridden, measured));
 }
 
-/// Merges the configurations of all combinations of a sweep into one.
-Config merged(const std::vector<Config>& each, const Sweep& sweep) {
+/// Merges configurations that differ in their stacks, whose labels are set. `what` names the source of differences.
+Config merged(const std::vector<Config>& each, const std::string& what) {
   Config config = each.front();
   if (each.size() == 1) return config;
-  for (std::size_t i = 0; i < each.size(); ++i) {
-    config.variants.push_back(each[i].base);
-    config.variants.back().label = sweep.label(i, each[i].base);
-  }
+  for (const Config& one : each) config.variants.push_back(one.base);
   read_texts(config);  // stacks may differ only in their texts
-  sweep.require_comparable(config.stacks());
+  require_comparable(config.stacks(), what);
   return config;
+}
+
+/// Reads the stacks of a comparison, each from `tree` and its own settings. Throws ConfigError for lists of values.
+Config read_candidates(Known known, const Tree& tree, const std::vector<Candidate>& candidates) {
+  std::vector<Config> each;
+  for (const Candidate& candidate : candidates) {
+    require_known(known, candidate.settings, {"stack", {"model.", "init.", "input."}, "a key of model, init or input"});
+    Tree own = tree;
+    for (const std::string& setting : candidate.settings) own.set(setting, "stack");
+    const Sweep sweep(own);
+    if (sweep.combinations() > 1) {
+      throw ConfigError(
+          fmt::format("{}: expected one value, as the stacks to compare are given by name", sweep.names()));
+    }
+    each.push_back(read_single(known, sweep.combination(0, own)));
+    each.back().base.label = candidate.label;
+  }
+  return merged(each, "compare");
 }
 
 /// Adds to `config` the stacks with --theory-set applied, and sets config.theory.
@@ -323,16 +338,21 @@ void require_variations(Known known, const std::vector<std::string>& variations)
 }
 
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
-                   const std::vector<std::string>& theory_settings) {
+                   const std::vector<std::string>& theory_settings, const std::vector<Candidate>& candidates) {
   require_known(known, settings, {"--set", {""}, "one of the keys that `periscope list` shows"});
-  return load_config(known, read_tree(file, settings), theory_settings);
+  return load_config(known, read_tree(file, settings), theory_settings, candidates);
 }
 
-Config load_config(Known known, const Tree& tree, const std::vector<std::string>& theory_settings) {
+Config load_config(Known known, const Tree& tree, const std::vector<std::string>& theory_settings,
+                   const std::vector<Candidate>& candidates) {
+  if (!candidates.empty()) return read_candidates(known, tree, candidates);
   const Sweep sweep(tree);
   std::vector<Config> each;
-  for (std::size_t i = 0; i < sweep.combinations(); ++i) each.push_back(read_single(known, sweep.combination(i, tree)));
-  Config config = merged(each, sweep);
+  for (std::size_t i = 0; i < sweep.combinations(); ++i) {
+    each.push_back(read_single(known, sweep.combination(i, tree)));
+    if (sweep.combinations() > 1) each.back().base.label = sweep.label(i, each.back().base);
+  }
+  Config config = merged(each, sweep.names());
   require_known(known, theory_settings,
                 {"--theory-set", {"model.", "init.", "input.", "theory."}, "a key of model, init, input or theory"});
   if (!theory_settings.empty()) override_theory(known, sweep, tree, theory_settings, config);

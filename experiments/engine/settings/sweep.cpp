@@ -12,6 +12,8 @@
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/recipe.h"
+#include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
 namespace {
@@ -102,7 +104,52 @@ std::string Sweep::label(std::size_t i, const StackSpec& spec) const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void Sweep::require_comparable(const std::vector<StackSpec>& stacks) const {
+Candidate parse_candidate(const std::string& word) {
+  if (!word.starts_with("{")) {
+    const bool is_recipe = std::ranges::find(family_table(), word, &Family::name) != family_table().end();
+    if (is_recipe) return {word, {"model.recipe=" + word}};
+    if (find_placement(word)) return {word, {"model.placement=" + word}};
+    std::vector<std::string> known;
+    for (const Family& family : family_table()) known.emplace_back(family.name);
+    for (const Placement& placement : placement_table()) known.emplace_back(placement.name);
+    throw ConfigError(fmt::format("stack {}: expected a recipe, a placement or a table in braces{}", shortened(word),
+                                  suggestion(word, known)));
+  }
+  Tree tree;
+  tree.set("stack=" + word, "compare");
+  const Json& table = tree.values["stack"];
+  const auto is_part_of_placement = [](const auto& entry) {
+    return std::ranges::find(placement_section.keys, entry.key(), &Key<SublayerRule>::name) !=
+               placement_section.keys.end() ||
+           entry.key() == "name" || entry.key() == "attention" || entry.key() == "mlp";
+  };
+  const auto entries = table.items();
+  if (std::ranges::all_of(entries.begin(), entries.end(), is_part_of_placement)) {
+    return {value_text(table), {"model.placement=" + word}};
+  }
+  Candidate candidate;
+  std::vector<std::string> parts;
+  const auto add = [&](const std::string& key, const Json& value) {
+    candidate.settings.push_back(key + "=" + toml_text(value));
+    const bool is_name = key == "model.recipe" || key == "model.placement";
+    if (is_name) {
+      parts.insert(parts.begin(), value_text(value));
+    } else {
+      parts.push_back(key.substr(key.find('.') + 1) + " " + value_text(value));
+    }
+  };
+  for (const auto& [section, keys] : entries) {
+    if (!keys.is_object() || section.find('.') != std::string::npos) {
+      add(section, keys);
+      continue;
+    }
+    for (const auto& [key, value] : keys.items()) add(section + "." + key, value);
+  }
+  candidate.label = fmt::format("{}", fmt::join(parts, ", "));
+  return candidate;
+}
+
+void require_comparable(const std::vector<StackSpec>& stacks, const std::string& what) {
   std::map<std::string, std::string> seen;
   std::map<std::pair<InputKind, std::string>, int> labels;
   for (const StackSpec& spec : stacks) {
@@ -111,15 +158,15 @@ void Sweep::require_comparable(const std::vector<StackSpec>& stacks) const {
       throw ConfigError(
           fmt::format("{}: expected the same model.layers in all stacks, as they share the depth axis of the result; "
                       "found {} and {}",
-                      names(), stacks.front().model.layers, spec.model.layers));
+                      what, stacks.front().model.layers, spec.model.layers));
     }
     if (const auto [other, is_new] = seen.emplace(json_text(resolved_json(spec, true)), label); !is_new) {
-      throw ConfigError(fmt::format("{}: expected distinct stacks; \"{}\" and \"{}\" resolve to the same keys", names(),
+      throw ConfigError(fmt::format("{}: expected distinct stacks; \"{}\" and \"{}\" resolve to the same keys", what,
                                     other->second, label));
     }
     if (labels[{spec.input.kind, label}]++ > 0) {
       throw ConfigError(fmt::format(
-          "{}: expected distinct names, as they identify results; two stacks are called \"{}\"", names(), label));
+          "{}: expected distinct names, as they identify results; two stacks are called \"{}\"", what, label));
     }
   }
 }

@@ -35,16 +35,30 @@ class Sweep {
   /// Returns the name of combination `i` in results, such as "peri, qk_norm full": the recipe if recipes are swept,
   /// else the placement, then the values of all other swept keys. Returns "" if only placements are swept.
   [[nodiscard]] std::string label(std::size_t i, const StackSpec& spec) const;
-  /// Throws ConfigError if two stacks are equal or have the same name, or if numbers of layers differ.
-  void require_comparable(const std::vector<StackSpec>& stacks) const;
+  /// Returns the names of all keys with several values.
+  [[nodiscard]] std::string names() const;
 
  private:
   [[nodiscard]] const SweptKey* find(std::string_view name) const;
-  [[nodiscard]] std::string names() const;
 
   std::vector<SweptKey> keys_;
   std::size_t combinations_ = 1;
 };
+
+/// A stack of a comparison: its name in results, and settings "a.b=value" that take precedence over those of all
+/// stacks.
+struct Candidate {
+  std::string label;
+  std::vector<std::string> settings;
+};
+
+/// Parses a recipe ("llama"), a placement ("keel"), or a TOML table: keys of model, init and input, such as
+/// {model.recipe = "llama", init.std = 0.01}, or a placement, {A = true, C = true}. Throws ConfigError.
+Candidate parse_candidate(const std::string& word);
+
+/// Throws ConfigError, prefixed with `what`, if two stacks are equal or have the same name, or if numbers of layers
+/// differ.
+void require_comparable(const std::vector<StackSpec>& stacks, const std::string& what);
 
 /// Throws ConfigError, giving the reason `why`, if the stacks of the run differ in `key`.
 void require_one_value(const Config& config, std::string_view key, std::string_view why,

@@ -138,8 +138,8 @@ config::Tree Request::tree() const {
 }
 
 config::Config Request::load(Matrices matrices) const {
-  config::Config c = parsed != nullptr ? config::load_config(known, tree(), theory_settings)
-                                       : config::load_config(known, file, all_settings(), theory_settings);
+  config::Config c = parsed != nullptr ? config::load_config(known, tree(), theory_settings, candidates)
+                                       : config::load_config(known, file, all_settings(), theory_settings, candidates);
   for (const std::string& setting : settings) require_effect(*this, c, setting);
   c.run = read_flags(run_flags(), run, c.run);
   require_ranges(config::run_section, c.run);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/sweep.h"
 #include "experiments/engine/study/flag.h"
 #include "sim/checkpoint/memory_model.h"
 
@@ -33,8 +34,9 @@ struct Request {
   std::vector<std::string> entries = {};            ///< "a.b=value", equivalent to entries of the file
   std::vector<std::string> settings = {};           ///< take precedence over `entries`; each must have an effect
   std::vector<std::string> theory_settings = {};
-  FlagValues run = {};  ///< values of run_flags
-  bool force = false;   ///< overwrite models, ignore memory estimates
+  std::vector<config::Candidate> candidates = {};  ///< stacks to compare, instead of a sweep; may be empty
+  FlagValues run = {};                             ///< values of run_flags
+  bool force = false;                              ///< overwrite models, ignore memory estimates
   bool reads_texts = true;
   std::shared_ptr<config::TextFiles> texts = {};  ///< texts read by earlier requests, or null
   FlagValues flags = {};

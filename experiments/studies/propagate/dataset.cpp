@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "experiments/engine/judge/seed_rows.h"
@@ -11,6 +12,8 @@
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/studies/propagate/propagate.h"
+#include "experiments/studies/propagate/summary.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::propagate {
 namespace {
@@ -208,6 +211,10 @@ std::vector<dataset::ColumnSpec> curves() {
        {"z", "measured - predicted in combined standard errors", "1"}});
 }
 
+std::optional<Summary> summary_if_any(const Profile* profile) {
+  return profile == nullptr || profile->curves.empty() ? std::nullopt : std::optional(summary_of(*profile));
+}
+
 /// All columns of a stack.
 dataset::Table<Stack> table() {
   dataset::Table<Stack> t;
@@ -221,6 +228,8 @@ dataset::Table<Stack> table() {
                      })
       .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
       .part(measurement_table(), measurement)
+      .part(summary_table("predicted"), [](const Stack& s) { return summary_if_any(&s.predicted()); })
+      .part(summary_table("measured"), [](const Stack& s) { return summary_if_any(s.measured()); })
       .family(top_columns(), put_top_magnitudes)
       .part(verdict_table(), [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
   return t;
@@ -236,6 +245,7 @@ const dataset::Schema& schema() {
         {"seed", Type::integer, "1",
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
+    dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"contrast", Type::integer, "1", "index of the contrast, named in contrast_name"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
@@ -251,6 +261,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
                                  dataset::weights_of_curves(config.stacks()));
+  builder.put("format", mapped(number_formats, &NumberFormat::name));
   if (results.front().measurement) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }

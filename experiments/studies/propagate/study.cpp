@@ -10,6 +10,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/propagate/propagate.h"
+#include "experiments/studies/propagate/summary.h"
 #include "sim/base/printable.h"
 
 namespace periscope::propagate {
@@ -24,6 +25,8 @@ struct Flags {
   bool fail_on_divergence = false;
   bool backward = false;
   std::string dump;
+  bool measure = false;
+  std::vector<config::Candidate> stacks;
 };
 
 const std::vector<study::Flag<Flags>> propagate_flags{
@@ -34,6 +37,44 @@ const std::vector<study::Flag<Flags>> propagate_flags{
      "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
 
 const std::vector<study::Flag<Flags>> theory_flags{{"backward", &Flags::backward, "Predict gradients too"}};
+
+/// Splits at commas outside of quotes and brackets: "llama,{A = true, C = true}" has two parts.
+std::vector<std::string> split_stacks(std::string_view text) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted) depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0 && !quoted) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+study::Flag<Flags> stacks_flag() {
+  study::Flag<Flags> flag{"stacks",
+                          "Stacks to compare, at least two: recipes (llama), placements (keel), placements as tables "
+                          "({A = true, C = true}), or tables of keys of model, init and input "
+                          "({model.recipe = \"llama\", init.std = 0.01})",
+                          [](Flags& flags, const std::vector<std::string>& words) {
+                            for (const std::string& word : words) {
+                              for (const std::string& part : split_stacks(word)) {
+                                flags.stacks.push_back(config::parse_candidate(part));
+                              }
+                            }
+                          }};
+  flag.list = flag.positional = flag.required = true;
+  return flag;
+}
+
+const std::vector<study::Flag<Flags>> compare_flags{
+    stacks_flag(),
+    {"backward", &Flags::backward, "Predict gradients too, and with --measure measure them"},
+    {"measure", &Flags::measure, "Also measure the stacks, and compare measurement and prediction"}};
 
 Outcome outcome_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   return {.data = dataset_of(config, results),
@@ -90,6 +131,26 @@ Job resolve_propagate(const Request& request) {
   return job;
 }
 
+Job resolve_compare(const Request& request) {
+  const auto own = study::read_flags(compare_flags, request.flags);
+  if (own.stacks.size() < 2) {
+    throw ConfigError("compare: expected at least two stacks");
+  }
+  Request with_stacks = request;
+  with_stacks.candidates = own.stacks;
+  config::Config config = with_stacks.load(study::Matrices::any);
+  config.run.backward = config.run.backward || own.backward;
+  Job job = job_of(config, "compare", own.measure);
+  job.run = [config, measures = own.measure](stacks::Progress& progress) {
+    const std::vector<stacks::StackResult> results = stacks::compare(config, "compare", progress, measures);
+    Outcome outcome = outcome_of(config, results);
+    outcome.table = comparison(results) + (measures ? "\n" + outcome.table : "");
+    outcome.code = study::code_of(!stacks::any_disagrees(results));
+    return outcome;
+  };
+  return job;
+}
+
 Job resolve_theory(const Request& request) {
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || study::read_flags(theory_flags, request.flags).backward;
@@ -121,7 +182,18 @@ std::vector<study::Study> studies() {
            .schema = &schema(),
            .without = {"device", "dtype", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward", "run.paired"},
-           .resolve = resolve_theory}};
+           .resolve = resolve_theory},
+          {.name = "compare",
+           .question = "Which of these stacks? Variance, gradients, largest entries and precision side by side",
+           .example = "compare llama olmo2 gemma2 keel --backward --set model.layers=36",
+           .flags = flag_texts(compare_flags),
+           .schema = &schema(),
+           .skippable = true,
+           .without = {"vary"},
+           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",
+                           "run.paired"},
+           .shown_first = true,
+           .resolve = resolve_compare}};
 }
 
 }  // namespace periscope::propagate
