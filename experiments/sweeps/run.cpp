@@ -12,7 +12,6 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/threads.h"
 #include "experiments/engine/settings/json_text.h"
-#include "sim/base/parse_integer.h"
 #include "sim/base/printable.h"
 #include "sim/core/memory_reserve.h"
 #include "sim/files/mapped_file.h"
@@ -128,16 +127,6 @@ std::string plan_file(const std::string& folder) { return folder + "/plan.json";
 
 }  // namespace
 
-Shard parse_shard(const std::string& text) {
-  const std::size_t slash = std::min(text.find('/'), text.size());
-  const auto index = parse_integer(text.substr(0, slash), 1);
-  const auto count = parse_integer(text.substr(std::min(slash + 1, text.size())), 1);
-  if (!index || !count || *index > *count) {
-    throw ConfigError(fmt::format("--shard {}: expected K/N with 1 <= K <= N, such as 3/16", shortened(text)));
-  }
-  return {static_cast<std::size_t>(*index), static_cast<std::size_t>(*count)};
-}
-
 void CellCounts::add(const CellIndex::Entry* entry) {
   ++cells;
   if (entry == nullptr) return;
@@ -188,7 +177,8 @@ CellCounts run_shard(const std::string& folder, const RunSettings& settings, sta
   const auto is_missing = [&](const CellIndex::Entry* entry) {
     return entry == nullptr || (entry->failed && settings.retry);
   };
-  for (std::size_t b = settings.shard.index - 1; b < plan.blocks(); b += settings.shard.count) {
+  for (std::size_t b = 0; b < plan.blocks(); ++b) {
+    if (!settings.shard.contains(b)) continue;
     PendingBlock block{.first = b * plan.cells_per_block(), .ids = {}};
     const std::size_t last = std::min(plan.cells(), block.first + plan.cells_per_block());
     for (std::size_t i = block.first; i < last; ++i) {

@@ -5,23 +5,16 @@
 #include <vector>
 
 #include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/shard.h"
 #include "experiments/sweeps/store.h"
 
 namespace periscope::sweeps {
 
-/// Part `index` (from 1) of `count`: the blocks index - 1, index - 1 + count, …
-struct Shard {
-  std::size_t index = 1, count = 1;
-};
-
-/// Parses "3/16". Throws ConfigError.
-Shard parse_shard(const std::string& text);
-
 struct RunSettings {
-  Shard shard = {};
-  int threads = 0;     ///< 0: the default
-  bool retry = false;  ///< compute failed cells again
-  bool force = false;  ///< ignore memory estimates
+  stacks::Shard shard = {};  ///< of the blocks
+  int threads = 0;           ///< 0: the default
+  bool retry = false;        ///< compute failed cells again
+  bool force = false;        ///< ignore memory estimates
   std::vector<std::string> argv = {};
 };
 

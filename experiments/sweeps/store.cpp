@@ -119,6 +119,20 @@ std::vector<dataset::Values> values_of(const std::string& values) {
   return all;
 }
 
+dataset::Dataset dataset_of(const StoredCell& cell) {
+  dataset::Dataset data = layout_of(*cell.layout);
+  std::vector<dataset::Values> coordinates = values_of(*cell.coordinates), values = values_of(cell.values);
+  std::size_t c = 0, v = 0;
+  for (dataset::Column& column : data.columns) {
+    const bool coordinate = is_coordinate_or_label(column);
+    std::vector<dataset::Values>& list = coordinate ? coordinates : values;
+    std::size_t& next = coordinate ? c : v;
+    if (next >= list.size()) throw InputError("unexpected number of columns");
+    column.values = std::move(list[next++]);
+  }
+  return data;
+}
+
 std::string block_file(const std::string& folder, const std::vector<CellId>& ids) {
   std::string text;
   for (const CellId& id : ids) text += cache::encode(std::vector<std::uint64_t>(id.begin(), id.end()));

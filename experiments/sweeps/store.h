@@ -28,6 +28,8 @@ struct StoredCell {
 StoredCell stored_cell(const CellId& id, ExitCode code, const dataset::Dataset& data);
 StoredCell failed_cell(const CellId& id, ExitCode code, const std::string& message);
 
+/// Decodes a cell that did not fail. Throws InputError.
+dataset::Dataset dataset_of(const StoredCell& cell);
 /// Decodes a layout into a dataset without values. Throws InputError.
 dataset::Dataset layout_of(const std::string& layout);
 /// Decodes the values of columns, in order. Throws InputError.

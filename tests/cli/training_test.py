@@ -343,6 +343,18 @@ def test_later_figures_reuse_cached_runs(folder):
     assert (verdicts.sel(claim="R6a") != "not-run", verdicts.sel(claim="R7b") == "not-run") == (True, True)
 
 
+def test_runs_of_a_figure_may_be_trained_in_parts(folder):
+    made = (REPRODUCE, "--seeds", 3, "--figure", "1")
+    parts = [run(made, "--out", "out", "--shard", f"{k}/2") for k in (2, 1)]
+    assert all("trained part" in part.err for part in parts)
+    assert len(runs(folder)) == 15 and not list((folder / "out").glob("*.nc"))
+    before = runs(folder)
+    assert differing(result(made, "--out", "out"), result(made)) == set()
+    assert runs(folder) == before
+    rejected(made, "--shard", "1/2", names=["--out"])
+    rejected(made, "--out", "out", "--shard", "3/2", names=["3/2"])
+
+
 def test_the_cache_distinguishes_corpora_by_content_and_backends_by_name(folder):
     few = (REPRODUCE, "--seeds", 2, "--out", "out", "--figure", "1", "--dtype", "f64", "train.steps=3")
     (folder / "corpus").write_bytes(bytes(i * i % 37 for i in range(2000)))

@@ -170,10 +170,10 @@ TEST_CASE("sweep run: a stopped run keeps its finished cells and resumes") {
 }
 
 TEST_CASE("sweep shard: K/N") {
-  CHECK(sweeps::parse_shard("3/16").index == 3);
-  CHECK(sweeps::parse_shard("3/16").count == 16);
+  CHECK(stacks::parse_shard("3/16").index == 3);
+  CHECK(stacks::parse_shard("3/16").count == 16);
   for (const char* wrong : {"", "3", "0/2", "3/2", "1/0", "a/2", "1/2/3", "-1/2"}) {
-    CHECK_THROWS_AS(sweeps::parse_shard(wrong), ConfigError);
+    CHECK_THROWS_AS(stacks::parse_shard(wrong), ConfigError);
   }
 }
 

@@ -151,16 +151,16 @@ TEST_CASE("sweep cells: ids depend on the content of texts, not on their path") 
 
 TEST_CASE("sweep cells: a value that is never valid is rejected, an invalid combination is not") {
   const TemporaryFolder folder;
-  stacks::Progress silent;
+  stacks::Progress progress;
   Draft draft = small_draft();
   draft.axes[0] = {{{"model.width", {8, 12}}}};
   draft.axes[1] = {{{"model.heads", {2, 3}}}};
-  const sweeps::PlanSummary summary = sweeps::make_plan(GridPlan(draft), folder.path(), silent);
+  const sweeps::PlanSummary summary = sweeps::make_plan(GridPlan(draft), folder.path(), progress);
   CHECK(summary.invalid_cells == 1);
   CHECK(summary.invalid.find("model.width = 8, model.heads = 3: model.heads = 3") != std::string::npos);
   draft.axes[1] = {{{"model.norm", {"rms", "rmss"}}}};
   try {
-    static_cast<void>(sweeps::make_plan(GridPlan(draft), folder.path(), silent));
+    static_cast<void>(sweeps::make_plan(GridPlan(draft), folder.path(), progress));
     FAIL("accepted");
   } catch (const ConfigError& error) {
     CHECK(std::string(error.what()).find("model.norm = \"rmss\": expected") != std::string::npos);

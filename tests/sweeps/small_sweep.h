@@ -14,8 +14,8 @@ inline sweeps::Draft small_draft() {
 }
 
 inline std::vector<sweeps::CellId> ids_of(const sweeps::Draft& draft) {
-  stacks::Progress silent;
-  return sweeps::ids_of_cells(sweeps::GridPlan(draft), "", silent).ids;
+  stacks::Progress progress;
+  return sweeps::ids_of_cells(sweeps::GridPlan(draft), "", progress).ids;
 }
 
 }  // namespace periscope::testing

@@ -94,13 +94,6 @@ const std::vector<study::Flag<SlurmFlags>> slurm_flags = [] {
       {"gigabytes", &SlurmFlags::gigabytes, "Memory of a task in GB", above(0)}};
 }();
 
-/// Flags of `no_run`, except those in `with`.
-study::FlagNames only(const study::FlagNames& with) {
-  study::FlagNames without = no_run;
-  for (const std::string& name : with) without.erase(name);
-  return without;
-}
-
 /// Returns the draft of `sweep plan STUDY`. Throws ConfigError.
 sweeps::Draft draft_of(const PlanFlags& flags, const study::Request& request) {
   sweeps::Draft draft{.study = flags.plan, .flags = {}, .base = {}, .axes = {}, .source = "sweep plan"};
@@ -168,8 +161,8 @@ ExitCode plan_sweep(const CommonOptions& options) {
   return ExitCode::ok;
 }
 
-sweeps::Shard shard_of(const std::string& word) {
-  if (word != "slurm") return sweeps::parse_shard(word);
+stacks::Shard shard_of(const std::string& word) {
+  if (word != "slurm") return stacks::parse_shard(word);
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
     if (value == nullptr) throw ConfigError(fmt::format("--shard slurm: expected the variable {}", name));
@@ -178,7 +171,7 @@ sweeps::Shard shard_of(const std::string& word) {
   const std::string first = variable("SLURM_ARRAY_TASK_MIN");
   if (first != "1")
     throw ConfigError(fmt::format("--shard slurm: expected an array from 1, found {}", shortened(first)));
-  return sweeps::parse_shard(variable("SLURM_ARRAY_TASK_ID") + "/" + variable("SLURM_ARRAY_TASK_COUNT"));
+  return stacks::parse_shard(variable("SLURM_ARRAY_TASK_ID") + "/" + variable("SLURM_ARRAY_TASK_COUNT"));
 }
 
 ExitCode run_sweep(const CommonOptions& options) {
@@ -280,9 +273,9 @@ void add_sweep(CLI::App& app, int& code) {
   group->require_subcommand(1);
   group->footer(app.get_footer());
   add_command(*group, code, "plan", "Write the plan of a sweep; print its cells and cost",
-              only({"config", "out", "threads"}), plan_sweep, flag_texts(plan_flags));
-  add_command(*group, code, "run", "Compute the missing cells of a sweep, or of one shard", only({"threads", "force"}),
-              run_sweep, flag_texts(run_flags));
+              no_run_except({"config", "out", "threads"}), plan_sweep, flag_texts(plan_flags));
+  add_command(*group, code, "run", "Compute the missing cells of a sweep, or of one shard",
+              no_run_except({"threads", "force"}), run_sweep, flag_texts(run_flags));
   add_command(*group, code, "status", "Count the cells of a sweep; exit code 75 unless it is complete", no_run,
               show_status, {folder_flag});
   add_command(*group, code, "gather", "Join the cells of a sweep into one result, FOLDER/sweep.nc", no_run,

@@ -225,7 +225,7 @@ struct Row {
 };
 
 // clang-format off
-const Row rows[] = {
+const Row claim_rows[] = {
     {"F4a", "1", "surge", {"pre", "peri"}, "during training, Pre-LN's variance surges and Peri-LN's stays moderate"},
     {"F4b", "1", "law", {"pre"}, "after training, Pre-LN's variance grows exponentially over depth, not linearly or quadratically"},
     {"F9a", "11", "activation", {"pre", "peri"}, "Pre-LN's largest activations are larger than Peri-LN's"},
@@ -368,7 +368,7 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
 }  // namespace
 
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
-  std::vector<judge::SignClaim> claims = mapped(rows, [&](const Row& row) { return tested(row, runs); });
+  std::vector<judge::SignClaim> claims = mapped(claim_rows, [&](const Row& row) { return tested(row, runs); });
   judge::apply_holm_correction(claims);
   return claims;
 }

@@ -79,6 +79,28 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
   return theory::predict_batch(group.spec, training::recorded_ids(corpus, group.spec, group.train), labels, options);
 }
 
+/// Returns the runs of all groups, each with all seeds.
+std::vector<training::TrainingTask> tasks_of(const ReproduceConfig& config) {
+  std::vector<training::TrainingTask> tasks;
+  for (const Group& group : config.groups) {
+    std::ranges::move(
+        training::tasks_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(tasks));
+  }
+  return tasks;
+}
+
+void train(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
+           const std::vector<training::TrainingTask>& tasks, stacks::Progress& progress,
+           const std::function<void(training::TrainingResult)>& use) {
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  progress.begin("reproduce", static_cast<std::int64_t>(tasks.size()) * config.train.steps);
+  states.discards_weights = true;
+  states.at_end = [&](const training::TrainingTask& task, const ResidentWeights& weights,
+                      training::RecordedValues& values) { add_scaled(*ops, task, corpus, weights, values); };
+  training::train_tasks(*ops, tasks, corpus, states, progress, use);
+}
+
 }  // namespace
 
 std::vector<std::string> regime_of(const ReproduceConfig& config) {
@@ -97,24 +119,22 @@ stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threa
   return memory;
 }
 
+void train_shard(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
+                 const stacks::Shard& shard, stacks::Progress& progress) {
+  std::vector<training::TrainingTask> tasks;
+  for (std::size_t i = 0; const training::TrainingTask& task : tasks_of(config)) {
+    if (shard.contains(i++)) tasks.push_back(task);
+  }
+  train(config, corpus, std::move(states), tasks, progress, [](const training::TrainingResult& /*task*/) {});
+}
+
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                     stacks::Progress& progress) {
-  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
-  std::vector<training::TrainingTask> tasks;
-  for (const Group& group : config.groups) {
-    result.groups.push_back({.group = group, .tasks = {}});
-    std::ranges::move(
-        training::tasks_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
-        std::back_inserter(tasks));
-  }
-  progress.begin("reproduce", static_cast<std::int64_t>(tasks.size()) * config.train.steps);
-  states.discards_weights = true;
-  states.at_end = [&](const training::TrainingTask& task, const ResidentWeights& weights,
-                      training::RecordedValues& values) { add_scaled(*ops, task, corpus, weights, values); };
+  for (const Group& group : config.groups) result.groups.push_back({.group = group, .tasks = {}});
   std::size_t next = 0;
-  training::train_tasks(*ops, tasks, corpus, states, progress, [&](training::TrainingResult task) {
+  train(config, corpus, std::move(states), tasks_of(config), progress, [&](training::TrainingResult task) {
     result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].tasks.push_back(std::move(task));
   });
   for (GroupRuns& runs : result.groups) {

@@ -7,6 +7,7 @@
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/shard.h"
 #include "experiments/engine/training/train.h"
 #include "experiments/studies/reproduce/metrics.h"
 
@@ -35,6 +36,10 @@ struct ReproduceResult {
 /// Trains every group with every seed. Saves finished runs in `states`, so that other commands reuse them.
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                                   stacks::Progress& progress);
+
+/// Trains the runs of one shard, without judging claims. `run` with the same states then restores them.
+void train_shard(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
+                 const stacks::Shard& shard, stacks::Progress& progress);
 
 /// Returns the memory estimate of all runs.
 [[nodiscard]] stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads);

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <optional>
 
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/base/mapped.h"
+#include "sim/base/printable.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -15,13 +17,17 @@ struct ReproduceFlags {
   std::string corpus;
   std::vector<std::string> figure;
   bool quick = false;
+  std::string shard;
 };
 const std::vector<study::Flag<ReproduceFlags>> flags{
     {"figure", &ReproduceFlags::figure,
      fmt::format("A figure or table: {}; may be repeated; default: all",
                  fmt::join(mapped(exhibits(), &Exhibit::name), ", "))},
     {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic; sets train.corpus"},
-    {"quick", &ReproduceFlags::quick, "Fewer and shorter runs; claims that need other runs are reported as not-run"}};
+    {"quick", &ReproduceFlags::quick, "Fewer and shorter runs; claims that need other runs are reported as not-run"},
+    {"shard", &ReproduceFlags::shard,
+     "Only train part K of N of the runs into the cache of --out, as in --shard 3/16; the same command without --shard "
+     "then judges the claims"}};
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
@@ -50,11 +56,14 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
 }
 
 study::Job resolve(const study::Request& request) {
-  const auto config = std::make_shared<const ReproduceConfig>(load(request, study::read_flags(flags, request.flags)));
+  const auto own = study::read_flags(flags, request.flags);
+  const auto config = std::make_shared<const ReproduceConfig>(load(request, own));
+  const auto shard = own.shard.empty() ? std::nullopt : std::optional(stacks::parse_shard(own.shard));
+  if (shard && config->run.out.empty()) throw ConfigError("--shard: expected --out, the folder that all parts share");
   const auto corpus = std::make_shared<const Corpus>(training::corpus_of(*config));
   config::Resolved all = training::resolved(*config, *corpus, config::resolved(*config));
   all.printed["reproduce"] = all.hashed["reproduce"] = {{"figures", config->figures}, {"quick", config->quick}};
-  return {.file = "reproduce",
+  return {.file = shard ? "" : "reproduce",
           .run_options = config->run,
           .resolved = all,
           .memory = reproduce_memory(*config, study::threads_of(config->run)),
@@ -67,8 +76,15 @@ study::Job resolve(const study::Request& request) {
                                            : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
             }
             // Figures share runs: their states are in one folder of the cache.
-            const training::SavedStates states{.folder = options.out.empty() ? "" : options.out + "/cache/runs",
+            const cache::Cache* tasks = progress.task_cache();
+            const training::SavedStates states{.folder = !options.out.empty() ? options.out + "/cache/runs"
+                                                         : tasks != nullptr   ? tasks->folder()
+                                                                              : "",
                                                .identity = training::identity_of_runs(*config, all)};
+            if (shard) {
+              train_shard(*config, *corpus, states, *shard, progress);
+              return {.table = fmt::format("trained part {} in {}\n", own.shard, printable(states.folder))};
+            }
             const ReproduceResult result = reproduce::run(*config, *corpus, states, progress);
             return {.data = dataset_of(*config, result), .table = table(*config, result)};
           }};
