@@ -22,7 +22,8 @@ PAGES = {
         "Tutorial": ["notebooks/first_look", "notebooks/your_checkpoint", "notebooks/your_placement"],
         "How-to": ["docs/questions", "docs/running", "docs/sweeps", "docs/checkpoints", "docs/training", "docs/python"],
         "Reference": ["docs/reference", "docs/python_api"],
-        "Explanation": ["docs/theory/README", "docs/experiments", "docs/findings", "docs/lab_notes/README"],
+        "Explanation": ["docs/theory/README", "docs/experiments", "docs/findings", "docs/ledger",
+                        "docs/lab_notes/README"],
         "Project": ["CHANGELOG", "CONTRIBUTING", "experiments/bench/RESULTS"],
     },
     "docs/theory/README": {

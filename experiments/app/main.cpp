@@ -134,6 +134,7 @@ void add_commands(CLI::App& app, int& code) {
   add_generate(app, code);
   add_toy(app, code);
   add_sweep(app, code);
+  add_ledger(app, code);
   add_list(app, code);
   add_cite(app, code);
   add_help(app);

@@ -208,21 +208,6 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   }
 }
 
-/// Finds a configuration file of the project: `path` in the working directory or in the parent of the build folder, or
-/// its file name in the installation's share/periscope/configs. Throws ConfigError if there is no such file.
-std::string find_shipped_configuration(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path prefix =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  const std::filesystem::path name = std::filesystem::path(path).filename();
-  for (const std::filesystem::path& candidate :
-       {std::filesystem::path(path), prefix / path, prefix / "share/periscope/configs" / name}) {
-    if (std::filesystem::is_regular_file(candidate, error)) return candidate.string();
-  }
-  throw ConfigError(fmt::format(
-      "--config: {} is neither in the working directory nor next to the program; pass a file's path", path));
-}
-
 ExitCode run_study(const study::Study& study, const CommonOptions& options) {
   study::Request request = options.request(study.name, study::effective_keys(study));
   if (request.file.empty() && !study.configuration.empty())
@@ -248,6 +233,19 @@ CLI::App* group_of(CLI::App& app, const std::string& name, const std::string& ab
 }
 
 }  // namespace
+
+std::string find_shipped_configuration(const std::string& path, const std::string& flag) {
+  std::error_code error;
+  const std::filesystem::path prefix =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const std::filesystem::path name = std::filesystem::path(path).filename();
+  for (const std::filesystem::path& candidate :
+       {std::filesystem::path(path), prefix / path, prefix / "share/periscope/configs" / name}) {
+    if (std::filesystem::is_regular_file(candidate, error)) return candidate.string();
+  }
+  throw ConfigError(fmt::format(
+      "{}: {} is neither in the working directory nor next to the program; pass a file's path", flag, path));
+}
 
 void add_study(CLI::App& app, int& code, const study::Study& study) {
   CLI::App* parent = &app;

@@ -45,7 +45,8 @@ for place, name in enumerate(ENGINE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}
 ENGINE_ROOMS = {f"experiments/{name}" for name in ENGINE}
 ALLOWED["experiments/sweeps"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
-ALLOWED["experiments/app"] = ALLOWED["experiments/sweeps"] | {"experiments/sweeps"}
+ALLOWED["experiments/ledger"] = ALLOWED["experiments/sweeps"] | {"experiments/sweeps"}
+ALLOWED["experiments/app"] = ALLOWED["experiments/ledger"] | {"experiments/ledger"}
 ALLOWED["experiments/app/tools"] = ALLOWED["experiments/app"] | {"experiments/app"}
 ALLOWED["experiments/app/main.cpp"] = ALLOWED["experiments/app/tools"] | {"experiments/app/tools"}
 ALLOWED["python/bindings"] = ALLOWED["experiments/app"]
@@ -56,7 +57,8 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
              "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # A study may run in any process, so it must not change process-wide state or use the command line.
 PROCESS_WIDE = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
-for name in (*ENGINE_ROOMS, "experiments/studies", "experiments/sweeps"):
+LIBRARIES = ("experiments/studies", "experiments/sweeps", "experiments/ledger")
+for name in (*ENGINE_ROOMS, *LIBRARIES):
     FORBIDDEN[name] = PROCESS_WIDE
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # it blocks signals
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
@@ -107,7 +109,7 @@ def violations(files):
                 found.append(f"{path}: no study may include {quoted}, which includes them all")
             if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
                 found.append(f"{path}: only sim/cuda/on_host may include {angled}: nvcc compiles the rest")
-        if room in ENGINE_ROOMS or room in ("experiments/studies", "experiments/sweeps", "python/bindings"):
+        if room in ENGINE_ROOMS or room in (*LIBRARIES, "python/bindings"):
             for word in PROCESS_WORDS.finditer(text):
                 if RESTORED.get(path) != word[0]:
                     found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")

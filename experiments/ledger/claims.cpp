@@ -1,0 +1,94 @@
+#include "experiments/ledger/claims.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/toml_reader.h"
+#include "sim/base/error.h"
+#include "sim/base/mapped.h"
+
+namespace periscope::ledger {
+namespace {
+
+using config::TomlReader;
+
+void require_text(TomlReader& reader, std::string_view key, std::string& text) {
+  if (!reader.read(key, text) || text.empty()) reader.fail(key, "a text");
+}
+
+RunRow read_run(TomlReader& reader) {
+  RunRow run;
+  require_text(reader, "name", run.name);
+  require_text(reader, "study", run.study);
+  reader.read("flags", run.flags);
+  reader.read("settings", run.settings);
+  reader.read("quick", run.quick);
+  reader.read("regimes", run.regimes);
+  reader.finish();
+  return run;
+}
+
+ClaimRow read_claim(TomlReader& reader) {
+  ClaimRow claim;
+  require_text(reader, "id", claim.id);
+  require_text(reader, "source", claim.source);
+  require_text(reader, "statement", claim.statement);
+  std::string kind;
+  require_text(reader, "kind", kind);
+  const auto found = std::ranges::find(kind_names, kind);
+  if (found == kind_names.end()) reader.fail("kind", fmt::format("one of {}", fmt::join(kind_names, ", ")));
+  claim.kind = static_cast<Kind>(found - kind_names.begin());
+  for (const auto& [key, text] :
+       {std::pair("formula", &claim.formula), std::pair("theory", &claim.theory), std::pair("run", &claim.run),
+        std::pair("read", &claim.read), std::pair("verdict", &claim.verdict), std::pair("p", &claim.p),
+        std::pair("derivation", &claim.derivation), std::pair("expected_text", &claim.expected_text),
+        std::pair("reason", &claim.reason)}) {
+    reader.read(key, *text);
+  }
+  reader.read("expected", claim.expected);
+  const bool has_threshold = reader.read("threshold", claim.threshold);
+  const bool needs_threshold =
+      claim.kind == Kind::exact || claim.kind == Kind::bound || claim.kind == Kind::alike || claim.kind == Kind::slope;
+  if (needs_threshold && !has_threshold) reader.fail("threshold", "a number");
+  if (needs_threshold) require_text(reader, "derivation", claim.derivation);
+  if (claim.kind == Kind::not_testable) {
+    require_text(reader, "reason", claim.reason);
+  } else if (claim.verdict.empty()) {
+    require_text(reader, "read", claim.read);
+  }
+  reader.finish();
+  return claim;
+}
+
+}  // namespace
+
+const RunRow* Claims::find_run(std::string_view name) const {
+  const auto found = std::ranges::find(runs, name, &RunRow::name);
+  return found == runs.end() ? nullptr : &*found;
+}
+
+Claims read_claims(const std::string& path) {
+  const config::Tree tree = config::read_tree(path);
+  TomlReader root(tree);
+  Claims all;
+  root.read("regimes", all.regimes);
+  for (TomlReader& reader : root.tables("run", "tables, as in [[run]]")) {
+    all.runs.push_back(read_run(reader));
+    config::require_different("run.name", mapped(all.runs, &RunRow::name));
+  }
+  for (TomlReader& reader : root.tables("claim", "tables, as in [[claim]]")) {
+    all.claims.push_back(read_claim(reader));
+    const std::string& run = all.claims.back().run;
+    if (!run.empty() && all.find_run(run) == nullptr) {
+      reader.fail("run", fmt::format("one of {}", fmt::join(mapped(all.runs, &RunRow::name), ", ")));
+    }
+  }
+  config::require_different("claim.id", mapped(all.claims, &ClaimRow::id));
+  root.finish();
+  return all;
+}
+
+}  // namespace periscope::ledger

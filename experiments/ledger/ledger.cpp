@@ -1,0 +1,215 @@
+#include "experiments/ledger/ledger.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/ledger/verdicts.h"
+#include "experiments/sweeps/store.h"
+#include "sim/base/error.h"
+#include "sim/base/mapped.h"
+#include "sim/base/printable.h"
+
+namespace periscope::ledger {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
+
+bool is_selected(const Selection& selection, const ClaimRow& claim) {
+  return selection.ids.empty() || std::ranges::find(selection.ids, claim.id) != selection.ids.end();
+}
+
+/// Returns the runs that the selected claims need, in the order of the file.
+std::vector<const RunRow*> runs_of(const Claims& claims, const Selection& selection) {
+  std::vector<const RunRow*> found;
+  for (const RunRow& run : claims.runs) {
+    if (std::ranges::any_of(claims.claims, [&](const ClaimRow& claim) {
+          return claim.run == run.name && is_selected(selection, claim);
+        })) {
+      found.push_back(&run);
+    }
+  }
+  return found;
+}
+
+std::string folder_of(const Selection& selection, const RunRow& run) { return selection.folder + "/" + run.name; }
+
+/// Returns the settings of a run; those of the quick profile replace others of the same key.
+std::vector<std::string> settings_of(const RunRow& run, bool quick) {
+  std::vector<std::string> settings = run.settings;
+  for (const std::string& setting : quick ? run.quick : std::vector<std::string>()) {
+    std::erase_if(settings, [key = setting.substr(0, setting.find('=') + 1)](const std::string& other) {
+      return other.starts_with(key);
+    });
+    settings.push_back(setting);
+  }
+  return settings;
+}
+
+/// Returns the sweep of a run: over init.std at the ledger's σ√D, or a single cell.
+sweeps::GridPlan plan_of(const Claims& claims, const RunRow& run, bool quick) {
+  sweeps::Draft draft{
+      .study = run.study, .flags = {}, .base = {}, .axes = {}, .source = fmt::format("run {}", run.name)};
+  for (const std::string& word : run.flags) {
+    const std::size_t equals = word.find('=');
+    std::vector<std::string>& values = draft.flags[word.substr(0, equals)];
+    if (equals != std::string::npos) values.push_back(word.substr(equals + 1));
+  }
+  draft.base = config::read_tree("", settings_of(run, quick));
+  std::vector<config::Json> values;
+  if (run.regimes) {
+    draft.base.set("init.scheme=normal", "run");
+    const config::Json* width = draft.base.find("model.width");
+    const double over_width = 1.0 / std::sqrt(width == nullptr ? ModelSpec{}.width : width->get<double>());
+    for (const double regime : claims.regimes) values.emplace_back(regime * over_width);
+    draft.axes.push_back({{{"init.std", values}}});
+  } else {
+    const config::Json* seed = draft.base.find("run.seed");
+    draft.axes.push_back({{{"run.seed", {seed == nullptr ? config::Json(0) : *seed}}}});
+  }
+  return sweeps::GridPlan(draft);
+}
+
+std::string hex_of(const sweeps::CellId& id) {
+  std::string hex;
+  for (const std::uint64_t word : id) hex += fmt::format("{:016x}", word);
+  return hex;
+}
+
+/// Adds the verdicts of all selected claims of a run.
+void judge_run(const Claims& claims, const RunRow& run, const Selection& selection, stacks::Progress& progress,
+               std::vector<Entry>& entries) {
+  const std::string folder = folder_of(selection, run);
+  const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
+  const std::vector<sweeps::CellId> ids = sweeps::ids_of_cells(plan, folder, progress).ids;
+  const sweeps::CellIndex index(folder);
+  sweeps::CellReader reader(index);
+  for (std::size_t cell = 0; cell < ids.size(); ++cell) {
+    const sweeps::StoredCell* stored = reader.read(ids[cell]);
+    const bool is_done = stored != nullptr && !stored->failed();
+    const dataset::Dataset data = is_done ? sweeps::dataset_of(*stored) : dataset::Dataset();
+    for (const ClaimRow& claim : claims.claims) {
+      if (claim.run != run.name || !is_selected(selection, claim)) continue;
+      Entry entry{.claim = &claim,
+                  .regime = run.regimes ? claims.regimes[cell] : no_regime,
+                  .judged = not_run(claim),
+                  .cell = is_done ? hex_of(ids[cell]) : ""};
+      if (is_done) {
+        try {
+          entry.judged = decide(claim, &data);
+        } catch (const InputError& error) {
+          throw InputError(fmt::format("claim {}: {}", claim.id, error.what()));
+        }
+      } else if (stored != nullptr) {
+        judge::add_reason(entry.judged, stored->values);
+      }
+      entries.push_back(std::move(entry));
+    }
+  }
+}
+
+ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
+
+ordered_json json_of(const Entry& entry) {
+  const judge::SignClaim& judged = entry.judged;
+  constexpr double level = 0.05;
+  const double half =
+      judged.values.size() > 1
+          ? judge::critical_excess(static_cast<double>(judged.values.size() - 1), level) * judged.mean.error
+          : no_regime;
+  return {{"regime", number(entry.regime)},
+          {"verdict", judge::name_of(judged.verdict)},
+          {"value", number(judged.mean.value)},
+          {"error", number(judged.mean.error)},
+          {"interval", {number(judged.mean.value - half), number(judged.mean.value + half)}},
+          {"detectable", number(judged.detectable)},
+          {"p", number(judged.p)},
+          {"holm", number(judged.holm)},
+          {"values", mapped(judged.values, number)},
+          {"reason", judged.reason},
+          {"cell", entry.cell}};
+}
+
+}  // namespace
+
+void require_known(const Claims& claims, const std::vector<std::string>& ids) {
+  const auto names = mapped(claims.claims, &ClaimRow::id);
+  for (const std::string& id : ids) {
+    if (std::ranges::find(names, id) != names.end()) continue;
+    throw ConfigError(fmt::format("--claim {}: unknown claim{}", shortened(id), suggestion(id, names)));
+  }
+}
+
+sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress) {
+  sweeps::CellCounts all;
+  for (const RunRow* run : runs_of(claims, selection)) {
+    const std::string folder = folder_of(selection, *run);
+    progress.say(fmt::format("{}: {}\n", run->name, run->study));
+    sweeps::make_plan(plan_of(claims, *run, selection.quick), folder, progress, selection.settings.threads);
+    const sweeps::CellCounts counts = sweeps::run_shard(folder, selection.settings, progress);
+    all.cells += counts.cells;
+    all.done += counts.done;
+    all.failed += counts.failed;
+  }
+  return all;
+}
+
+std::vector<Entry> judge(const Claims& claims, const Selection& selection, stacks::Progress& progress) {
+  std::vector<Entry> entries;
+  for (const ClaimRow& claim : claims.claims) {
+    if (!claim.run.empty() || !is_selected(selection, claim)) continue;
+    entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr), .cell = ""});
+  }
+  for (const RunRow* run : runs_of(claims, selection)) judge_run(claims, *run, selection, progress, entries);
+  auto judged = mapped(entries, &Entry::judged);
+  judge::apply_holm_correction(judged);
+  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].judged = std::move(judged[i]);
+  const auto order = [&](const Entry& entry) { return std::pair(entry.claim - claims.claims.data(), entry.regime); };
+  std::ranges::stable_sort(entries, {}, order);
+  return entries;
+}
+
+ordered_json json_of(const Claims& claims, const Selection& selection, const std::vector<Entry>& entries) {
+  ordered_json json{{"version", build_info::version},
+                    {"commit", build_info::commit},
+                    {"profile", selection.quick ? "quick" : "full"},
+                    {"regimes", claims.regimes},
+                    {"runs", ordered_json::array()},
+                    {"claims", ordered_json::array()}};
+  for (const RunRow* run : runs_of(claims, selection)) {
+    json["runs"].push_back({{"name", run->name},
+                            {"study", run->study},
+                            {"flags", run->flags},
+                            {"settings", settings_of(*run, selection.quick)}});
+  }
+  for (const Entry& entry : entries) {
+    const ClaimRow& row = *entry.claim;
+    if (json["claims"].empty() || json["claims"].back()["id"] != row.id) {
+      json["claims"].push_back({{"id", row.id},
+                                {"source", row.source},
+                                {"statement", row.statement},
+                                {"formula", row.formula},
+                                {"theory", row.theory},
+                                {"kind", name_of(row.kind)},
+                                {"run", row.run},
+                                {"read", row.read},
+                                {"expected", row.expected},
+                                {"threshold", row.threshold},
+                                {"derivation", row.derivation},
+                                {"results", ordered_json::array()}});
+    }
+    json["claims"].back()["results"].push_back(json_of(entry));
+  }
+  return json;
+}
+
+}  // namespace periscope::ledger

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/engine/judge/claims.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/ledger/claims.h"
+#include "experiments/sweeps/run.h"
+
+namespace periscope::ledger {
+
+/// Which part of the ledger to run or judge. FOLDER/NAME holds the sweep of the run NAME.
+struct Selection {
+  std::string folder;
+  bool quick = false;              ///< the quick profile
+  std::vector<std::string> ids;    ///< claims; empty: all
+  sweeps::RunSettings settings{};  ///< of the shard to run
+};
+
+/// A claim and its verdict in one regime.
+struct Entry {
+  const ClaimRow* claim;
+  double regime;  ///< σ√D; NaN if the claim does not depend on it
+  judge::SignClaim judged;
+  std::string cell;  ///< id of the cell that it was read from, hexadecimal; "" for none
+};
+
+/// Throws ConfigError for an unknown claim, with the nearest.
+void require_known(const Claims& claims, const std::vector<std::string>& ids);
+
+/// Runs the missing cells of all runs that the selected claims need, as sweeps. Throws Stopped.
+sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress);
+
+/// Judges the selected claims from the cells in the folder. A claim whose cell is missing was not run. Holm's
+/// correction covers all claims with a p-value.
+std::vector<Entry> judge(const Claims& claims, const Selection& selection, stacks::Progress& progress);
+
+/// Returns the ledger as JSON: every claim with its verdicts, the runs, and the program.
+nlohmann::ordered_json json_of(const Claims& claims, const Selection& selection, const std::vector<Entry>& entries);
+
+}  // namespace periscope::ledger

@@ -1,0 +1,108 @@
+"""The ledger: claims are judged from the results of their runs, and only from these."""
+
+import json
+import tomllib
+
+import pytest
+
+from program import ROOT, rejected, run
+
+CLAIMS = """
+regimes = [0.2, 0.88]
+[[run]]
+name = "signals"
+study = "propagate"
+settings = ["model.placement=[\\"pre\\", \\"peri\\"]", "model.layers=2", "model.width=32", "model.heads=2",
+            "input.tokens=6", "run.seeds=6"]
+quick = ["run.seeds=4"]
+[[claim]]
+id = "F3"
+source = "Eq. 4"
+statement = "Peri-LN grows by 1 per sublayer."
+run = "signals"
+kind = "slope"
+read = "(second_moment_per_seed[placement=peri, depth=4] - second_moment_per_seed[placement=peri, depth=0]) / 4"
+expected = EXPECTED
+threshold = 0.5
+derivation = "loose, as the stack is narrow"
+[[claim]]
+id = "F6"
+source = "review"
+statement = "A number."
+kind = "fact"
+read = "sqrt(8 / 3) + 1"
+expected = 2.35
+threshold = 0.01
+derivation = "two decimals"
+[[claim]]
+id = "G5"
+source = "review"
+statement = "A proof proves something."
+kind = "not-testable-here"
+reason = "a statement about a proof"
+"""
+
+
+@pytest.fixture(autouse=True)
+def claims(folder):
+    (folder / "claims.toml").write_text(CLAIMS.replace("EXPECTED", "1.0"))
+    return folder / "claims.toml"
+
+
+def ledger(*words, code=0):
+    done = run("ledger", words, "--claims", "claims.toml", "--out", "out", code=code)
+    with open("out/ledger.json", encoding="utf-8") as file:
+        written = json.load(file)
+    assert "--json" not in words or json.loads(done.out) == written
+    return {claim["id"]: claim["results"] for claim in written["claims"]}
+
+
+def verdicts(found):
+    return {name: [result["verdict"] for result in results] for name, results in found.items()}
+
+
+def test_claims_are_judged_from_cells(claims):
+    missing = ledger("report", "--quiet", code=75)
+    assert verdicts(missing) == {"F3": ["not-run"] * 2, "F6": ["fails"], "G5": ["not-testable-here"]}
+    done = ledger("run", "--json", "--quiet")
+    assert verdicts(done) == {"F3": ["holds"] * 2, "F6": ["fails"], "G5": ["not-testable-here"]}
+    assert [result["regime"] for result in done["F3"]] == [0.2, 0.88]
+    first = done["F3"][0]
+    assert len(first["values"]) == 6 and len(first["cell"]) == 64
+    low, high = first["interval"]
+    assert low < first["value"] < high and 0 < first["p"] < first["holm"] < 1
+    assert ledger("report") == done
+    # Other numbers are claimed: the verdict follows, without another run.
+    claims.write_text(CLAIMS.replace("EXPECTED", "3.0"))
+    assert verdicts(ledger("report"))["F3"] == ["fails"] * 2
+
+
+def test_profiles_shards_and_selected_claims():
+    assert verdicts(ledger("run", "--quick", "--claim", "F6")) == {"F6": ["fails"]}
+    run("ledger run --claims claims.toml --out out --quick --shard 2/2".split())
+    assert [result["verdict"] for result in ledger("report", "--quick", code=75)["F3"]] == ["not-run", "holds"]
+    quick = ledger("run", "--quick", "--threads", "1")
+    assert len(quick["F3"][0]["values"]) == 4
+    assert run("ledger list --claims claims.toml --claim F3".split()).out.count("F3") == 1
+
+
+@pytest.mark.parametrize(("old", "new", "named"), [
+    ('kind = "slope"', 'kind = "steep"', "kind"), ('run = "signals"', 'run = "signal"', "run"),
+    ("threshold = 0.5\n", "", "threshold"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
+    ('source = "Eq. 4"', "", "source"), ("run.seeds=6", "run.seed=x", "run.seed"),
+    ('study = "propagate"', 'study = "propagat"', "propagate")])  # fmt: skip
+def test_wrong_claims_are_rejected(claims, old, new, named):
+    claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace(old, new, 1))
+    rejected("ledger run --quiet --claims claims.toml --out out".split(), names=[named])
+
+
+def test_a_reading_error_names_the_claim(claims):
+    claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace("depth=4]", "depth=9]"))
+    rejected("ledger run --quiet --claims claims.toml --out out".split(), code=3, names=["claim F3", "depth = 9"])
+
+
+def test_shipped_claims_have_sources_and_unique_ids():
+    rows = tomllib.loads((ROOT / "experiments" / "configs" / "claims.toml").read_text())["claim"]
+    listed = run("ledger list --json --quiet".split()).json
+    assert [row["id"] for row in listed] == [row["id"] for row in rows]
+    rejected("ledger", "list", "--claim", "F33", names=["nearest is F3"])
