@@ -92,7 +92,7 @@ STUDIES = {
     "certify": words_of("certify", CONFIG, "--measure", "model.placement=pre", "input.kind=tokens"),
     "reproduce": words_of("reproduce", "--quick", "--figure", "4", "model.layers=2", "model.width=16", "model.heads=2",
                           "model.vocab=40", "input.tokens=6", "train.steps=10"),
-    "compare": ["compare", "pre", "peri", *CONFIG],
+    "compare": ["compare", "pre", "peri", "--measure", *CONFIG],
     "verify": ["verify", "--cases", "200", "--starts", "4"],
     "probe": ["probe", str(FIXTURES / "llama"), "--tokens", "1,2,3", "--draws", "2", "--backward"],
 }

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from program import unavailable
+from program import start, unavailable
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 SEARCHED = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -114,8 +114,7 @@ def slurm(folder):
         try:
             for name in DAEMONS:
                 with open(folder / f"{name}.out", "w") as output:
-                    running.append(subprocess.Popen([name, *map(str, words[name])], cwd=folder, stdout=output,
-                                                    stderr=output))
+                    running.append(start(*words[name], program=name, cwd=folder, stdout=output, stderr=output))
                 if name == "munged":
                     wait_until((folder / "munge.socket").exists)
             wait_until(lambda: subprocess.run(["sinfo", "-h", "-o", "%T"], capture_output=True, text=True,

@@ -202,7 +202,7 @@ def test_the_slurm_script_runs_a_shard_and_requeues_a_stopped_one(folder):
     assert status(code=75)["done"] == CELLS // 4
     (folder / "sweep.toml").write_text(PLAN.replace("seeds = 4", "seeds = 20000"))
     plan()
-    process = subprocess.Popen(["bash", "job.sh"], env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True)
+    process = start("job.sh", program="bash", env={**os.environ, **variables}, stdout=subprocess.PIPE)
     time.sleep(0.5)
     process.send_signal(signal.SIGUSR1)
     assert process.communicate(timeout=60)[0] == "requeued 77\n" and process.returncode == 75

@@ -64,6 +64,8 @@ def called(words, **more):
             flags[word[2:].replace("-", "_")] = int(value) if str(value).isdigit() and word != "--figure" else value
         elif "/" in word:
             flags["checkpoint"] = word
+        elif names == ["compare"]:
+            flags.setdefault("stacks", []).append(word)
         else:
             names.append(word.replace("-", "_"))
     return getattr(ps, "_".join(names))(**sections, **flags, **more)
