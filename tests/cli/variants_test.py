@@ -199,7 +199,7 @@ def test_comparison_summarises_curves():
         margins = ds[f"format_margin_{version}"][0]
         np.testing.assert_allclose(margins.sel(format="fp16") * largest, 65504, rtol=1e-12)
     where = list(ds.largest_at_predicted.values[0])
-    assert where[0].startswith("x at ") and where[1].startswith("sum at ")
+    assert where[0].startswith("x[") and where[1].startswith("sum[")
 
 
 @pytest.mark.parametrize(("stacks", "named"), [

@@ -26,7 +26,7 @@ void add_largest(const Profile& profile, Signal signal, std::string_view name, S
     const double value = curve->value[depth];
     if (std::isnan(value) || value <= s.largest) continue;  // true also if s.largest is NaN
     s.largest = value;
-    s.largest_at = fmt::format("{} at {}", name, depth);
+    s.largest_at = fmt::format("{}[{}]", name, depth);
   }
 }
 
