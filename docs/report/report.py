@@ -13,20 +13,20 @@ from pathlib import Path
 import typst
 
 HERE = Path(__file__).parent
-# Figures of each group of claims, by the first letter of their ids: patterns of file names.
-FIGURES = {"F": ["signals-*variance*.svg", "signals-*sweep*.svg"], "G": ["signals-*gradient*.svg"],
-           "R": ["training-*claims*.svg"]}  # fmt: skip
+# Figures of each group of claims, by the first letter of their ids: patterns RUN/FILE.
+FIGURES = {"F": ["signals/*variance*.svg"], "G": ["signals/*gradient*.svg"], "R": ["training/*claims*.svg"]}
 
 
 def figures_of(folder: Path, to: Path) -> dict[str, list[dict[str, str]]]:
     """Copies the figures of every group to `to`; returns their file names and captions."""
     found: dict[str, list[dict[str, str]]] = {}
     for group, patterns in FIGURES.items():
-        for path in sorted({path for pattern in patterns for path in folder.rglob(pattern)}):
-            shutil.copy(path, to / path.name)
+        for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
+            name = f"{path.parent.name}-{path.name}"
+            shutil.copy(path, to / name)
             caption = path.with_suffix(".txt")
             found.setdefault(group, []).append(
-                {"file": path.name, "caption": caption.read_text(encoding="utf-8") if caption.exists() else path.stem})
+                {"file": name, "caption": caption.read_text(encoding="utf-8") if caption.exists() else path.stem})
     return found
 
 

@@ -24,21 +24,9 @@ using nlohmann::ordered_json;
 
 constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
 
-bool is_selected(const Selection& selection, const ClaimRow& claim) {
-  return selection.ids.empty() || std::ranges::find(selection.ids, claim.id) != selection.ids.end();
-}
-
-/// Returns the runs that the selected claims need, in the order of the file.
-std::vector<const RunRow*> runs_of(const Claims& claims, const Selection& selection) {
-  std::vector<const RunRow*> found;
-  for (const RunRow& run : claims.runs) {
-    if (std::ranges::any_of(claims.claims, [&](const ClaimRow& claim) {
-          return claim.run == run.name && is_selected(selection, claim);
-        })) {
-      found.push_back(&run);
-    }
-  }
-  return found;
+bool is_needed(const Claims& claims, const RunRow& run, const Selection& selection) {
+  return std::ranges::any_of(
+      claims.claims, [&](const ClaimRow& claim) { return claim.run == run.name && is_selected(selection, claim); });
 }
 
 std::string folder_of(const Selection& selection, const RunRow& run) { return selection.folder + "/" + run.name; }
@@ -85,7 +73,7 @@ std::string hex_of(const sweeps::CellId& id) {
   return hex;
 }
 
-/// Adds the verdicts of all selected claims of a run.
+/// Adds the verdicts of all claims of a run.
 void judge_run(const Claims& claims, const RunRow& run, const Selection& selection, stacks::Progress& progress,
                std::vector<Entry>& entries) {
   const std::string folder = folder_of(selection, run);
@@ -98,7 +86,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
     const bool is_done = stored != nullptr && !stored->failed();
     const dataset::Dataset data = is_done ? sweeps::dataset_of(*stored) : dataset::Dataset();
     for (const ClaimRow& claim : claims.claims) {
-      if (claim.run != run.name || !is_selected(selection, claim)) continue;
+      if (claim.run != run.name) continue;
       Entry entry{.claim = &claim,
                   .regime = run.regimes ? claims.regimes[cell] : no_regime,
                   .judged = not_run(claim),
@@ -111,6 +99,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
         }
       } else if (stored != nullptr) {
         judge::add_reason(entry.judged, stored->values);
+        entry.failed = true;
       }
       entries.push_back(std::move(entry));
     }
@@ -149,13 +138,24 @@ void require_known(const Claims& claims, const std::vector<std::string>& ids) {
   }
 }
 
+bool is_selected(const Selection& selection, const ClaimRow& claim) {
+  return selection.ids.empty() || std::ranges::find(selection.ids, claim.id) != selection.ids.end();
+}
+
 sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress) {
   sweeps::CellCounts all;
-  for (const RunRow* run : runs_of(claims, selection)) {
-    const std::string folder = folder_of(selection, *run);
-    progress.say(fmt::format("{}: {}\n", run->name, run->study));
-    sweeps::make_plan(plan_of(claims, *run, selection.quick), folder, progress, selection.settings.threads);
-    const sweeps::CellCounts counts = sweeps::run_shard(folder, selection.settings, progress);
+  const stacks::Shard& shard = selection.settings.shard;
+  std::size_t before = 0;  // number of cells of earlier runs, so that the shards divide the cells of all runs
+  for (const RunRow& run : claims.runs) {
+    if (!is_needed(claims, run, selection)) continue;
+    const std::string folder = folder_of(selection, run);
+    const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
+    progress.say(fmt::format("{}: {}\n", run.name, run.study));
+    sweeps::make_plan(plan, folder, progress, selection.settings.threads);
+    sweeps::RunSettings settings = selection.settings;
+    settings.shard.index = (shard.index - 1 + shard.count - before % shard.count) % shard.count + 1;
+    const sweeps::CellCounts counts = sweeps::run_shard(folder, settings, progress);
+    before += plan.cells();
     all.cells += counts.cells;
     all.done += counts.done;
     all.failed += counts.failed;
@@ -166,10 +166,10 @@ sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks:
 std::vector<Entry> judge(const Claims& claims, const Selection& selection, stacks::Progress& progress) {
   std::vector<Entry> entries;
   for (const ClaimRow& claim : claims.claims) {
-    if (!claim.run.empty() || !is_selected(selection, claim)) continue;
+    if (!claim.run.empty()) continue;
     entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr), .cell = ""});
   }
-  for (const RunRow* run : runs_of(claims, selection)) judge_run(claims, *run, selection, progress, entries);
+  for (const RunRow& run : claims.runs) judge_run(claims, run, selection, progress, entries);
   auto judged = mapped(entries, &Entry::judged);
   judge::apply_holm_correction(judged);
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i].judged = std::move(judged[i]);
@@ -185,11 +185,11 @@ ordered_json json_of(const Claims& claims, const Selection& selection, const std
                     {"regimes", claims.regimes},
                     {"runs", ordered_json::array()},
                     {"claims", ordered_json::array()}};
-  for (const RunRow* run : runs_of(claims, selection)) {
-    json["runs"].push_back({{"name", run->name},
-                            {"study", run->study},
-                            {"flags", run->flags},
-                            {"settings", settings_of(*run, selection.quick)}});
+  for (const RunRow& run : claims.runs) {
+    json["runs"].push_back({{"name", run.name},
+                            {"study", run.study},
+                            {"flags", run.flags},
+                            {"settings", settings_of(run, selection.quick)}});
   }
   for (const Entry& entry : entries) {
     const ClaimRow& row = *entry.claim;

@@ -10,7 +10,7 @@
 
 namespace periscope::ledger {
 
-/// Which part of the ledger to run or judge. FOLDER/NAME holds the sweep of the run NAME.
+/// Which part of the ledger to run or show. FOLDER/NAME holds the sweep of the run NAME.
 struct Selection {
   std::string folder;
   bool quick = false;              ///< the quick profile
@@ -23,16 +23,19 @@ struct Entry {
   const ClaimRow* claim;
   double regime;  ///< σ√D; NaN if the claim does not depend on it
   judge::SignClaim judged;
-  std::string cell;  ///< id of the cell that it was read from, hexadecimal; "" for none
+  bool failed = false;  ///< its cell failed; the reason has the message
+  std::string cell;     ///< id of the cell that it was read from, hexadecimal; "" for none
 };
 
 /// Throws ConfigError for an unknown claim, with the nearest.
 void require_known(const Claims& claims, const std::vector<std::string>& ids);
 
+[[nodiscard]] bool is_selected(const Selection& selection, const ClaimRow& claim);
+
 /// Runs the missing cells of all runs that the selected claims need, as sweeps. Throws Stopped.
 sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress);
 
-/// Judges the selected claims from the cells in the folder. A claim whose cell is missing was not run. Holm's
+/// Judges all claims from the cells in the folder. A claim whose cell is missing was not run. Holm's
 /// correction covers all claims with a p-value.
 std::vector<Entry> judge(const Claims& claims, const Selection& selection, stacks::Progress& progress);
 

@@ -118,6 +118,7 @@ Slice select(const Dataset& data, const Column& column, const Reference& referen
   std::string entries;  // the dimension that remains
   for (auto it = column.dimensions.rbegin(); it != column.dimensions.rend(); ++it) {
     const std::size_t length = data.length(*it);
+    if (length == 0) throw InputError(fmt::format("{}: {} has no entries", column.name, *it));
     const auto label = labels.find(*it);
     const std::string text = label == labels.end() ? "" : label->second.text;
     if (!text.empty() && text.find(':') == std::string::npos) {
@@ -173,7 +174,7 @@ double slope_of(const std::vector<std::pair<double, double>>& points) {
 double reduced(std::string_view name, const Entries& entries) {
   std::vector<std::pair<double, double>> points;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (std::isfinite(entries[i])) points.emplace_back(static_cast<double>(i), entries[i]);
+    if (!std::isnan(entries[i])) points.emplace_back(static_cast<double>(i), entries[i]);
   }
   if (points.empty()) return dataset::missing<double>();
   const auto values = mapped(points, [](const auto& point) { return point.second; });
@@ -210,7 +211,9 @@ class Evaluator {
   Reference reference() {
     const std::string name = word();
     if (name.empty()) fail("a column");
-    return reference_to(name);
+    Reference found = reference_to(name);
+    if (!rest().empty()) fail("the end");
+    return found;
   }
 
  private:

@@ -44,7 +44,7 @@ std::string key_of_ids(const GridPlan& plan) {
   const Json json = plan.json();
   std::string all = config::json_text(json) + config::program_sha256() + cache::numerics();
   const auto add = [&](const std::string& key, const Json& value) {
-    if (key == "input.path" && value.is_string()) all += content_hash(value);
+    if ((key == "input.path" || key == "train.corpus") && value.is_string()) all += content_hash(value);
   };
   for (const auto& [key, value] : json.at("base").items()) add(key, value);
   for (const Json& keys : json.at("axes")) {
@@ -148,6 +148,7 @@ CostEstimate estimate(const GridPlan& plan, int threads) {
     const ResolvedCell resolved = resolve(plan, cell, threads);
     if (!resolved.job) continue;
     if (resolved.job->memory) cost.memory = std::max(cost.memory, resolved.job->memory->bytes);
+    if (!plan.study().compares) continue;  // other studies measure nothing, or train
     config::Config config = plan.request(cell).load(study::Matrices::any);
     config.run.backward = config.run.backward || plan.flags().contains("backward");
     for (const StackSpec& spec : config.stacks()) {

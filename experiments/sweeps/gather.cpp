@@ -333,8 +333,11 @@ config::Resolved common_settings(const GridPlan& plan, const CellIds& ids, std::
     period /= axis.size();
     for (std::size_t v = 1; v < axis.size(); ++v) cells.push_back(v * period);
   }
+  std::size_t first = 0;
+  while (invalid.contains(first)) ++first;
+  cells.push_back(first);  // the others may all be invalid
   for (const std::size_t cell : cells) {
-    if (invalid.contains(cell)) continue;
+    if (cell >= plan.cells() || invalid.contains(cell)) continue;
     ResolvedCell resolved = resolve(plan, cell);
     if (!resolved.job) continue;
     const config::Resolved& next = resolved.job->resolved;

@@ -31,7 +31,8 @@ bool contains(const List& list, std::string_view word) {
 
 /// Makes a relative path absolute, so that a plan can be run from any folder.
 void make_absolute(const std::string& key, Json& value, const std::filesystem::path& folder) {
-  if (key != "input.path" || !value.is_string()) return;
+  const bool is_path = key == "input.path" || (key == "train.corpus" && value != "synthetic");
+  if (!is_path || !value.is_string()) return;
   value = std::filesystem::absolute(folder / value.get<std::string>()).lexically_normal().string();
 }
 
@@ -81,6 +82,7 @@ void require_axis(const study::Study& study, const GridAxis& axis, std::set<std:
             "expected a key with its section, such as \"model.layers\"");
     require(seen.insert(key).second, "expected each key once, found it twice");
     require(!values.empty(), "expected at least one value");
+    config::require_different(key, mapped(values, config::toml_text));
     require(values.size() == axis.size(),
             fmt::format("expected {} values, as many as for {}, found {}", axis.size(), axis.name(), values.size()));
     require(!contains(execution_keys, key), "cannot be swept, as it does not change results");

@@ -249,12 +249,15 @@ SweepStatus status_of(const std::string& folder, stacks::Progress& progress) {
   }
   std::error_code none;
   for (fs::directory_iterator entry(folder + "/runs", none), end; !none && entry != end; entry.increment(none)) {
-    const MappedFile file(entry->path().string());
-    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    const Json record = Json::parse(text, nullptr, false);
-    if (!record.is_object()) continue;
-    status.seconds += record.value("seconds", 0.0) * record.value("threads", 1);
-    status.computed += record.value("computed", std::size_t{0});
+    try {
+      const MappedFile file(entry->path().string());
+      const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+      const Json record = Json::parse(text, nullptr, false);
+      if (!record.is_object()) continue;
+      status.seconds += record.value("seconds", 0.0) * record.value("threads", 1);
+      status.computed += record.value("computed", std::size_t{0});
+    } catch (const InputError&) {  // another process renames a temporary file
+    }
   }
   return status;
 }

@@ -121,7 +121,8 @@ std::vector<dataset::Values> values_of(const std::string& values) {
 
 dataset::Dataset dataset_of(const StoredCell& cell) {
   dataset::Dataset data = layout_of(*cell.layout);
-  std::vector<dataset::Values> coordinates = values_of(*cell.coordinates), values = values_of(cell.values);
+  std::vector<dataset::Values> coordinates = values_of(cell.coordinates ? *cell.coordinates : ""),
+                               values = values_of(cell.values);
   std::size_t c = 0, v = 0;
   for (dataset::Column& column : data.columns) {
     const bool coordinate = is_coordinate_or_label(column);

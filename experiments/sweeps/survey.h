@@ -21,8 +21,8 @@ void set_value(dataset::Values& values, std::size_t i, const Coordinate& value);
 /// Returns `size` missing values.
 dataset::Values missing_values(dataset::Type type, std::size_t size);
 
-/// Returns the parts of two configurations that are equal. Other elements of lists become null; of lists of different
-/// lengths, the part that all elements share remains.
+/// Returns the parts of two configurations that are equal. Elements of lists that differ become null. Lists of
+/// different lengths become one element, the part common to all elements.
 Json common_part(const Json& a, const Json& b);
 
 /// A dimension of the cells' results.
@@ -64,7 +64,7 @@ class LayoutDecoder {
   std::size_t version_ = 0;
 };
 
-/// What the cells of a sweep have in common: columns, dimensions, labels and attributes.
+/// Columns, dimensions, labels and attributes that the cells of a sweep share.
 struct CellSurvey {
   explicit CellSurvey(const dataset::Schema& schema);
   /// Adds the layout of a cell.

@@ -53,6 +53,9 @@ std::string plan(const std::string& folder, const std::string& name, const study
 
 std::string run_shard(const std::string& folder, std::pair<std::size_t, std::size_t> shard, int threads, bool retry,
                       const std::vector<std::string>& argv, const nb::object& on_progress) {
+  if (shard.first < 1 || shard.first > shard.second) {
+    throw ConfigError(fmt::format("shard {}/{}: expected K/N with 1 <= K <= N", shard.first, shard.second));
+  }
   std::string counts;
   watched(on_progress, [&](WatchedProgress& progress) {
     const sweeps::RunSettings settings{

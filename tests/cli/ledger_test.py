@@ -78,7 +78,8 @@ def test_claims_are_judged_from_cells(claims):
 
 
 def test_profiles_shards_and_selected_claims():
-    assert verdicts(ledger("run", "--quick", "--claim", "F6")) == {"F6": ["fails"]}
+    others = {"F3": ["not-run"] * 2, "G5": ["not-testable-here"]}
+    assert verdicts(ledger("run", "--quick", "--claim", "F6")) == {"F6": ["fails"], **others}
     run("ledger run --claims claims.toml --out out --quick --shard 2/2".split())
     assert [result["verdict"] for result in ledger("report", "--quick", code=75)["F3"]] == ["not-run", "holds"]
     quick = ledger("run", "--quick", "--threads", "1")
@@ -99,6 +100,22 @@ def test_wrong_claims_are_rejected(claims, old, new, named):
 def test_a_reading_error_names_the_claim(claims):
     claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace("depth=4]", "depth=9]"))
     rejected("ledger run --quiet --claims claims.toml --out out".split(), code=3, names=["claim F3", "depth = 9"])
+
+
+def test_shards_divide_the_cells_of_all_runs(claims):
+    text = CLAIMS.replace("EXPECTED", "1.0")
+    again = text[text.index("[[run]]"):text.index("[[claim]]")].replace('"signals"', '"again"')
+    text = text.replace("[[claim]]", again + "[[claim]]", 1).replace("sqrt(8 / 3) + 1", "diverged_seeds[placement=pre]")
+    claims.write_text(text.replace('kind = "fact"', 'run = "again"\nkind = "fact"'))
+    for k in (4, 2, 3):
+        run(f"ledger run --claims claims.toml --out out --quick --shard {k}/4".split())
+    cells = {name: len(list((claims.parent / "out" / name / "cells").glob("*/*"))) for name in ("signals", "again")}
+    assert cells == {"signals": 1, "again": 2}
+
+
+def test_a_failed_run_is_reported(claims):
+    claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace('"input.tokens=6"', '"input.tokens=6", "run.memory=1"'))
+    rejected("ledger run --quiet --claims claims.toml --out out".split(), names=["run.memory"])
 
 
 def test_shipped_claims_have_sources_and_unique_ids():

@@ -29,7 +29,8 @@ struct LedgerFlags {
 
 const study::Flag<LedgerFlags> claims_flag{"claims", &LedgerFlags::claims,
                                            "TOML file of claims and runs; default: experiments/configs/claims.toml"};
-const study::Flag<LedgerFlags> ids_flag{"claim", &LedgerFlags::ids, "Only these claims, such as --claim F3"};
+const study::Flag<LedgerFlags> ids_flag{"claim", &LedgerFlags::ids,
+                                        "Run and show only these claims, such as --claim F3"};
 const study::Flag<LedgerFlags> quick_flag{"quick", &LedgerFlags::quick, "Smaller stacks and fewer seeds"};
 const std::vector<study::Flag<LedgerFlags>> list_flags{claims_flag, ids_flag};
 const std::vector<study::Flag<LedgerFlags>> report_flags{claims_flag, ids_flag, quick_flag};
@@ -37,7 +38,7 @@ const std::vector<study::Flag<LedgerFlags>> ledger_run_flags{
     claims_flag,
     ids_flag,
     quick_flag,
-    {"shard", &LedgerFlags::shard, "Run part K of N of every sweep, as in --shard 3/16"},
+    {"shard", &LedgerFlags::shard, "Run part K of N of the cells of all runs, as in --shard 3/16"},
     {"retry", &LedgerFlags::retry, "Compute failed cells again"}};
 
 Claims read(const LedgerFlags& flags) {
@@ -60,7 +61,7 @@ ExitCode list_claims(const CommonOptions& options) {
   dataset::TextTable table({"claim", "source", "statement", "kind", "run"});
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const ledger::ClaimRow& claim : claims.claims) {
-    if (!flags.ids.empty() && std::ranges::find(flags.ids, claim.id) == flags.ids.end()) continue;
+    if (!is_selected({.folder = {}, .ids = flags.ids}, claim)) continue;
     table.add({claim.id, claim.source, claim.statement, std::string(name_of(claim.kind)), claim.run});
     json.push_back({{"id", claim.id}, {"source", claim.source}, {"statement", claim.statement}});
   }
@@ -86,10 +87,11 @@ std::string table_of(const std::vector<Entry>& entries) {
 /// Judges the cells of the ledger, writes FOLDER/ledger.json and prints the verdicts.
 ExitCode publish(const CommonOptions& options, const Claims& claims, const ledger::Selection& selection,
                  stacks::Progress& progress) {
-  const std::vector<Entry> entries = ledger::judge(claims, selection, progress);
+  std::vector<Entry> entries = ledger::judge(claims, selection, progress);
   const nlohmann::ordered_json json = ledger::json_of(claims, selection, entries);
   const std::string path = selection.folder + "/ledger.json";
   write_file(path, config::json_text(json, 1) + "\n");
+  std::erase_if(entries, [&](const Entry& entry) { return !is_selected(selection, *entry.claim); });
   if (!options.quiet) {
     print_message(table_of(entries) +
                   "value: of the expression that decides the claim (periscope ledger report --json), ± its standard "
@@ -97,9 +99,10 @@ ExitCode publish(const CommonOptions& options, const Claims& claims, const ledge
                   fmt::format("wrote {}\n", printable(path)));
   }
   if (options.json) print_json(json);
-  const bool complete = std::ranges::none_of(
+  if (std::ranges::any_of(entries, &Entry::failed)) return ExitCode::runtime_failure;
+  const bool missing = std::ranges::any_of(
       entries, [](const Entry& entry) { return entry.judged.verdict == judge::ClaimVerdict::not_run; });
-  return complete ? ExitCode::ok : ExitCode::stopped_early;
+  return missing ? ExitCode::stopped_early : ExitCode::ok;
 }
 
 ExitCode report_ledger(const CommonOptions& options) {
@@ -139,7 +142,8 @@ void add_ledger(CLI::App& app, int& code) {
   add_command(*group, code, "list", "List the claims", no_run, list_claims, flag_texts(list_flags));
   add_command(*group, code, "run", "Run the studies that the claims need, and judge the claims",
               no_run_except({"out", "threads", "force"}), run_ledger, flag_texts(ledger_run_flags));
-  add_command(*group, code, "report", "Judge the claims from finished runs; exit code 75 if some are missing",
+  add_command(*group, code, "report",
+              "Judge the claims from finished runs; exit code 75 if some are missing, 1 if one failed",
               no_run_except({"out"}), report_ledger, flag_texts(report_flags));
 }
 

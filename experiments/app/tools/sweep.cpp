@@ -90,8 +90,8 @@ const std::vector<study::Flag<SlurmFlags>> slurm_flags = [] {
       folder,
       {"tasks", &SlurmFlags::tasks, "Number of array elements, each of which runs one shard", from_to(1, 1e5)},
       {"cpus", &SlurmFlags::cpus, "CPUs of a task", from_to(1, config::max_threads)},
-      {"hours", &SlurmFlags::hours, "Time limit of a task in hours", above(0)},
-      {"gigabytes", &SlurmFlags::gigabytes, "Memory of a task in GB", above(0)}};
+      {"hours", &SlurmFlags::hours, "Time limit of a task in hours", from_to(0.05, 1e4)},
+      {"gigabytes", &SlurmFlags::gigabytes, "Memory of a task in GB (2^30 bytes)", from_to(0.1, 1e4)}};
 }();
 
 /// Returns the draft of `sweep plan STUDY`. Throws ConfigError.
@@ -155,8 +155,10 @@ ExitCode plan_sweep(const CommonOptions& options) {
   if (!summary.invalid.empty()) {
     text += fmt::format("{} invalid, the first is {}\n", summary.invalid_cells, summary.invalid);
   }
-  text += fmt::format("measurements: about {:.2g} core hours; largest memory estimate {:.2g} GB\n",
-                      summary.cost.seconds / 3600.0, summary.cost.memory / 1e9);
+  if (summary.cost.seconds > 0.0) {
+    text += fmt::format("measurements: about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
+  }
+  text += fmt::format("largest memory estimate: {:.2g} GB\n", summary.cost.memory / 1e9);
   report(options, text + fmt::format("next: periscope sweep run {}\n", printable(run.out)), json);
   return ExitCode::ok;
 }

@@ -242,7 +242,13 @@ Config read_candidates(Known known, const Tree& tree, const std::vector<Candidat
   for (const Candidate& candidate : candidates) {
     require_known(known, candidate.settings, {"stack", {"model.", "init.", "input."}, "a key of model, init or input"});
     Tree own = tree;
-    for (const std::string& setting : candidate.settings) own.set(setting, "stack");
+    for (const std::string& setting : candidate.settings) {
+      if (key_of_setting(setting, "stack") == "input.kind") {
+        throw ConfigError(
+            fmt::format("stack {}: expected --set input.kind, as all stacks have the same inputs", shortened(setting)));
+      }
+      own.set(setting, "stack");
+    }
     const Sweep sweep(own);
     if (sweep.combinations() > 1) {
       throw ConfigError(

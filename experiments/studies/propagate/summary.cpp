@@ -24,7 +24,7 @@ void add_largest(const Profile& profile, Signal signal, std::string_view name, S
   const Curve* curve = profile.find(Statistic::maximum, signal);
   for (std::size_t depth = 0; curve != nullptr && depth < curve->value.size(); ++depth) {
     const double value = curve->value[depth];
-    if (std::isnan(value) || value <= s.largest) continue;  // true also if s.largest is NaN
+    if (std::isnan(value) || value <= s.largest) continue;  // a comparison with NaN is false
     s.largest = value;
     s.largest_at = fmt::format("{}[{}]", name, depth);
   }
@@ -32,9 +32,10 @@ void add_largest(const Profile& profile, Signal signal, std::string_view name, S
 
 double bits_lost(const Profile& profile) {
   const Curve* curve = profile.find(Statistic::branch_ratio, Signal::B_out);
-  double bits = curve == nullptr ? nan : 0.0;
+  double bits = nan;
   for (std::size_t l = 0; curve != nullptr && l < curve->value.size(); ++l) {
-    bits = std::max(bits, -std::log2(curve->value[l]));
+    const double ratio = curve->value[l];
+    if (!std::isnan(ratio)) bits = std::fmax(bits, std::fmax(0.0, -std::log2(ratio)));
   }
   return bits;
 }

@@ -10,7 +10,7 @@
 
 namespace periscope::propagate {
 
-/// What decides between stacks, from a predicted or measured profile. NaN if the profile lacks a curve.
+/// Key figures of a predicted or measured profile. NaN if the profile lacks a curve.
 struct Summary {
   double variance = 0.0;  ///< of the stream at the top
   /// Rms over tokens of ‖∂loss/∂x‖ at the stack's input over its value at the top.
