@@ -47,7 +47,7 @@ PartitionName=test Nodes=ALL Default=YES
 """
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=120):
     """Returns the first true value of `condition()`. Fails after `seconds`."""
     end = time.monotonic() + seconds
     while not (value := condition()):

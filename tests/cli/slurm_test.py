@@ -21,7 +21,7 @@ study = "propagate"
 model = {width = 64, heads = 2, vocab = 20, mlp_width = 96}
 init.scheme = "lecun"
 input.tokens = 4
-run.seeds = 500
+run.seeds = 200
 theory.replicates = 4
 """
 CELLS = 12
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory):
     with slurm(folder / "slurm"):
         (folder / "sweep.toml").write_text(PLAN)
         run("sweep", "plan", "sweep.toml", "--out", "serial", "--quiet", cwd=folder)
-        run("sweep", "run", "serial", "--quiet", cwd=folder)
+        run("sweep", "run", "serial", "--quiet", "--threads", 1, cwd=folder)
         run("sweep", "gather", "serial", "--quiet", cwd=folder)
         yield (folder / "serial" / "sweep.nc").read_bytes()
 
