@@ -85,7 +85,12 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
-struct Candidate;
+/// A stack of a comparison: its name in results, and settings "a.b=value" that take precedence over those of all
+/// stacks.
+struct Candidate {
+  std::string label;
+  std::vector<std::string> settings;
+};
 
 /// A configuration, read from a file, --set and flags: the stacks and the settings for measuring and predicting them.
 /// Studies derive from it to add their sections.

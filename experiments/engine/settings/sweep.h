@@ -45,13 +45,6 @@ class Sweep {
   std::size_t combinations_ = 1;
 };
 
-/// A stack of a comparison: its name in results, and settings "a.b=value" that take precedence over those of all
-/// stacks.
-struct Candidate {
-  std::string label;
-  std::vector<std::string> settings;
-};
-
 /// Parses a recipe ("llama"), a placement ("keel"), or a TOML table: keys of model, init and input, such as
 /// {model.recipe = "llama", init.std = 0.01}, or a placement, {A = true, C = true}. Throws ConfigError.
 Candidate parse_candidate(const std::string& word);
