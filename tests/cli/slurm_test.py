@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 
 import pytest
 
@@ -116,6 +117,7 @@ def test_an_element_is_requeued_at_its_time_limit_but_not_if_it_is_cancelled(clu
     wait_until(lambda: ended(stopped) and state(requeued)[0] == "PENDING")
     assert state(stopped) == ("FAILED", "75:0")
     assert 3 <= array.done() < CELLS
+    time.sleep(2)  # slurmd rejects a job that starts in the second in which it ended
     command("scontrol", "update", f"JobId={requeued}", "StartTime=now")  # otherwise two minutes later
     assert [name for name, _ in array.states()] == ["COMPLETED", "CANCELLED", "FAILED"]
     assert all("the same command resumes from" in array.log(element) for element in (1, 2, 3))
