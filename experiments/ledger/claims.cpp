@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/toml_reader.h"
+#include "experiments/studies/reproduce/reproduce.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 
@@ -31,10 +33,32 @@ RunRow read_run(TomlReader& reader) {
   return run;
 }
 
-ClaimRow read_claim(TomlReader& reader) {
+/// Fills the fields of a claim that the study `reproduce` states and tests itself.
+void read_training_claim(TomlReader& reader, ClaimRow& claim) {
+  claim.statement = reproduce::statement_of(claim.id);
+  if (claim.statement.empty()) reader.fail("id", "a claim of the study reproduce");
+  claim.statement = static_cast<char>(std::toupper(static_cast<unsigned char>(claim.statement.front()))) +
+                    claim.statement.substr(1) + ".";
+  claim.kind = Kind::positive;
+  claim.read = fmt::format("claim_value[claim=\"{}\"]", claim.id);
+  claim.verdict = fmt::format("claim_verdict[claim=\"{}\"]", claim.id);
+  claim.p = fmt::format("claim_p[claim=\"{}\"]", claim.id);
+}
+
+ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   ClaimRow claim;
   require_text(reader, "id", claim.id);
   require_text(reader, "source", claim.source);
+  reader.read("run", claim.run);
+  const RunRow* run = all.find_run(claim.run);
+  if (!claim.run.empty() && run == nullptr) {
+    reader.fail("run", fmt::format("one of {}", fmt::join(mapped(all.runs, &RunRow::name), ", ")));
+  }
+  if (run != nullptr && run->study == "reproduce") {
+    read_training_claim(reader, claim);
+    reader.finish();
+    return claim;
+  }
   require_text(reader, "statement", claim.statement);
   std::string kind;
   require_text(reader, "kind", kind);
@@ -80,11 +104,7 @@ Claims read_claims(const std::string& path) {
     config::require_different("run.name", mapped(all.runs, &RunRow::name));
   }
   for (TomlReader& reader : root.tables("claim", "tables, as in [[claim]]")) {
-    all.claims.push_back(read_claim(reader));
-    const std::string& run = all.claims.back().run;
-    if (!run.empty() && all.find_run(run) == nullptr) {
-      reader.fail("run", fmt::format("one of {}", fmt::join(mapped(all.runs, &RunRow::name), ", ")));
-    }
+    all.claims.push_back(read_claim(reader, all));
   }
   config::require_different("claim.id", mapped(all.claims, &ClaimRow::id));
   root.finish();

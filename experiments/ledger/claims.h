@@ -13,7 +13,7 @@ namespace periscope::ledger {
 /// How a claim is decided from the numbers that it reads.
 enum class Kind {
   exact,         ///< every number equals `expected` up to `threshold`
-  bound,         ///< no number exceeds `threshold`
+  bound,         ///< all numbers are at most `threshold`
   positive,      ///< the mean over seeds is positive (one-sided t test)
   alike,         ///< |mean over seeds − expected| < threshold (two one-sided t tests)
   slope,         ///< as alike, for a slope or exponent

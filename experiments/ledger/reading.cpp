@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -188,14 +189,12 @@ double reduced(std::string_view name, const Entries& entries) {
   return sum / static_cast<double>(values.size());
 }
 
-double log_of(double x) { return std::log(x); }
-double log2_of(double x) { return std::log2(x); }
-double exp_of(double x) { return std::exp(x); }
-double sqrt_of(double x) { return std::sqrt(x); }
-double abs_of(double x) { return std::abs(x); }
-
 constexpr std::pair<std::string_view, double (*)(double)> functions[] = {
-    {"log", log_of}, {"log2", log2_of}, {"exp", exp_of}, {"sqrt", sqrt_of}, {"abs", abs_of}};
+    {"log", [](double x) { return std::log(x); }},
+    {"log2", [](double x) { return std::log2(x); }},
+    {"exp", [](double x) { return std::exp(x); }},
+    {"sqrt", [](double x) { return std::sqrt(x); }},
+    {"abs", [](double x) { return std::abs(x); }}};
 constexpr std::string_view reductions[] = {"max", "min", "mean", "first", "last", "slope"};
 
 /// Parses and evaluates an expression by recursive descent.
@@ -245,29 +244,23 @@ class Evaluator {
     at_ += found.size();
     return found;
   }
-  Numbers sum() {
-    Numbers left = product();
+  using Operation = double (*)(double, double);
+  /// Evaluates operands that are joined by operators of one precedence, from left to right.
+  Numbers chain(Numbers (Evaluator::*operand)(), const std::array<std::pair<char, Operation>, 2>& operations) {
+    Numbers left = (this->*operand)();
     for (;;) {
-      if (accept('+')) {
-        left = combined(left, product(), std::plus<>());
-      } else if (accept('-')) {
-        left = combined(left, product(), std::minus<>());
-      } else {
-        return left;
-      }
+      const auto* const found = std::ranges::find_if(operations, [&](const auto& one) { return accept(one.first); });
+      if (found == operations.end()) return left;
+      left = combined(left, (this->*operand)(), found->second);
     }
   }
+  Numbers sum() {
+    return chain(&Evaluator::product,
+                 {{{'+', [](double a, double b) { return a + b; }}, {'-', [](double a, double b) { return a - b; }}}});
+  }
   Numbers product() {
-    Numbers left = factor();
-    for (;;) {
-      if (accept('*')) {
-        left = combined(left, factor(), std::multiplies<>());
-      } else if (accept('/')) {
-        left = combined(left, factor(), std::divides<>());
-      } else {
-        return left;
-      }
-    }
+    return chain(&Evaluator::factor,
+                 {{{'*', [](double a, double b) { return a * b; }}, {'/', [](double a, double b) { return a / b; }}}});
   }
   Numbers factor() {
     if (accept('-')) return combined({.values = {0.0}}, factor(), std::minus<>());

@@ -46,7 +46,7 @@ Column coordinate_of(const std::string& key, const std::vector<Json>& list, cons
   } else if (all([](const Json& v) { return v.is_number(); })) {
     column.values = mapped(list, [](const Json& v) { return v.get<double>(); });
   } else {
-    column.values = mapped(list, text_of);
+    column.values = mapped(list, config::plain_text);
     column.units = "";
   }
   return column;

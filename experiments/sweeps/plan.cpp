@@ -111,15 +111,19 @@ std::optional<std::vector<std::string>> words_of(const study::Study& study, cons
                                   shortened(config::toml_text(value)), is_toggle ? "true or false" : "a value"));
   }
   const std::vector<Json> all = value.is_array() ? value.get<std::vector<Json>>() : std::vector{value};
-  return mapped(all, text_of);
+  return mapped(all, config::plain_text);
 }
 
 }  // namespace
 
-std::string text_of(const Json& value) {
-  const Json& shown = value.is_object() && value.contains("name") ? value["name"] : value;
-  if (shown.is_string()) return shown.get<std::string>();
-  return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : config::toml_text(shown);
+study::FlagValues flags_of(const std::vector<std::string>& words) {
+  study::FlagValues flags;
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    std::vector<std::string>& values = flags[word.substr(0, equals)];
+    if (equals != std::string::npos) values.push_back(word.substr(equals + 1));
+  }
+  return flags;
 }
 
 const study::Study& study_of_sweep(const std::string& name) {
@@ -201,7 +205,7 @@ std::string GridPlan::label(std::size_t cell) const {
   std::vector<std::string> parts;
   for (std::size_t a = 0; a < axes_.size(); ++a) {
     for (const auto& [key, values] : axes_[a].keys) {
-      parts.push_back(fmt::format("{} = {}", key, shortened(text_of(values[index_of(cell, a)]))));
+      parts.push_back(fmt::format("{} = {}", key, shortened(config::plain_text(values[index_of(cell, a)]))));
     }
   }
   return fmt::format("{}", fmt::join(parts, ", "));

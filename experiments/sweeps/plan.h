@@ -84,7 +84,7 @@ const study::Study& study_of_sweep(const std::string& name);
 std::vector<std::pair<std::string, std::vector<Json>>> lists_of(const std::vector<std::string>& arguments,
                                                                 std::string_view flag);
 
-/// Returns a value as shown in labels: a word without quotes, the name of a placement, or TOML.
-std::string text_of(const Json& value);
+/// Returns the values of flags "NAME" or "NAME=VALUE".
+study::FlagValues flags_of(const std::vector<std::string>& words);
 
 }  // namespace periscope::sweeps

@@ -168,7 +168,7 @@ void CellSurvey::use_axes(const std::vector<GridAxis>& axes, std::vector<std::st
       if (one == own.end() || names[a] != key || one->longest != 1) continue;
       const std::vector<Json>& values = axes[a].keys.front().second;
       const std::set<std::string> distinct = [&] {
-        const auto texts = mapped(values, text_of);
+        const auto texts = mapped(values, config::plain_text);
         return std::set<std::string>(texts.begin(), texts.end());
       }();
       const bool has_list = std::ranges::any_of(values, [](const Json& v) { return v.is_array(); });

@@ -14,6 +14,11 @@
 namespace periscope::theory {
 namespace {
 
+// Eigen's exp(−∞) is 0 or subnormal, depending on the instruction set, and subnormal arithmetic is a hundred times
+// slower. Negligible entries of softmax are therefore set to 0.
+constexpr float min_logit = -80.0F;   // relative to the largest logit of the row
+constexpr float negligible = 2e-35F;  // slightly above exp(min_logit)
+
 /// Returns the factors by which QK-norm multiplies tokens: 1/rms, or 1 for a zero token, which stays 0.
 Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
@@ -109,6 +114,13 @@ Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) cons
   m.colwise() += rows;
   m.rowwise() += rows.transpose();
   return (scale * m).array() + mean;
+}
+
+void softmax_in_place(Eigen::Ref<Eigen::VectorXf> logits) {
+  logits.array() -= logits.maxCoeff();
+  logits = logits.array().max(min_logit).exp();
+  logits = (logits.array() < negligible).select(0.0F, logits);
+  logits /= logits.sum();
 }
 
 AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : AttentionHead(law, positions_in(law, tokens)) {}
@@ -222,10 +234,6 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
         largest.segment(first, end - first).cwiseMax(z.col(s).segment(first, end - first));
   }
   Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
-  // Eigen's exp(−∞) is 0 or subnormal, depending on the instruction set, and subnormal arithmetic is a hundred times
-  // slower. Negligible entries are therefore set to 0.
-  constexpr float min_logit = -80.0F;   // relative to the largest logit of the row
-  constexpr float negligible = 2e-35F;  // slightly above exp(min_logit)
   for (Index s = 0; s < tokens; ++s) {
     const auto [first, end] = attending_rows(s);
     auto seen = z.col(s).segment(first, end - first);

@@ -63,8 +63,6 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
   const Eigen::VectorXf& upper = grid_.upper_weight();
   const Eigen::VectorXf& kink = grid_.kink_weight();
   const Eigen::VectorXf root = values.residual.cwiseSqrt();
-  constexpr float min_logit = -80.0F;  // as in AttentionHead::pattern
-  constexpr float negligible = 2e-35F;
   Sample a(grid_.tokens(), count);                                                   // first Aᵀ, later √D Aᵀ
   Sample mixed = Sample::Zero(count, grid_.nodes());                                 // A W
   Sample kink_sums = Sample::Zero(count, static_cast<Index>(grid_.cells().size()));  // A V
@@ -77,10 +75,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
       const auto cap = static_cast<float>(law_.scores.soft_cap);
       seen = cap * (seen / cap).array().tanh();
     }
-    seen.array() -= seen.maxCoeff();
-    seen = seen.array().max(min_logit).exp();
-    seen = (seen.array() < negligible).select(0.0F, seen);
-    seen /= seen.sum();
+    softmax_in_place(seen);
     mixed.row(i).head(std::min(end, grid_.singles())) = seen.head(std::min(end, grid_.singles())).transpose();
     Index cell = 0;
     for (const auto& [node, first, last] : grid_.cells()) {

@@ -131,8 +131,6 @@ void GridGradients::add_patterns(const Head& head, int patterns, Sums& sums) con
   const bool scores = head.value.size() > 0;
   const auto scale = static_cast<float>(law_.scale());
   const auto cap = static_cast<float>(law_.scores.soft_cap);
-  constexpr float min_logit = -80.0F;  // as in AttentionHead::pattern
-  constexpr float negligible = 2e-35F;
   struct Pattern {
     Sample mixed, sums, dquery, dkey;
     Eigen::VectorXf squares;
@@ -173,10 +171,7 @@ void GridGradients::add_patterns(const Head& head, int patterns, Sums& sums) con
         auto seen = a.col(i).head(n);
         const auto z = logits.col(i).head(n);
         seen = sign * z;
-        seen.array() -= seen.maxCoeff();
-        seen = seen.array().max(min_logit).exp();
-        seen = (seen.array() < negligible).select(0.0F, seen);
-        seen /= seen.sum();
+        softmax_in_place(seen);
         grid_.add_node_sums(seen, p.mixed.col(t));
         if (t < grid_.singles()) {
           p.sums.col(t).head(n) += seen;

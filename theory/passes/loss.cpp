@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <stdexcept>
-#include <utility>
 
 #include "sim/spec/weight.h"
 #include "theory/attention/pattern_products.h"
@@ -43,21 +42,21 @@ LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, const GridFi
   Vector labelled = Vector::Zero(grid.tokens());            // diagonal of both kernels
   Matrix both = nodes;
   for (const std::vector<int>& sequence : labels) {
-    std::map<int, std::vector<std::pair<Index, double>>> found;  // nodes and weights of tokens with each label
+    std::map<int, std::map<Index, double>> found;  // Wᵀ 1[y = label] by label and node
     Eigen::VectorXf has_label(grid.tokens());
     for (Index t = 0; t < grid.tokens(); ++t) {
       const int label = sequence[static_cast<std::size_t>(t)];
       has_label(t) = label >= 0 ? 1.0F : 0.0F;
       if (label < 0) continue;
       const double upper = grid.upper_weight()(t);
-      found[label].emplace_back(grid.lower_node(t), 1.0 - upper);
-      if (upper != 0.0) found[label].emplace_back(grid.lower_node(t) + 1, upper);
+      found[label][grid.lower_node(t)] += 1.0 - upper;
+      if (upper != 0.0) found[label][grid.lower_node(t) + 1] += upper;
     }
     const double n = has_label.sum();
     const double weight = 1.0 / (n * n * static_cast<double>(labels.size()));
-    for (const auto& [label, tokens] : found) {
-      for (const auto& [i, a] : tokens) {
-        for (const auto& [j, b] : tokens) nodes(i, j) += weight * a * b;
+    for (const auto& of_label : found) {
+      for (const auto& [i, a] : of_label.second) {
+        for (const auto& [j, b] : of_label.second) nodes(i, j) += weight * a * b;
       }
     }
     Eigen::VectorXf sums = Eigen::VectorXf::Zero(grid.nodes());

@@ -23,9 +23,19 @@ namespace periscope::app {
 namespace {
 
 using nlohmann::ordered_json;
-using study::FlagText;
 
-const FlagText folder_flag{.name = "folder", .meaning = "Folder of the sweep", .positional = true, .required = true};
+/// The required positional argument `name`.
+template <class F>
+study::Flag<F> argument(const std::string& name, std::string F::*field, const std::string& meaning) {
+  study::Flag<F> flag(name, field, meaning);
+  flag.positional = flag.required = true;
+  return flag;
+}
+
+template <class F>
+study::Flag<F> folder_flag() {
+  return argument("folder", &F::folder, "Folder of the sweep");
+}
 
 struct PlanFlags {
   std::string plan;
@@ -38,73 +48,60 @@ study::Flag<PlanFlags> words_flag(const std::string& name, std::vector<std::stri
   flag.list = true;
   return flag;
 }
-const std::vector<study::Flag<PlanFlags>> plan_flags = [] {
-  study::Flag<PlanFlags> plan("plan", &PlanFlags::plan, "TOML file of the sweep, or the name of a study");
-  plan.positional = plan.required = true;
-  return std::vector<study::Flag<PlanFlags>>{
-      plan,
-      words_flag(
-          "grid", &PlanFlags::grid,
-          "Sweep a key over a list, as in --grid 'model.layers=[12,24]'; repeatable, cells are all combinations"),
-      words_flag("zip", &PlanFlags::zip, "As --grid, but the lists of all --zip flags vary together"),
-      words_flag("flag", &PlanFlags::study_flags, "A flag of the study, as in --flag backward; repeatable")};
-}();
+const std::vector<study::Flag<PlanFlags>> plan_flags{
+    argument("plan", &PlanFlags::plan, "TOML file of the sweep, or the name of a study"),
+    words_flag("grid", &PlanFlags::grid,
+               "Sweep a key over a list, as in --grid 'model.layers=[12,24]'; repeatable, cells are all combinations"),
+    words_flag("zip", &PlanFlags::zip, "As --grid, but the lists of all --zip flags vary together"),
+    words_flag("flag", &PlanFlags::study_flags, "A flag of the study, as in --flag backward; repeatable")};
 
 struct RunFlags {
   std::string folder, shard = "1/1";
   bool retry = false;
 };
-const std::vector<study::Flag<RunFlags>> run_flags = [] {
-  study::Flag<RunFlags> folder("folder", &RunFlags::folder, folder_flag.meaning);
-  folder.positional = folder.required = true;
-  return std::vector<study::Flag<RunFlags>>{
-      folder,
-      {"shard", &RunFlags::shard,
-       "Run part K of N, as in --shard 3/16; \"slurm\" takes both from the variables of a Slurm array; default: 1/1"},
-      {"retry", &RunFlags::retry, "Compute failed cells again"}};
-}();
+const std::vector<study::Flag<RunFlags>> run_flags{
+    folder_flag<RunFlags>(),
+    {"shard", &RunFlags::shard,
+     "Run part K of N, as in --shard 3/16; \"slurm\" takes both from the variables of a Slurm array; default: 1/1"},
+    {"retry", &RunFlags::retry, "Compute failed cells again"}};
 
-struct CollectFlags {
+struct GatherFlags {
   std::string folder;
   bool partial = false;
   std::vector<std::string> columns;
 };
-const std::vector<study::Flag<CollectFlags>> gather_flags = [] {
-  study::Flag<CollectFlags> folder("folder", &CollectFlags::folder, folder_flag.meaning);
-  folder.positional = folder.required = true;
-  return std::vector<study::Flag<CollectFlags>>{
-      folder,
-      {"partial", &CollectFlags::partial, "Gather an incomplete sweep; values of other cells are missing"},
-      {"columns", &CollectFlags::columns, "Gather only these columns"}};
-}();
+const std::vector<study::Flag<GatherFlags>> gather_flags{
+    folder_flag<GatherFlags>(),
+    {"partial", &GatherFlags::partial, "Gather an incomplete sweep; values of other cells are missing"},
+    {"columns", &GatherFlags::columns, "Gather only these columns"}};
+
+struct StatusFlags {
+  std::string folder;
+};
+const std::vector<study::Flag<StatusFlags>> status_flags{folder_flag<StatusFlags>()};
 
 struct SlurmFlags {
   std::string folder;
   int tasks = 1, cpus = 1;
   double hours = 1.0, gigabytes = 2.0;
 };
-const std::vector<study::Flag<SlurmFlags>> slurm_flags = [] {
-  study::Flag<SlurmFlags> folder("folder", &SlurmFlags::folder, folder_flag.meaning);
-  folder.positional = folder.required = true;
-  return std::vector<study::Flag<SlurmFlags>>{
-      folder,
-      {"tasks", &SlurmFlags::tasks, "Number of array elements, each of which runs one shard", from_to(1, 1e5)},
-      {"cpus", &SlurmFlags::cpus, "CPUs of a task", from_to(1, config::max_threads)},
-      {"hours", &SlurmFlags::hours, "Time limit of a task in hours", from_to(0.05, 1e4)},
-      {"gigabytes", &SlurmFlags::gigabytes, "Memory of a task in GB (2^30 bytes)", from_to(0.1, 1e4)}};
-}();
+const std::vector<study::Flag<SlurmFlags>> slurm_flags{
+    folder_flag<SlurmFlags>(),
+    {"tasks", &SlurmFlags::tasks, "Number of array elements, each of which runs one shard", from_to(1, 1e5)},
+    {"cpus", &SlurmFlags::cpus, "CPUs of a task", from_to(1, config::max_threads)},
+    {"hours", &SlurmFlags::hours, "Time limit of a task in hours", from_to(0.05, 1e4)},
+    {"gigabytes", &SlurmFlags::gigabytes, "Memory of a task in GB (2^30 bytes)", from_to(0.1, 1e4)}};
 
 /// Returns the draft of `sweep plan STUDY`. Throws ConfigError.
 sweeps::Draft draft_of(const PlanFlags& flags, const study::Request& request) {
-  sweeps::Draft draft{.study = flags.plan, .flags = {}, .base = {}, .axes = {}, .source = "sweep plan"};
+  sweeps::Draft draft{.study = flags.plan,
+                      .flags = sweeps::flags_of(flags.study_flags),
+                      .base = {},
+                      .axes = {},
+                      .source = "sweep plan"};
   draft.base = config::read_tree(request.file, request.settings);
   for (auto& list : sweeps::lists_of(flags.grid, "--grid")) draft.axes.push_back({{std::move(list)}});
   if (auto lists = sweeps::lists_of(flags.zip, "--zip"); !lists.empty()) draft.axes.push_back({std::move(lists)});
-  for (const std::string& word : flags.study_flags) {
-    const std::size_t equals = word.find('=');
-    std::vector<std::string>& values = draft.flags[word.substr(0, equals)];
-    if (equals != std::string::npos) values.push_back(word.substr(equals + 1));
-  }
   return draft;
 }
 
@@ -194,7 +191,7 @@ ExitCode run_sweep(const CommonOptions& options) {
 }
 
 ExitCode show_status(const CommonOptions& options) {
-  const std::string folder = options.from_flags.flags.at("folder").back();
+  const std::string folder = study::read_flags(status_flags, options.from_flags.flags).folder;
   TerminalProgress progress(options.quiet);
   const sweeps::SweepStatus status = sweeps::status_of(folder, progress);
   std::string text = title_of(sweeps::read_plan(folder)) + "\n" + counts_text(status.counts);
@@ -279,7 +276,7 @@ void add_sweep(CLI::App& app, int& code) {
   add_command(*group, code, "run", "Compute the missing cells of a sweep, or of one shard",
               no_run_except({"threads", "force"}), run_sweep, flag_texts(run_flags));
   add_command(*group, code, "status", "Count the cells of a sweep; exit code 75 unless it is complete", no_run,
-              show_status, {folder_flag});
+              show_status, flag_texts(status_flags));
   add_command(*group, code, "gather", "Join the cells of a sweep into one result, FOLDER/sweep.nc", no_run,
               gather_sweep, flag_texts(gather_flags));
   add_command(*group, code, "slurm", "Print a batch script that runs a sweep as a Slurm array", no_run, print_slurm,

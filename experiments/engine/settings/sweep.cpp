@@ -20,12 +20,7 @@ namespace {
 
 constexpr double max_combinations = 1000;
 
-/// Returns a value as shown in labels and messages: a word without quotes, the name of a named placement, or TOML.
-std::string value_text(const Json& value) {
-  const Json& shown = value.is_object() && value.contains("name") ? value["name"] : value;
-  if (shown.is_string()) return shortened(shown.get<std::string>());
-  return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : shortened(toml_text(shown));
-}
+std::string shortened_text(const Json& value) { return shortened(plain_text(value)); }
 
 /// Returns the keys with lists of values, in the order of their locations.
 std::vector<SweptKey> swept_keys(const Tree& tree) {
@@ -38,7 +33,7 @@ std::vector<SweptKey> swept_keys(const Tree& tree) {
       const std::string name = swept.name();
       if (!value.is_array() || name == "input.kind" || name == "model.layer_placement") continue;
       if (value.empty()) reader.fail(key, "at least one value");
-      for (const Json& entry : value) swept.texts.push_back(value_text(entry));
+      for (const Json& entry : value) swept.texts.push_back(shortened_text(entry));
       swept.location = tree.locations.at(name);
       all.push_back(std::move(swept));
     }
@@ -125,7 +120,7 @@ Candidate parse_candidate(const std::string& word) {
   };
   const auto entries = table.items();
   if (std::ranges::all_of(entries.begin(), entries.end(), is_part_of_placement)) {
-    return {value_text(table), {"model.placement=" + word}};
+    return {shortened_text(table), {"model.placement=" + word}};
   }
   Candidate candidate;
   std::vector<std::string> parts;
@@ -133,9 +128,9 @@ Candidate parse_candidate(const std::string& word) {
     candidate.settings.push_back(key + "=" + toml_text(value));
     const bool is_name = key == "model.recipe" || key == "model.placement";
     if (is_name) {
-      parts.insert(parts.begin(), value_text(value));
+      parts.insert(parts.begin(), shortened_text(value));
     } else {
-      parts.push_back(key.substr(key.find('.') + 1) + " " + value_text(value));
+      parts.push_back(key.substr(key.find('.') + 1) + " " + shortened_text(value));
     }
   };
   for (const auto& [section, keys] : entries) {

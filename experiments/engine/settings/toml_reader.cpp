@@ -158,6 +158,12 @@ std::string toml_text(const Json& value) {
   return text;
 }
 
+std::string plain_text(const Json& value) {
+  const Json& shown = value.is_object() && value.contains("name") ? value["name"] : value;
+  if (shown.is_string()) return shown.get<std::string>();
+  return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : toml_text(shown);
+}
+
 std::string TomlReader::full(std::string_view key) const { return join_path(name_, key); }
 
 std::string TomlReader::where(std::string_view key) const {

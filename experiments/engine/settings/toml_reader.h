@@ -46,6 +46,9 @@ Tree read_tree(const std::string& file, const std::vector<std::string>& settings
 /// Returns a value as TOML on one line, such as "1e-6", "[0.0, 1.0]", "\"peri\"" or "{A = true}".
 std::string toml_text(const Json& value);
 
+/// Returns a value as a reader expects it: a text without quotes, the name of a placement, or TOML.
+std::string plain_text(const Json& value);
+
 /// Reads one table strictly: finish() rejects every key that was not read. Messages are one line with the location, the
 /// key, the value found and the expected value.
 class TomlReader {

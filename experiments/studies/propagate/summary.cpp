@@ -56,11 +56,9 @@ std::string differences(const std::vector<stacks::StackResult>& results) {
     std::vector<std::string> row{key};
     for (const auto& stack : all) {
       const auto& value = stack[key];
-      const auto& shown = value.is_object() && value.contains("name") ? value["name"] : value;
-      row.push_back(shown.is_null()           ? "–"
-                    : shown.is_string()       ? shown.get<std::string>()
-                    : shown.is_number_float() ? dataset::number(shown.get<double>())
-                                              : config::toml_text(shown));
+      row.push_back(value.is_null()           ? "–"
+                    : value.is_number_float() ? dataset::number(value.get<double>())
+                                              : config::plain_text(value));
     }
     table.add(std::move(row));
   }

@@ -367,6 +367,11 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
 
 }  // namespace
 
+std::string statement_of(std::string_view id) {
+  const auto* const found = std::ranges::find_if(claim_rows, [&](const Row& row) { return row.id == id; });
+  return found == std::end(claim_rows) ? std::string() : std::string(found->statement);
+}
+
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   std::vector<judge::SignClaim> claims = mapped(claim_rows, [&](const Row& row) { return tested(row, runs); });
   judge::apply_holm_correction(claims);

@@ -30,6 +30,9 @@ struct ReproduceResult {
 /// loss that is not finite counts as ln V, the loss of a uniform guess.
 [[nodiscard]] std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs);
 
+/// Returns the statement of the claim with this id, such as "F4a"; "" for an unknown id.
+[[nodiscard]] std::string statement_of(std::string_view id);
+
 /// Returns the shared settings of the groups. The names of groups state how they differ.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
 
