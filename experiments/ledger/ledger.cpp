@@ -45,14 +45,11 @@ std::vector<std::string> settings_of(const RunRow& run, bool quick) {
 
 /// Returns the sweep of a run: over init.std at the ledger's σ√D, or a single cell.
 sweeps::GridPlan plan_of(const Claims& claims, const RunRow& run, bool quick) {
-  sweeps::Draft draft{
-      .study = run.study, .flags = {}, .base = {}, .axes = {}, .source = fmt::format("run {}", run.name)};
-  for (const std::string& word : run.flags) {
-    const std::size_t equals = word.find('=');
-    std::vector<std::string>& values = draft.flags[word.substr(0, equals)];
-    if (equals != std::string::npos) values.push_back(word.substr(equals + 1));
-  }
-  draft.base = config::read_tree("", settings_of(run, quick));
+  sweeps::Draft draft{.study = run.study,
+                      .flags = sweeps::flags_of(run.flags),
+                      .base = config::read_tree("", settings_of(run, quick)),
+                      .axes = {},
+                      .source = fmt::format("run {}", run.name)};
   std::vector<config::Json> values;
   if (run.regimes) {
     draft.base.set("init.scheme=normal", "run");

@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "sim/base/parallel_for.h"
-#include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
 #include "theory/predict/prediction_errors.h"
