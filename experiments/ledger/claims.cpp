@@ -17,14 +17,10 @@ namespace {
 
 using config::TomlReader;
 
-void require_text(TomlReader& reader, std::string_view key, std::string& text) {
-  if (!reader.read(key, text) || text.empty()) reader.fail(key, "a text");
-}
-
 RunRow read_run(TomlReader& reader) {
   RunRow run;
-  require_text(reader, "name", run.name);
-  require_text(reader, "study", run.study);
+  reader.require_text("name", run.name);
+  reader.require_text("study", run.study);
   reader.read("flags", run.flags);
   reader.read("settings", run.settings);
   reader.read("quick", run.quick);
@@ -47,8 +43,8 @@ void read_training_claim(TomlReader& reader, ClaimRow& claim) {
 
 ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   ClaimRow claim;
-  require_text(reader, "id", claim.id);
-  require_text(reader, "source", claim.source);
+  reader.require_text("id", claim.id);
+  reader.require_text("source", claim.source);
   reader.read("run", claim.run);
   const RunRow* run = all.find_run(claim.run);
   if (!claim.run.empty() && run == nullptr) {
@@ -59,9 +55,9 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
     reader.finish();
     return claim;
   }
-  require_text(reader, "statement", claim.statement);
+  reader.require_text("statement", claim.statement);
   std::string kind;
-  require_text(reader, "kind", kind);
+  reader.require_text("kind", kind);
   const auto found = std::ranges::find(kind_names, kind);
   if (found == kind_names.end()) reader.fail("kind", fmt::format("one of {}", fmt::join(kind_names, ", ")));
   claim.kind = static_cast<Kind>(found - kind_names.begin());
@@ -77,11 +73,11 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   const bool needs_threshold =
       claim.kind == Kind::exact || claim.kind == Kind::bound || claim.kind == Kind::alike || claim.kind == Kind::slope;
   if (needs_threshold && !has_threshold) reader.fail("threshold", "a number");
-  if (needs_threshold) require_text(reader, "derivation", claim.derivation);
+  if (needs_threshold) reader.require_text("derivation", claim.derivation);
   if (claim.kind == Kind::not_testable) {
-    require_text(reader, "reason", claim.reason);
+    reader.require_text("reason", claim.reason);
   } else if (claim.verdict.empty()) {
-    require_text(reader, "read", claim.read);
+    reader.require_text("read", claim.read);
   }
   reader.finish();
   return claim;

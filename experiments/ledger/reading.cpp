@@ -10,10 +10,12 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "experiments/engine/judge/seed_rows.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 #include "sim/base/parse_integer.h"
@@ -159,34 +161,20 @@ Numbers numbers_of(const Dataset& data, const Reference& reference) {
 
 using Entries = std::vector<double>;
 
-/// Returns the least-squares slope of the finite entries against their index.
-double slope_of(const std::vector<std::pair<double, double>>& points) {
-  double x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
-  for (const auto& [index, value] : points) {
-    x += index;
-    y += value;
-    xx += index * index;
-    xy += index * value;
-  }
-  const auto n = static_cast<double>(points.size());
-  return (xy - x * y / n) / (xx - x * x / n);
-}
-
 double reduced(std::string_view name, const Entries& entries) {
-  std::vector<std::pair<double, double>> points;
+  Entries indices, values;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!std::isnan(entries[i])) points.emplace_back(static_cast<double>(i), entries[i]);
+    if (std::isnan(entries[i])) continue;
+    indices.push_back(static_cast<double>(i));
+    values.push_back(entries[i]);
   }
-  if (points.empty()) return dataset::missing<double>();
-  const auto values = mapped(points, [](const auto& point) { return point.second; });
+  if (values.empty()) return dataset::missing<double>();
   if (name == "first") return values.front();
   if (name == "last") return values.back();
   if (name == "max") return std::ranges::max(values);
   if (name == "min") return std::ranges::min(values);
-  if (name == "slope") return slope_of(points);
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+  if (name == "slope") return judge::slope_of(indices, values);
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 constexpr std::pair<std::string_view, double (*)(double)> functions[] = {

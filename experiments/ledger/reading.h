@@ -24,11 +24,11 @@ struct Numbers {
 ///   log(second_moment_per_seed[placement=pre, depth=-1]) - log(second_moment_per_seed[placement=pre, depth=0]).
 /// NAME[dimension=label, …] is a column at labels of its coordinates, quoted if they contain a comma or bracket. A
 /// negative index counts from the end of a numbered dimension, and first:last is a range of positions, both included.
-/// Dimensions of length 1 may be omitted, and a text column on a
-/// dimension, such as `placement` on `case`, may stand for it. Of the others, at most one besides `seed` may remain;
-/// its entries are reduced by max, min, mean, first, last or slope (least squares against the index), which skip
-/// missing values. Also: + − * /, parentheses, log, log2, exp, sqrt, abs. Throws ConfigError for an invalid expression,
-/// InputError for a column, dimension or label that the result does not have.
+/// Dimensions of length 1 may be omitted, and a text column on a dimension, such as `placement` on `case`, may stand
+/// for it. Of the others, at most one besides `seed` may remain; its entries are reduced by max, min, mean, first, last
+/// or slope (least squares against the index), which skip missing values. Also: + − * /, parentheses, log, log2, exp,
+/// sqrt, abs. Throws ConfigError for an invalid expression, InputError for a column, dimension or label that the result
+/// does not have.
 Numbers evaluate(const std::string& expression, const dataset::Dataset& data);
 
 /// Returns the text of a column at labels, in the same notation. Throws as evaluate does.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/ledger/reading.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
@@ -39,15 +40,6 @@ ClaimVerdict verdict_of(const std::string& word) {
 
 ClaimVerdict holds_if(bool holds) { return holds ? ClaimVerdict::holds : ClaimVerdict::fails; }
 
-/// Sets the mean and standard error of `values`.
-void set_mean(SignClaim& claim) {
-  const auto n = static_cast<double>(claim.values.size());
-  double sum = 0.0, square = 0.0;
-  for (const double value : claim.values) sum += value;
-  for (const double value : claim.values) square += std::pow(value - sum / n, 2);
-  claim.mean = {sum / n, n > 1.0 ? std::sqrt(square / (n - 1.0) / n) : std::numeric_limits<double>::quiet_NaN()};
-}
-
 /// Decides a claim about numbers without a test: all equal `expected`, or none exceeds a bound.
 void decide_exactly(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
   const auto deviation = [&](double x) { return row.kind == Kind::bound ? x : std::abs(x - row.expected); };
@@ -68,7 +60,7 @@ void test(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
   const auto below = mapped(numbers.values, [&](double x) { return row.threshold - (x - row.expected); });
   test_some_row_positive(claim, {{above, below}});
   claim.values = numbers.values;
-  set_mean(claim);
+  claim.mean = judge::mean_over_seeds(claim.values);
 }
 
 }  // namespace
@@ -92,8 +84,11 @@ SignClaim decide(const ClaimRow& row, const dataset::Dataset* data) {
     const Numbers numbers = evaluate(row.read, result);
     claim.values = numbers.seeds > 0 && numbers.length == 1 ? numbers.values : std::vector<double>();
     if (!row.verdict.empty()) {
-      if (!claim.values.empty()) set_mean(claim);
-      if (claim.values.empty()) claim.mean.value = numbers.values.front();
+      if (claim.values.empty()) {
+        claim.mean.value = numbers.values.front();
+      } else {
+        claim.mean = judge::mean_over_seeds(claim.values);
+      }
     } else if (row.kind == Kind::exact || row.kind == Kind::bound || row.kind == Kind::fact) {
       decide_exactly(row, numbers, claim);
     } else {

@@ -1,6 +1,8 @@
 #include "experiments/engine/judge/seed_rows.h"
 
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "sim/base/mapped.h"
@@ -50,6 +52,12 @@ std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from
   std::vector<double> weights(x.size(), 0.0);
   for (std::size_t i = from; i < x.size(); ++i) weights[i] = (x[i] - mean) / squares;
   return weights;
+}
+
+double slope_of(const std::vector<double>& x, const std::vector<double>& y) {
+  if (x.size() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> weights = slope_weights(x);
+  return std::inner_product(weights.begin(), weights.end(), y.begin(), 0.0);
 }
 
 }  // namespace periscope::judge

@@ -40,4 +40,7 @@ class SeedRows {
 /// points are ignored and have weight 0. Throws std::invalid_argument for fewer than two different x.
 std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from = 0);
 
+/// Returns the slope of the least-squares line through (x_i, y_i); NaN for fewer than two points.
+double slope_of(const std::vector<double>& x, const std::vector<double>& y);
+
 }  // namespace periscope::judge

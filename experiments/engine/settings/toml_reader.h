@@ -64,6 +64,10 @@ class TomlReader {
     if (const std::string expected = take(*value, target); !expected.empty()) fail(key, expected);
     return true;
   }
+  /// Reads a text that must be present and not empty.
+  void require_text(std::string_view key, std::string& text) {
+    if (!read(key, text) || text.empty()) fail(key, "a text");
+  }
   /// Resolves the relative path at `key` against the file's folder, unless the path comes from a setting.
   void resolve_path(std::string_view key, std::string& path) const;
 

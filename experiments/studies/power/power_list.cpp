@@ -11,10 +11,6 @@
 namespace periscope::power {
 namespace {
 
-void require(config::TomlReader& reader, std::string_view key, std::string& target) {
-  if (!reader.read(key, target)) reader.fail(key, "a string");
-}
-
 /// Reads a list without loading its configurations.
 PowerList read_power_list(const std::string& file) {
   const config::Tree tree = config::read_tree(file);
@@ -22,8 +18,8 @@ PowerList read_power_list(const std::string& file) {
   config::TomlReader root(tree);
   for (config::TomlReader& reader : root.tables("config", "tables, as in [[config]]")) {
     PowerConfig config;
-    require(reader, "name", config.name);
-    require(reader, "file", config.file);
+    reader.require_text("name", config.name);
+    reader.require_text("file", config.file);
     config.file = (std::filesystem::path(file).parent_path() / config.file).lexically_normal().string();
     reader.read("set", config.settings);
     reader.read("ladder", config.ladder);
@@ -36,8 +32,8 @@ PowerList read_power_list(const std::string& file) {
   }
   for (config::TomlReader& reader : root.tables("theory", "tables, as in [[theory]]")) {
     WrongTheory theory;
-    require(reader, "name", theory.name);
-    require(reader, "config", theory.config);
+    reader.require_text("name", theory.name);
+    reader.require_text("config", theory.config);
     reader.read("set", theory.settings);
     reader.read("placements", theory.placements);
     reader.read("inputs", theory.inputs);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/run/regime.h"
 #include "sim/base/mapped.h"
 
@@ -121,17 +122,13 @@ double largest_over_fp16(const RecordedValues& record) {
 
 /// Returns the least-squares slope per index, multiplied by the number of values. Skips values that are not finite.
 double rise_of(const std::vector<double>& values) {
-  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
+  std::vector<double> indices, finite;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) continue;
-    const auto x = static_cast<double>(i);
-    count += 1.0;
-    x_sum += x;
-    y_sum += values[i];
-    xx += x * x;
-    xy += x * values[i];
+    indices.push_back(static_cast<double>(i));
+    finite.push_back(values[i]);
   }
-  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count) * static_cast<double>(values.size());
+  return judge::slope_of(indices, finite) * static_cast<double>(values.size());
 }
 
 double rise_of_gains(const RecordedValues& record) { return rise_of(record.at("gain_mean.norm_b")); }
