@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "sim/base/mapped.h"
 
@@ -18,6 +19,16 @@ static_assert(layer_matrices[ungated_count] == Weight::attention_gate);
 /// Coordinates of the dimension `site`.
 constexpr std::array sites{Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::sum};
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
+
+/// Returns the coordinates of the dimension `weight`: the matrices of a layer and, if present, the attention gate.
+std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
+  const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
+    int layer = 0;
+    while (layer < spec.model.layers && spec.model.gates_at(layer) == 0) ++layer;
+    return layer < spec.model.layers;
+  });
+  return std::span(layer_matrices).first(ungated_count + (gated ? 1 : 0));
+}
 
 }  // namespace
 
@@ -50,15 +61,6 @@ void put_placement(Builder& result, std::size_t index, const std::string& label,
   if (!settings.empty()) row.put("placement_settings", settings);
 }
 
-std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
-  const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
-    int layer = 0;
-    while (layer < spec.model.layers && spec.model.gates_at(layer) == 0) ++layer;
-    return layer < spec.model.layers;
-  });
-  return std::span(layer_matrices).first(ungated_count + (gated ? 1 : 0));
-}
-
 std::size_t weight_index(Weight weight) {
   return static_cast<std::size_t>(std::ranges::find(layer_matrices, weight) - layer_matrices.begin());
 }
@@ -81,17 +83,18 @@ std::vector<DimensionSpec> curve_dimensions() {
           {"layer", Type::integer, "1", "layer index, from 0; a layer consists of attention and MLP"}};
 }
 
-void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
-                           std::span<const Weight> weights) {
+void put_curve_coordinates(Builder& result, const std::vector<StackSpec>& stacks, std::size_t ranks) {
   const auto name = [](const auto& one) { return name_of(one); };
+  const auto depths_of = [](const StackSpec& stack) { return stack.model.depths(); };
+  const auto depths = std::ranges::max(stacks | std::views::transform(depths_of));
+  const ModelSpec& deepest = std::ranges::max_element(stacks, {}, [](const StackSpec& s) { return s.model.layers; })->model;
   result.count("depth", depths);
   result.count("other_depth", depths);
   result.put("site", mapped(sites, name));
-  put_sublayers(result, model);
+  put_sublayers(result, deepest);
   result.count("rank", ranks, 1);
-  if (weights.empty()) return;
-  result.put("weight", mapped(weights, name));
-  result.count("layer", static_cast<std::size_t>(model.layers));
+  result.put("weight", mapped(weights_of_curves(stacks), name));
+  result.count("layer", static_cast<std::size_t>(deepest.layers));
 }
 
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions) {

@@ -26,11 +26,8 @@ struct CurveVersion {
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions);
 /// Returns the dimensions of these columns except `leading`.
 std::vector<DimensionSpec> curve_dimensions();
-/// Stores the coordinates of curve_dimensions. `weights` are the coordinates of `weight`; if empty, it is omitted.
-void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
-                           std::span<const Weight> weights);
-/// Returns the coordinates of the dimension `weight`: the matrices of a layer and, if present, the attention gate.
-std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks);
+/// Stores the coordinates of curve_dimensions for the stacks of a result; curves of stacks with fewer layers end early.
+void put_curve_coordinates(Builder& result, const std::vector<StackSpec>& stacks, std::size_t ranks);
 std::size_t weight_index(Weight weight);
 
 /// Returns the label columns of the dimension `sublayer`: sublayer_layer, sublayer_kind, sublayer_branch.

@@ -149,12 +149,6 @@ void require_comparable(const std::vector<StackSpec>& stacks, const std::string&
   std::map<std::pair<InputKind, std::string>, int> labels;
   for (const StackSpec& spec : stacks) {
     const std::string label = placement_label(spec);
-    if (spec.model.layers != stacks.front().model.layers) {
-      throw ConfigError(
-          fmt::format("{}: expected the same model.layers in all stacks, as they share the depth axis of the result; "
-                      "found {} and {}",
-                      what, stacks.front().model.layers, spec.model.layers));
-    }
     if (const auto [other, is_new] = seen.emplace(json_text(resolved_json(spec, true)), label); !is_new) {
       throw ConfigError(fmt::format("{}: expected distinct stacks; \"{}\" and \"{}\" resolve to the same keys", what,
                                     other->second, label));

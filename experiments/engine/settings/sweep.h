@@ -49,8 +49,7 @@ class Sweep {
 /// {model.recipe = "llama", init.std = 0.01}, or a placement, {A = true, C = true}. Throws ConfigError.
 Candidate parse_candidate(const std::string& word);
 
-/// Throws ConfigError, prefixed with `what`, if two stacks are equal or have the same name, or if numbers of layers
-/// differ.
+/// Throws ConfigError, prefixed with `what`, if two stacks are equal or have the same name.
 void require_comparable(const std::vector<StackSpec>& stacks, const std::string& what);
 
 /// Throws ConfigError, giving the reason `why`, if the stacks of the run differ in `key`.

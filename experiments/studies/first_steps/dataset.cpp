@@ -114,9 +114,7 @@ const dataset::Schema& schema() {
 dataset::Dataset dataset_of(const FirstStepsConfig& config, const FirstStepsResult& result) {
   dataset::Builder builder(schema());
   builder.count("step", static_cast<std::size_t>(config.train.steps) + 1);
-  std::size_t depths = config.base.model.depths();
-  for (const StackSpec& stack : config.stacks()) depths = std::max(depths, stack.model.depths());
-  dataset::put_curve_coordinates(builder, config.base.model, depths, 0, dataset::weights_of_curves(config.stacks()));
+  dataset::put_curve_coordinates(builder, config.stacks(), 0);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
     const StackSteps& stack = result.stacks[i];
     dataset::put_placement(builder, i, config::placement_label(stack.spec), stack.spec.settings);

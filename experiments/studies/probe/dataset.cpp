@@ -249,9 +249,7 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const ProbeResult& result) {
   Builder builder(schema());
-  const ModelSpec& model = result.at_init.model;
-  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.depths.front().top.size(),
-                                 dataset::weights_of_curves({result.at_init}));
+  dataset::put_curve_coordinates(builder, {result.at_init}, result.measured.extremes.depths.front().top.size());
   builder.count("token", result.input.ids.size());
   builder.put("signal",
               mapped(signal_peaks(result.measured), [](const SignalPeaks& peaks) { return name_of(peaks.signal); }));

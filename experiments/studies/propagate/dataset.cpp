@@ -257,10 +257,7 @@ const dataset::Schema& schema() {
 dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   Builder builder(schema());
   const dataset::Table<Stack> columns = table();
-  std::size_t depths = 0;
-  for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
-  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
-                                 dataset::weights_of_curves(config.stacks()));
+  dataset::put_curve_coordinates(builder, config.stacks(), top_count);
   builder.put("format", mapped(number_formats, &NumberFormat::name));
   if (results.front().measurement) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));

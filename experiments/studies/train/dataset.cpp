@@ -202,10 +202,7 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   builder.count("step", steps, 1);
   builder.put("record", record_steps);
-  std::size_t depths = config.base.model.depths();
-  for (const StackSpec& stack : config.stacks()) depths = std::max(depths, stack.model.depths());
-  dataset::put_curve_coordinates(builder, config.base.model, depths, top_count,
-                                 dataset::weights_of_curves(config.stacks()));
+  dataset::put_curve_coordinates(builder, config.stacks(), top_count);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
   const dataset::Table<Run> runs = run_table();
