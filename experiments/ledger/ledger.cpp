@@ -11,17 +11,20 @@
 #include <set>
 
 #include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/sha256.h"
 #include "experiments/ledger/verdicts.h"
 #include "experiments/sweeps/store.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
+#include "sim/base/rounded.h"
 
 namespace periscope::ledger {
 namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int digits_of_std = 4;  // of init.std, in labels of figures too
 constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
 
 bool is_needed(const Claims& claims, const RunRow& run, const Selection& selection) {
@@ -55,7 +58,7 @@ sweeps::GridPlan plan_of(const Claims& claims, const RunRow& run, bool quick) {
     draft.base.set("init.scheme=normal", "run");
     const config::Json* width = draft.base.find("model.width");
     const double over_width = 1.0 / std::sqrt(width == nullptr ? ModelSpec{}.width : width->get<double>());
-    for (const double regime : claims.regimes) values.emplace_back(regime * over_width);
+    for (const double regime : claims.regimes) values.emplace_back(rounded(regime * over_width, digits_of_std));
     draft.axes.push_back({{{"init.std", values}}});
   } else {
     const config::Json* seed = draft.base.find("run.seed");
@@ -70,6 +73,12 @@ std::string hex_of(const sweeps::CellId& id) {
   return hex;
 }
 
+Source source_of(const sweeps::StoredCell& cell, const std::string& path, const std::string& folder) {
+  return {.cell = hex_of(cell.id),
+          .file = std::filesystem::relative(path, folder).generic_string(),
+          .sha256 = config::sha256_hex(*cell.layout + *cell.coordinates + cell.values)};
+}
+
 /// Adds the verdicts of all claims of a run.
 void judge_run(const Claims& claims, const RunRow& run, const Selection& selection, stacks::Progress& progress,
                std::vector<Entry>& entries) {
@@ -82,12 +91,14 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
     const sweeps::StoredCell* stored = reader.read(ids[cell]);
     const bool is_done = stored != nullptr && !stored->failed();
     const dataset::Dataset data = is_done ? sweeps::dataset_of(*stored) : dataset::Dataset();
+    const Source from =
+        is_done ? source_of(*stored, index.path(*index.find(ids[cell])), selection.folder) : Source();
     for (const ClaimRow& claim : claims.claims) {
       if (claim.run != run.name) continue;
       Entry entry{.claim = &claim,
                   .regime = run.regimes ? claims.regimes[cell] : no_regime,
                   .judged = not_run(claim),
-                  .cell = is_done ? hex_of(ids[cell]) : ""};
+                  .from = from};
       if (is_done) {
         try {
           entry.judged = decide(claim, &data);
@@ -122,7 +133,9 @@ ordered_json json_of(const Entry& entry) {
           {"holm", number(judged.holm)},
           {"values", mapped(judged.values, number)},
           {"reason", judged.reason},
-          {"cell", entry.cell}};
+          {"cell", entry.from.cell},
+          {"file", entry.from.file},
+          {"sha256", entry.from.sha256}};
 }
 
 }  // namespace
@@ -164,7 +177,7 @@ std::vector<Entry> judge(const Claims& claims, const Selection& selection, stack
   std::vector<Entry> entries;
   for (const ClaimRow& claim : claims.claims) {
     if (!claim.run.empty()) continue;
-    entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr), .cell = ""});
+    entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr)});
   }
   for (const RunRow& run : claims.runs) judge_run(claims, run, selection, progress, entries);
   auto judged = mapped(entries, &Entry::judged);

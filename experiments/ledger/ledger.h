@@ -18,13 +18,20 @@ struct Selection {
   sweeps::RunSettings settings{};  ///< of the shard to run
 };
 
+/// The cell that a claim was read from; all "" if it was read from none.
+struct Source {
+  std::string cell;    ///< id, hexadecimal
+  std::string file;    ///< path in the ledger's folder
+  std::string sha256;  ///< of the cell's stored result
+};
+
 /// A claim and its verdict in one regime.
 struct Entry {
   const ClaimRow* claim;
   double regime;  ///< σ√D; NaN if the claim does not depend on it
   judge::SignClaim judged;
   bool failed = false;  ///< its cell failed; the reason has the message
-  std::string cell;     ///< id of the cell that it was read from, hexadecimal; "" for none
+  Source from{};
 };
 
 /// Throws ConfigError for an unknown claim, with the nearest.

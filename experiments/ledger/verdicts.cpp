@@ -63,6 +63,14 @@ void test(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
   claim.mean = judge::mean_over_seeds(claim.values);
 }
 
+/// Returns the study's reason for the verdict at `reference`, such as verdict[placement=pre]: the text in the column
+/// verdict_reason at the same labels; "" if there is none.
+std::string reason_of(const std::string& reference, const dataset::Dataset& result) {
+  const std::size_t name_end = std::min(reference.find('['), reference.size());
+  const std::string column = reference.substr(0, name_end) + "_reason";
+  return result.find(column) == nullptr ? "" : text_at(column + reference.substr(name_end), result);
+}
+
 }  // namespace
 
 SignClaim not_run(const ClaimRow& row) {
@@ -96,7 +104,10 @@ SignClaim decide(const ClaimRow& row, const dataset::Dataset* data) {
     }
   }
   if (is_text) claim.verdict = holds_if(text_at(row.read, result).find(row.expected_text) != std::string::npos);
-  if (!row.verdict.empty()) claim.verdict = verdict_of(text_at(row.verdict, result));
+  if (!row.verdict.empty()) {
+    claim.verdict = verdict_of(text_at(row.verdict, result));
+    if (const std::string reason = reason_of(row.verdict, result); !reason.empty()) judge::add_reason(claim, reason);
+  }
   if (!row.p.empty()) claim.p = evaluate(row.p, result).values.front();
   return claim;
 }

@@ -68,13 +68,23 @@ def test_claims_are_judged_from_cells(claims):
     assert verdicts(done) == {"F3": ["holds"] * 2, "F6": ["fails"], "G5": ["not-testable-here"]}
     assert [result["regime"] for result in done["F3"]] == [0.2, 0.88]
     first = done["F3"][0]
-    assert len(first["values"]) == 6 and len(first["cell"]) == 64
+    assert len(first["values"]) == 6 and len(first["cell"]) == len(first["sha256"]) == 64
+    assert (claims.parent / "out" / first["file"]).is_file() and first["sha256"] != done["F3"][1]["sha256"]
     low, high = first["interval"]
     assert low < first["value"] < high and 0 < first["p"] < first["holm"] < 1
     assert ledger("report") == done
     # Other numbers are claimed: the verdict follows, without another run.
     claims.write_text(CLAIMS.replace("EXPECTED", "3.0"))
     assert verdicts(ledger("report"))["F3"] == ["fails"] * 2
+
+
+def test_an_undecided_verdict_has_the_reason_of_the_study(claims):
+    own = 'run = "signals"\nkind = "law"\nverdict = "verdict[placement=pre]"\nreason = "narrow"'
+    start = CLAIMS.index("run =", CLAIMS.index("[[claim]]"))
+    claims.write_text(CLAIMS[:start] + own + CLAIMS[CLAIMS.index("\n[[claim]]", start):])
+    for result in ledger("run", "--quiet")["F3"]:
+        assert result["verdict"] == "not-shown"
+        assert result["reason"].startswith("narrow; ") and "detectable error" in result["reason"]
 
 
 def test_profiles_shards_and_selected_claims():

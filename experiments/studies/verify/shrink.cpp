@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "experiments/studies/verify/bound_case.h"
+#include "sim/base/rounded.h"
 
 namespace periscope::verify {
 namespace {
@@ -35,9 +34,6 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
     if (label > static_cast<double>(i)) label -= 1.0;
   }
 }
-
-/// Returns v rounded to `digits` significant decimal digits.
-double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
 }  // namespace
 
