@@ -31,14 +31,17 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
     cells = cells.isel(cell=np.flatnonzero(done.values))
     keys = [key for axis in json.loads(ds.attrs["sweep"])["axes"] for key in axis]
     settings: list[dict[str, Any]] = [{} for _ in range(cells.sizes["cell"])]
-    fixed: dict[str, Any] = {}  # keys of which the user selected one value
+    fixed: dict[str, Any] = {}  # keys with one value: of the sweep, or selected by the user
     for key in keys:
         name = "placement" if key == "model.placement" and key not in cells.variables else key
-        if name in cells.variables and cells[name].dims == ("cell",):
-            for table, value in zip(settings, cells[name].values.tolist(), strict=True):
-                table[key] = value
-        elif name in cells.variables and cells[name].ndim == 0:
-            fixed[key] = cells[name].item()
+        if name not in cells.variables or cells[name].dims not in ((), ("cell",)):
+            continue
+        values = np.atleast_1d(cells[name].values).tolist()
+        if len(set(values)) == 1:
+            fixed[key] = values[0]
+            continue
+        for table, value in zip(settings, values, strict=True):
+            table[key] = value
     names = cells["cell_placement"].values.reshape(-1) if "cell_placement" in cells else cells["placement"].values
     labels = [", ".join([str(name), *(f"{key.rpartition('.')[2]} {captions.value_text(value)}"
                                       for key, value in table.items() if key != "model.placement")])
