@@ -1,7 +1,7 @@
 """Sphinx configuration of the project's site, which ./lab docs builds from Markdown files and notebooks.
 
 The source folder is the repository itself, so links in pages work both on the site and on GitHub. Only the order of
-pages is defined here. The program writes docs/reference.md before Sphinx runs.
+pages is defined here. Before Sphinx runs, ./lab docs writes docs/reference.md and docs/claims.md.
 """
 
 import re
@@ -22,8 +22,8 @@ PAGES = {
         "Tutorial": ["notebooks/first_look", "notebooks/your_checkpoint", "notebooks/your_placement"],
         "How-to": ["docs/questions", "docs/running", "docs/sweeps", "docs/checkpoints", "docs/training", "docs/python"],
         "Reference": ["docs/reference", "docs/python_api"],
-        "Explanation": ["docs/theory/README", "docs/experiments", "docs/findings", "docs/ledger",
-                        "docs/lab_notes/README"],
+        "Explanation": ["docs/theory/README", "docs/experiments", "docs/findings", "docs/claims",
+                        "docs/ledger", "docs/lab_notes/README"],
         "Project": ["CHANGELOG", "CONTRIBUTING", "experiments/bench/RESULTS"],
     },
     "docs/theory/README": {

@@ -12,7 +12,7 @@ import pytest
 from program import ROOT
 
 RESULT = {"regime": 0.2, "verdict": "holds", "value": 1.234, "error": 0.0567, "interval": [1.12, 1.35],
-          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "reason": "", "cell": "0" * 64}
+          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "reason": "", "cell": "0" * 64, "file": "signals/cells/0", "sha256": "0" * 64}
 VERDICTS = {"holds": "holds", "holds-with-condition": "holds with a condition", "fails": "fails",
             "not-shown": "not shown", "not-testable-here": "not testable here", "not-run": "not run"}
 
@@ -38,7 +38,8 @@ def planted(first, second):
 def texts(ledger, folder):
     """Returns the text of the PDF and of the HTML page, without hyphenation and with single spaces."""
     (folder / "ledger.json").write_text(json.dumps(ledger))
-    subprocess.run([sys.executable, ROOT / "docs" / "report" / "report.py", folder / "ledger.json", "--out", folder],
+    subprocess.run([sys.executable, ROOT / "docs" / "report" / "report.py", folder / "ledger.json", "--out", folder,
+                    "--figures", folder / "figures", "--page", folder / "page.md"],
                    check=True, capture_output=True)  # fmt: skip
     pages = pypdfium2.PdfDocument(folder / "report.pdf")
     printed = " ".join(page.get_textpage().get_text_range() for page in pages)
@@ -85,3 +86,19 @@ def test_the_report_is_reproducible(folder):
     first = [(folder / f"report.{kind}").read_bytes() for kind in ("pdf", "html")]
     texts(planted("holds", "fails"), folder)
     assert first == [(folder / f"report.{kind}").read_bytes() for kind in ("pdf", "html")]
+
+
+def test_remarks_and_figures(folder):
+    ledger = planted("holds", "not-shown")
+    ledger["claims"][0]["results"][1]["reason"] = "too few seeds"
+    ledger["claims"][1]["results"][0]["reason"] = ledger["claims"][1]["results"][1]["reason"] = "a narrow stack"
+    ledger["runs"][0]["settings"].append("model.width=100")
+    (folder / "figures" / "signals").mkdir(parents=True)
+    figure = folder / "figures" / "signals" / "sweep-variance.svg"
+    figure.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0H9"/></svg>')
+    figure.with_suffix(".txt").write_text("The stream. Curves differ\nin init.std: see the legend.")
+    for text in texts(ledger, folder):
+        assert "Remark at 0.88: too few seeds." in text and text.count("Remark: a narrow stack.") == 1
+        assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 for σ√D = 0\.2, 0\.088 for σ√D = 0\.88\.", text)
+    page = (folder / "page.md").read_text()
+    assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page
