@@ -33,16 +33,11 @@ CellId id_of(const std::string& text) {
   return id;
 }
 
-/// Returns the SHA-256 of a regular file, or "".
-std::string content_hash(const std::string& path) {
-  std::error_code unreadable;
-  return std::filesystem::is_regular_file(path, unreadable) ? config::sha256_of(MappedFile(path)) : "";
-}
-
 /// Returns a hash of everything that determines the ids of a plan's cells.
 std::string key_of_ids(const GridPlan& plan) {
   const Json json = plan.json();
-  std::string all = config::json_text(json) + config::program_sha256() + cache::numerics();
+  std::string all =
+      config::json_text(json) + config::program_sha256() + cache::numerics() + plan.files_of_flags();
   const auto add = [&](const std::string& key, const Json& value) {
     if ((key == "input.path" || key == "train.corpus") && value.is_string()) all += content_hash(value);
   };
@@ -51,9 +46,6 @@ std::string key_of_ids(const GridPlan& plan) {
     for (const auto& [key, values] : keys.items()) {
       for (const Json& value : values) add(key, value);
     }
-  }
-  for (const auto& item : plan.flags()) {
-    for (const std::string& word : item.second) all += content_hash(word);
   }
   return config::sha256_hex(all);
 }
@@ -97,6 +89,7 @@ ResolvedCell resolve(const GridPlan& plan, std::size_t cell, int threads) {
     resolved.failure = error.what();
     settings = {{"invalid", request.parsed->values}};
   }
+  if (!plan.files_of_flags().empty()) settings["files of flags"] = plan.files_of_flags();
   resolved.id = id_of(config::json_text(
       {study.name, plan.flags(), study.schema->kind(), study.schema->version(), cache::numerics(), settings}));
   return resolved;

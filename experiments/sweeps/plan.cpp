@@ -8,10 +8,12 @@
 #include <set>
 
 #include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/studies.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
+#include "sim/files/files_below.h"
 #include "sim/files/mapped_file.h"
 
 namespace periscope::sweeps {
@@ -137,9 +139,19 @@ const study::Study& study_of_sweep(const std::string& name) {
                                 suggestion(name, names)));
 }
 
+std::string content_hash(const std::string& path) {
+  std::string all;
+  std::error_code absent;
+  for (const std::string& file : files_below(path, absent)) all += file.substr(path.size()) + config::sha256_of(MappedFile(file));
+  return all.empty() ? "" : config::sha256_hex(all);
+}
+
 GridPlan::GridPlan(const Draft& draft)
     : study_(&study_of_sweep(draft.study)), flags_(draft.flags), base_(flat(draft.base)), axes_(draft.axes) {
   require_flags(*study_, flags_, draft.source);
+  for (const auto& item : flags_) {
+    for (const std::string& word : item.second) files_of_flags_ += content_hash(word);
+  }
   if (axes_.empty()) throw ConfigError(fmt::format("{}: expected at least one swept key", draft.source));
   std::set<std::string> seen;
   double count = 1.0;

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "experiments/engine/cache/encoding.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/printable.h"
+#include "sim/files/files_below.h"
 #include "sim/files/mapped_file.h"
 #include "sim/files/output_file.h"
 
@@ -23,8 +23,6 @@ auto parts(Column& c) { return std::tie(c.name, c.dimensions, c.values, c.units,
 
 namespace sweeps {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// First line of a file of cells. The second line is the SHA-256 of the rest.
 constexpr std::string_view magic = "periscope cells 1\n";
@@ -69,18 +67,6 @@ CellId id_of(const BlockCell& cell) {
   if (cell.id.size() != id.size()) throw InputError("unexpected length");
   std::ranges::copy(cell.id, id.begin());
   return id;
-}
-
-/// Returns the paths of all files below `folder`, sorted, without temporary files.
-std::vector<std::string> files_below(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code gone;
-    if (entry->path().extension() != ".tmp" && entry->is_regular_file(gone)) paths.push_back(entry->path().string());
-  }
-  std::ranges::sort(paths);
-  return paths;
 }
 
 }  // namespace
@@ -176,7 +162,10 @@ std::vector<StoredCell> read_block(const std::string& path) {
   return cells;
 }
 
-CellIndex::CellIndex(const std::string& folder) : files_(files_below(folder + "/cells")) {
+CellIndex::CellIndex(const std::string& folder) {
+  std::error_code unreadable;
+  files_ = files_below(folder + "/cells", unreadable);
+  std::erase_if(files_, [](const std::string& file) { return file.ends_with(".tmp"); });
   std::vector<std::vector<Entry>> of_file(files_.size());
   std::vector<std::string> messages(files_.size());
 #pragma omp parallel for schedule(dynamic, 16)

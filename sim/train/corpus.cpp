@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "sim/base/error.h"
+#include "sim/files/files_below.h"
 #include "sim/files/mapped_file.h"
 #include "sim/random/philox.h"
 #include "sim/train/synthetic_language.h"
@@ -13,8 +13,6 @@
 
 namespace periscope {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
 
@@ -25,20 +23,8 @@ constexpr std::size_t synthetic_length = std::size_t{1} << 22U;
 /// Returns the files of a corpus in the order of reading.
 std::vector<std::string> files_of(const std::string& path) {
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
+  std::vector<std::string> files = files_below(path, error);
   if (error) reject(path, error.message());
-  if (!fs::is_directory(status)) return {path};
-  std::vector<std::string> files;
-  fs::recursive_directory_iterator entries(path, error);
-  if (error) reject(path, error.message());
-  for (const fs::recursive_directory_iterator end; entries != end; entries.increment(error)) {
-    if (error) break;
-    std::error_code unknown;
-    if (fs::is_directory(entries->status(unknown))) continue;
-    files.push_back(entries->path().string());
-  }
-  if (error) reject(path, error.message());
-  std::ranges::sort(files);
   if (files.empty()) reject(path, "expected files, found an empty folder");
   return files;
 }

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from checkpoint_files import write_checkpoint
 from program import PROGRAM, contents, rejected, result, run, start
 
 PLAN = """
@@ -149,6 +150,14 @@ def test_damaged_and_foreign_files_are_computed_again(whole, folder):
     compute()
     (folder / "out/cells/notes.txt").unlink()
     assert results() == whole
+
+
+def test_a_changed_checkpoint_invalidates_its_cells(folder):
+    write_checkpoint(folder / "model")
+    run("sweep plan probe --flag checkpoint=model --flag tokens=1,2,3 --grid run.dtype=[\"f32\",\"f64\"] --out out".split())
+    assert compute().json["done"] == 2 and status()["done"] == 2
+    (folder / "model" / "note.txt").write_text("another file")
+    assert status(code=75)["missing"] == 2
 
 
 def test_a_failing_cell_is_recorded_and_the_others_are_computed(folder):
