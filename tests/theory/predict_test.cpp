@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -79,6 +80,14 @@ TEST_CASE("on_progress receives the finished fraction, and its exceptions propag
     };
     CHECK_THROWS_AS(run(stop), Enough);
   }
+}
+
+TEST_CASE("the finished fraction advances while replicates are added") {
+  std::vector<double> shares;
+  const auto record = [&](double share) { shares.push_back(share); };
+  predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .max_samples = 1 << 14, .on_progress = record});
+  CHECK(std::ranges::adjacent_find(shares, std::ranges::greater_equal()) == shares.end());
+  CHECK(shares[shares.size() / 2] < 0.97);
 }
 
 TEST_CASE("replicates are added until the tolerance or max_samples is reached") {

@@ -19,24 +19,33 @@ class PredictionProgress {
   /// `on_progress` may be empty and must outlive this object.
   explicit PredictionProgress(const OnProgress& on_progress) : on_progress_(on_progress) {}
 
-  void expect(double work) {
+  /// Adds expected work. If more may follow, it is reported as 70 % of the remaining fraction, so that work that is
+  /// added later still advances the fraction.
+  void expect(double work, bool more_may_follow = false) {
     const std::lock_guard lock(mutex_);
-    expected_ += work;
+    expected_ += work - done_;
+    done_ = 0.0;
+    first_ = fraction_;
+    last_ = first_ + (more_may_follow ? 0.7 : 1.0) * (1.0 - first_);
   }
   /// Thread-safe.
   void add(double work) {
     if (!on_progress_) return;
     const std::lock_guard lock(mutex_);
     done_ += work;
-    fraction_ = std::clamp(done_ / expected_, fraction_, 1.0);
+    fraction_ = first_ + (last_ - first_) * std::min(1.0, done_ / expected_);
     on_progress_(fraction_);
+  }
+  void finish() {
+    if (on_progress_) on_progress_(1.0);
   }
 
  private:
   const OnProgress& on_progress_;
   std::mutex mutex_;
-  double expected_ = 0.0;
+  double expected_ = 0.0;  ///< work since the last call of expect
   double done_ = 0.0;
+  double first_ = 0.0, last_ = 1.0;  ///< fractions at the start and end of this work
   double fraction_ = 0.0;
 };
 

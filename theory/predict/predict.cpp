@@ -187,7 +187,9 @@ class InputsPrediction {
     return true;
   }
 
-  void expect(const PatternLevel& level, int count) { progress_.expect(level.work(count - level.replicates())); }
+  void expect(const PatternLevel& level, int count) {
+    progress_.expect(level.work(count - level.replicates()), true);
+  }
 
   /// Reads the means of a level. Returns false and sets `unsupported` if they are not finite.
   bool read(const PatternLevel& level) {
@@ -272,6 +274,7 @@ class InputsPrediction {
           on_grid_budget_ ? "1.5e13 operations" : "the cost of the measurement, at least 2e12 operations",
           grid_gradients_ ? prediction_.backward_samples : prediction_.samples);
     }
+    progress_.finish();
     clamp_score_shares(prediction_);
     add_logarithms(prediction_.profile);
     prediction_.finite_width =
