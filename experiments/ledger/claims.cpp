@@ -25,6 +25,7 @@ RunRow read_run(TomlReader& reader) {
   reader.read("settings", run.settings);
   reader.read("quick", run.quick);
   reader.read("regimes", run.regimes);
+  reader.read("full_only", run.full_only);
   reader.finish();
   return run;
 }

@@ -34,6 +34,7 @@ struct RunRow {
   std::vector<std::string> settings = {};  ///< "model.layers=12"
   std::vector<std::string> quick = {};     ///< settings of the quick profile, which take precedence
   bool regimes = true;                     ///< run at every σ√D; false: once
+  bool full_only = false;                  ///< not in the quick profile
 };
 
 /// A claim.

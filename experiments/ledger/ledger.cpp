@@ -27,8 +27,10 @@ using nlohmann::ordered_json;
 constexpr int digits_of_std = 4;  // of init.std, in labels of figures too
 constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
 
+bool is_in_profile(const RunRow& run, const Selection& selection) { return !(selection.quick && run.full_only); }
+
 bool is_needed(const Claims& claims, const RunRow& run, const Selection& selection) {
-  return std::ranges::any_of(
+  return is_in_profile(run, selection) && std::ranges::any_of(
       claims.claims, [&](const ClaimRow& claim) { return claim.run == run.name && is_selected(selection, claim); });
 }
 
@@ -108,6 +110,8 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
       } else if (stored != nullptr) {
         judge::add_reason(entry.judged, stored->values);
         entry.failed = true;
+      } else {
+        entry.missing = true;
       }
       entries.push_back(std::move(entry));
     }
@@ -179,7 +183,17 @@ std::vector<Entry> judge(const Claims& claims, const Selection& selection, stack
     if (!claim.run.empty()) continue;
     entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr)});
   }
-  for (const RunRow& run : claims.runs) judge_run(claims, run, selection, progress, entries);
+  for (const RunRow& run : claims.runs) {
+    if (is_in_profile(run, selection)) {
+      judge_run(claims, run, selection, progress, entries);
+      continue;
+    }
+    for (const ClaimRow& claim : claims.claims) {
+      if (claim.run != run.name) continue;
+      entries.push_back({.claim = &claim, .regime = no_regime, .judged = not_run(claim)});
+      judge::add_reason(entries.back().judged, "only in the full profile");
+    }
+  }
   auto judged = mapped(entries, &Entry::judged);
   judge::apply_holm_correction(judged);
   for (std::size_t i = 0; i < entries.size(); ++i) entries[i].judged = std::move(judged[i]);
@@ -196,6 +210,7 @@ ordered_json json_of(const Claims& claims, const Selection& selection, const std
                     {"runs", ordered_json::array()},
                     {"claims", ordered_json::array()}};
   for (const RunRow& run : claims.runs) {
+    if (!is_in_profile(run, selection)) continue;
     json["runs"].push_back({{"name", run.name},
                             {"study", run.study},
                             {"flags", run.flags},

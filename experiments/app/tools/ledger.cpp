@@ -100,9 +100,7 @@ ExitCode publish(const CommonOptions& options, const Claims& claims, const ledge
   }
   if (options.json) print_json(json);
   if (std::ranges::any_of(entries, &Entry::failed)) return ExitCode::runtime_failure;
-  const bool missing = std::ranges::any_of(
-      entries, [](const Entry& entry) { return entry.judged.verdict == judge::ClaimVerdict::not_run; });
-  return missing ? ExitCode::stopped_early : ExitCode::ok;
+  return std::ranges::any_of(entries, &Entry::missing) ? ExitCode::stopped_early : ExitCode::ok;
 }
 
 ExitCode report_ledger(const CommonOptions& options) {
