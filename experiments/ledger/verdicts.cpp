@@ -63,12 +63,15 @@ void test(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
   claim.mean = judge::mean_over_seeds(claim.values);
 }
 
-/// Returns the study's reason for the verdict at `reference`, such as verdict[placement=pre]: the text in the column
-/// verdict_reason at the same labels; "" if there is none.
+/// Returns the study's reason for the verdict at `reference`, such as claim_verdict[claim=F3]: the text in the column
+/// claim_verdict_reason or claim_reason at the same labels; "" if there is none.
 std::string reason_of(const std::string& reference, const dataset::Dataset& result) {
   const std::size_t name_end = std::min(reference.find('['), reference.size());
-  const std::string column = reference.substr(0, name_end) + "_reason";
-  return result.find(column) == nullptr ? "" : text_at(column + reference.substr(name_end), result);
+  const std::string verdict = reference.substr(0, name_end), name = verdict.substr(0, verdict.rfind("_verdict"));
+  for (const std::string& column : {verdict + "_reason", name + "_reason"}) {
+    if (result.find(column) != nullptr) return text_at(column + reference.substr(name_end), result);
+  }
+  return "";
 }
 
 }  // namespace
