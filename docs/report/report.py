@@ -1,8 +1,8 @@
 """Writes the report of a ledger as PDF and HTML, from ledger.json and figures.
 
-Usage: report.py LEDGER.json --figures FOLDER --out FOLDER [--page FILE.md]. A figure is an SVG file with its caption in a
-text file of the same name. All numbers and verdicts come from these files; the same files give the same bytes. --page
-also writes the report as a page of the site.
+Usage: report.py LEDGER.json --figures FOLDER --out FOLDER [--page FILE.md]. A figure is an SVG file with its caption
+in a text file of the same name. All numbers and verdicts come from these files; the same files give the same bytes.
+--page also writes the report as a page of the site.
 """
 
 import argparse

@@ -30,8 +30,9 @@ constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
 bool is_in_profile(const RunRow& run, const Selection& selection) { return !(selection.quick && run.full_only); }
 
 bool is_needed(const Claims& claims, const RunRow& run, const Selection& selection) {
-  return is_in_profile(run, selection) && std::ranges::any_of(
-      claims.claims, [&](const ClaimRow& claim) { return claim.run == run.name && is_selected(selection, claim); });
+  return is_in_profile(run, selection) && std::ranges::any_of(claims.claims, [&](const ClaimRow& claim) {
+           return claim.run == run.name && is_selected(selection, claim);
+         });
 }
 
 std::string folder_of(const Selection& selection, const RunRow& run) { return selection.folder + "/" + run.name; }
@@ -93,8 +94,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
     const sweeps::StoredCell* stored = reader.read(ids[cell]);
     const bool is_done = stored != nullptr && !stored->failed();
     const dataset::Dataset data = is_done ? sweeps::dataset_of(*stored) : dataset::Dataset();
-    const Source from =
-        is_done ? source_of(*stored, index.path(*index.find(ids[cell])), selection.folder) : Source();
+    const Source from = is_done ? source_of(*stored, index.path(*index.find(ids[cell])), selection.folder) : Source();
     for (const ClaimRow& claim : claims.claims) {
       if (claim.run != run.name) continue;
       Entry entry{.claim = &claim,

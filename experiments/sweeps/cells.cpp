@@ -36,8 +36,7 @@ CellId id_of(const std::string& text) {
 /// Returns a hash of everything that determines the ids of a plan's cells.
 std::string key_of_ids(const GridPlan& plan) {
   const Json json = plan.json();
-  std::string all =
-      config::json_text(json) + config::program_sha256() + cache::numerics() + plan.files_of_flags();
+  std::string all = config::json_text(json) + config::program_sha256() + cache::numerics() + plan.files_of_flags();
   const auto add = [&](const std::string& key, const Json& value) {
     if ((key == "input.path" || key == "train.corpus") && value.is_string()) all += content_hash(value);
   };

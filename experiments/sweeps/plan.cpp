@@ -142,7 +142,8 @@ const study::Study& study_of_sweep(const std::string& name) {
 std::string content_hash(const std::string& path) {
   std::string all;
   std::error_code absent;
-  for (const std::string& file : files_below(path, absent)) all += file.substr(path.size()) + config::sha256_of(MappedFile(file));
+  for (const std::string& file : files_below(path, absent))
+    all += file.substr(path.size()) + config::sha256_of(MappedFile(file));
   return all.empty() ? "" : config::sha256_hex(all);
 }
 

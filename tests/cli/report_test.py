@@ -12,7 +12,8 @@ import pytest
 from program import ROOT
 
 RESULT = {"regime": 0.2, "verdict": "holds", "value": 1.234, "error": 0.0567, "interval": [1.12, 1.35],
-          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "reason": "", "cell": "0" * 64, "file": "signals/cells/0", "sha256": "0" * 64}
+          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "reason": "",
+          "cell": "0" * 64, "file": "signals/cells/0", "sha256": "0" * 64}
 VERDICTS = {"holds": "holds", "holds-with-condition": "holds with a condition", "fails": "fails",
             "not-shown": "not shown", "not-testable-here": "not testable here", "not-run": "not run"}
 

@@ -187,9 +187,7 @@ class InputsPrediction {
     return true;
   }
 
-  void expect(const PatternLevel& level, int count) {
-    progress_.expect(level.work(count - level.replicates()), true);
-  }
+  void expect(const PatternLevel& level, int count) { progress_.expect(level.work(count - level.replicates()), true); }
 
   /// Reads the means of a level. Returns false and sets `unsupported` if they are not finite.
   bool read(const PatternLevel& level) {

@@ -87,7 +87,8 @@ void put_curve_coordinates(Builder& result, const std::vector<StackSpec>& stacks
   const auto name = [](const auto& one) { return name_of(one); };
   const auto depths_of = [](const StackSpec& stack) { return stack.model.depths(); };
   const auto depths = std::ranges::max(stacks | std::views::transform(depths_of));
-  const ModelSpec& deepest = std::ranges::max_element(stacks, {}, [](const StackSpec& s) { return s.model.layers; })->model;
+  const ModelSpec& deepest =
+      std::ranges::max_element(stacks, {}, [](const StackSpec& s) { return s.model.layers; })->model;
   result.count("depth", depths);
   result.count("other_depth", depths);
   result.put("site", mapped(sites, name));
