@@ -154,7 +154,8 @@ def test_damaged_and_foreign_files_are_computed_again(whole, folder):
 
 def test_a_changed_checkpoint_invalidates_its_cells(folder):
     write_checkpoint(folder / "model")
-    run("sweep plan probe --out out --flag checkpoint=model --flag tokens=1,2,3 --grid".split(), 'run.dtype=["f32","f64"]')
+    words = "sweep plan probe --out out --flag checkpoint=model --flag tokens=1,2,3 --grid"
+    run(words.split(), 'run.dtype=["f32","f64"]')
     assert compute().json["done"] == 2 and status()["done"] == 2
     (folder / "model" / "note.txt").write_text("another file")
     assert status(code=75)["missing"] == 2
