@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/toml_reader.h"
@@ -17,6 +18,14 @@ namespace {
 
 using config::TomlReader;
 
+/// Throws ConfigError if σ cannot be derived from σ√D.
+void require_width(const TomlReader& reader, const RunRow& run) {
+  const auto sets_width = [](const std::string& setting) { return setting.starts_with("model.width="); };
+  if (run.regimes && std::ranges::none_of(run.settings, sets_width)) {
+    reader.fail("settings", "model.width, from which init.std follows, or regimes = false");
+  }
+}
+
 RunRow read_run(TomlReader& reader) {
   RunRow run;
   reader.require_text("name", run.name);
@@ -26,6 +35,7 @@ RunRow read_run(TomlReader& reader) {
   reader.read("quick", run.quick);
   reader.read("regimes", run.regimes);
   reader.read("full_only", run.full_only);
+  require_width(reader, run);
   reader.finish();
   return run;
 }
@@ -40,6 +50,7 @@ void read_training_claim(TomlReader& reader, ClaimRow& claim) {
   claim.read = fmt::format("claim_value[claim=\"{}\"]", claim.id);
   claim.verdict = fmt::format("claim_verdict[claim=\"{}\"]", claim.id);
   claim.p = fmt::format("claim_p[claim=\"{}\"]", claim.id);
+  claim.quantity = fmt::format("claim_quantity[claim=\"{}\"]", claim.id);
 }
 
 ClaimRow read_claim(TomlReader& reader, const Claims& all) {
@@ -63,21 +74,28 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   if (found == kind_names.end()) reader.fail("kind", fmt::format("one of {}", fmt::join(kind_names, ", ")));
   claim.kind = static_cast<Kind>(found - kind_names.begin());
   for (const auto& [key, text] :
-       {std::pair("formula", &claim.formula), std::pair("theory", &claim.theory), std::pair("run", &claim.run),
-        std::pair("read", &claim.read), std::pair("verdict", &claim.verdict), std::pair("p", &claim.p),
+       {std::pair("formula", &claim.formula), std::pair("theory", &claim.theory), std::pair("read", &claim.read),
+        std::pair("verdict", &claim.verdict), std::pair("condition", &claim.condition), std::pair("p", &claim.p),
         std::pair("derivation", &claim.derivation), std::pair("expected_text", &claim.expected_text),
         std::pair("reason", &claim.reason)}) {
     reader.read(key, *text);
   }
-  reader.read("expected", claim.expected);
+  const auto is_one_of = [&](std::initializer_list<Kind> kinds) { return std::ranges::count(kinds, claim.kind) > 0; };
+  const bool has_expected = reader.read("expected", claim.expected);
   const bool has_threshold = reader.read("threshold", claim.threshold);
-  const bool needs_threshold =
-      claim.kind == Kind::exact || claim.kind == Kind::bound || claim.kind == Kind::alike || claim.kind == Kind::slope;
-  if (needs_threshold && !has_threshold) reader.fail("threshold", "a number");
-  if (needs_threshold) reader.require_text("derivation", claim.derivation);
+  const bool is_number = claim.kind != Kind::fact || claim.expected_text.empty();
+  if (is_one_of({Kind::exact, Kind::alike, Kind::slope, Kind::fact}) && is_number && !has_expected) {
+    reader.fail("expected", "a number");
+  }
+  if (is_one_of({Kind::exact, Kind::bound, Kind::alike, Kind::slope, Kind::fact}) && is_number) {
+    if (!has_threshold) reader.fail("threshold", "a number");
+    reader.require_text("derivation", claim.derivation);
+  }
   if (claim.kind == Kind::not_testable) {
     reader.require_text("reason", claim.reason);
-  } else if (claim.verdict.empty()) {
+  } else if (claim.kind == Kind::law) {
+    reader.require_text("verdict", claim.verdict);
+  } else {
     reader.require_text("read", claim.read);
   }
   reader.finish();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,7 @@ struct RunRow {
   std::vector<std::string> settings = {};  ///< "model.layers=12"
   std::vector<std::string> quick = {};     ///< settings of the quick profile, which take precedence
   bool regimes = true;                     ///< run at every σ√D; false: once
-  bool full_only = false;                  ///< not in the quick profile
+  bool full_only = false;                  ///< omitted from the quick profile
 };
 
 /// A claim.
@@ -45,15 +46,17 @@ struct ClaimRow {
   std::string formula = {};
   std::string theory = {};  ///< statement of docs/theory that covers it, such as "T12"
   Kind kind = Kind::law;
-  std::string run = {};         ///< RunRow::name; "" for claims without a run
-  std::string read = {};        ///< expression (evaluate) or, for texts, a column (text_at)
-  std::string verdict = {};     ///< column with the study's own verdict, which replaces the test of `read`
-  std::string p = {};           ///< column with the p-value of `verdict`
-  double expected = 0.0;        ///< claimed number
-  double threshold = 0.0;       ///< largest deviation, or bound
-  std::string derivation = {};  ///< where the threshold comes from
+  std::string run = {};        ///< RunRow::name; "" for claims without a run
+  std::string read = {};       ///< expression (evaluate) or, for texts, a column (text_at)
+  std::string verdict = {};    ///< column with the study's own verdict, which replaces the test of `read`
+  std::string condition = {};  ///< column with the condition under which `verdict` applies
+  std::string p = {};          ///< column with the p-value of `verdict`
+  std::string quantity = {};   ///< column with a description of the number in `read`
+  double expected = std::numeric_limits<double>::quiet_NaN();   ///< claimed number
+  double threshold = std::numeric_limits<double>::quiet_NaN();  ///< largest deviation, or bound
+  std::string derivation = {};                                  ///< where the threshold comes from
   std::string expected_text = {};
-  std::string reason = {};  ///< why it is not testable here, or a remark
+  std::string reason = {};  ///< why it is not testable here, or a remark on the claim
 };
 
 struct Claims {

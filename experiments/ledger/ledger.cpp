@@ -7,8 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <map>
-#include <set>
 
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/sha256.h"
@@ -18,6 +16,7 @@
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/base/rounded.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope::ledger {
 namespace {
@@ -25,7 +24,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int digits_of_std = 4;  // of init.std, in labels of figures too
-constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double no_regime = nan;
 
 bool is_in_profile(const RunRow& run, const Selection& selection) { return !(selection.quick && run.full_only); }
 
@@ -33,6 +33,15 @@ bool is_needed(const Claims& claims, const RunRow& run, const Selection& selecti
   return is_in_profile(run, selection) && std::ranges::any_of(claims.claims, [&](const ClaimRow& claim) {
            return claim.run == run.name && is_selected(selection, claim);
          });
+}
+
+void require_in_profile(const Claims& claims, const Selection& selection) {
+  for (const ClaimRow& claim : claims.claims) {
+    const RunRow* run = claims.find_run(claim.run);
+    const bool is_chosen = !selection.ids.empty() && is_selected(selection, claim);
+    if (!is_chosen || run == nullptr || is_in_profile(*run, selection)) continue;
+    throw ConfigError(fmt::format("--claim {}: only in the full profile; expected no --quick", claim.id));
+  }
 }
 
 std::string folder_of(const Selection& selection, const RunRow& run) { return selection.folder + "/" + run.name; }
@@ -79,7 +88,7 @@ std::string hex_of(const sweeps::CellId& id) {
 Source source_of(const sweeps::StoredCell& cell, const std::string& path, const std::string& folder) {
   return {.cell = hex_of(cell.id),
           .file = std::filesystem::relative(path, folder).generic_string(),
-          .sha256 = config::sha256_hex(*cell.layout + *cell.coordinates + cell.values)};
+          .sha256 = config::sha256_of(MappedFile(path))};
 }
 
 /// Adds the verdicts of all claims of a run.
@@ -126,7 +135,7 @@ ordered_json json_of(const Entry& entry) {
   const double half =
       judged.values.size() > 1
           ? judge::critical_excess(static_cast<double>(judged.values.size() - 1), level) * judged.mean.error
-          : no_regime;
+          : nan;
   return {{"regime", number(entry.regime)},
           {"verdict", judge::name_of(judged.verdict)},
           {"value", number(judged.mean.value)},
@@ -136,6 +145,7 @@ ordered_json json_of(const Entry& entry) {
           {"p", number(judged.p)},
           {"holm", number(judged.holm)},
           {"values", mapped(judged.values, number)},
+          {"quantity", judged.quantity},
           {"reason", judged.reason},
           {"cell", entry.from.cell},
           {"file", entry.from.file},
@@ -157,6 +167,7 @@ bool is_selected(const Selection& selection, const ClaimRow& claim) {
 }
 
 sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress) {
+  require_in_profile(claims, selection);
   sweeps::CellCounts all;
   const stacks::Shard& shard = selection.settings.shard;
   std::size_t before = 0;  // number of cells of earlier runs, so that the shards divide the cells of all runs
@@ -227,9 +238,10 @@ ordered_json json_of(const Claims& claims, const Selection& selection, const std
                                 {"kind", name_of(row.kind)},
                                 {"run", row.run},
                                 {"read", row.read},
-                                {"expected", row.expected},
-                                {"threshold", row.threshold},
+                                {"expected", number(row.expected)},
+                                {"threshold", number(row.threshold)},
                                 {"derivation", row.derivation},
+                                {"reason", row.reason},
                                 {"results", ordered_json::array()}});
     }
     json["claims"].back()["results"].push_back(json_of(entry));

@@ -10,7 +10,7 @@
 
 namespace periscope::ledger {
 
-/// Which part of the ledger to run or show. FOLDER/NAME holds the sweep of the run NAME.
+/// Profile, claims and shard to run or show. FOLDER/NAME holds the sweep of the run NAME.
 struct Selection {
   std::string folder;
   bool quick = false;              ///< the quick profile
@@ -18,11 +18,11 @@ struct Selection {
   sweeps::RunSettings settings{};  ///< of the shard to run
 };
 
-/// The cell that a claim was read from; all "" if it was read from none.
+/// Where a result was read from; empty for a result without a cell.
 struct Source {
   std::string cell;    ///< id, hexadecimal
   std::string file;    ///< path in the ledger's folder
-  std::string sha256;  ///< of the cell's stored result
+  std::string sha256;  ///< of the file
 };
 
 /// A claim and its verdict in one regime.
@@ -35,12 +35,13 @@ struct Entry {
   Source from{};
 };
 
-/// Throws ConfigError for an unknown claim, with the nearest.
+/// Throws ConfigError for an unknown claim, naming the nearest one.
 void require_known(const Claims& claims, const std::vector<std::string>& ids);
 
 [[nodiscard]] bool is_selected(const Selection& selection, const ClaimRow& claim);
 
-/// Runs the missing cells of all runs that the selected claims need, as sweeps. Throws Stopped.
+/// Runs the missing cells of all runs that the selected claims need, as sweeps. Throws Stopped, and ConfigError for a
+/// selected claim that is not in the profile.
 sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks::Progress& progress);
 
 /// Judges all claims from the cells in the folder. A claim whose cell is missing was not run. Holm's

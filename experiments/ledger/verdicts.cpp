@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -63,9 +62,11 @@ void test(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
   claim.mean = judge::mean_over_seeds(claim.values);
 }
 
-/// Returns the study's reason for the verdict at `reference`, such as claim_verdict[claim=F3]: the text in the column
-/// claim_verdict_reason or claim_reason at the same labels; "" if there is none.
-std::string reason_of(const std::string& reference, const dataset::Dataset& result) {
+/// Returns the condition of a claim, else the study's reason for its verdict: for claim_verdict[claim=F3] the text in
+/// the column claim_verdict_reason or claim_reason at the same labels; "" if there is none.
+std::string reason_of(const ClaimRow& row, const dataset::Dataset& result) {
+  if (!row.condition.empty()) return text_at(row.condition, result);
+  const std::string& reference = row.verdict;
   const std::size_t name_end = std::min(reference.find('['), reference.size());
   const std::string verdict = reference.substr(0, name_end), name = verdict.substr(0, verdict.rfind("_verdict"));
   for (const std::string& column : {verdict + "_reason", name + "_reason"}) {
@@ -77,7 +78,7 @@ std::string reason_of(const std::string& reference, const dataset::Dataset& resu
 }  // namespace
 
 SignClaim not_run(const ClaimRow& row) {
-  SignClaim claim{.id = row.id, .statement = row.statement, .quantity = row.read, .reason = row.reason};
+  SignClaim claim{.id = row.id, .statement = row.statement, .quantity = row.read};
   claim.p = claim.mean.value = claim.mean.error = claim.detectable = std::numeric_limits<double>::quiet_NaN();
   return claim;
 }
@@ -109,8 +110,9 @@ SignClaim decide(const ClaimRow& row, const dataset::Dataset* data) {
   if (is_text) claim.verdict = holds_if(text_at(row.read, result).find(row.expected_text) != std::string::npos);
   if (!row.verdict.empty()) {
     claim.verdict = verdict_of(text_at(row.verdict, result));
-    if (const std::string reason = reason_of(row.verdict, result); !reason.empty()) judge::add_reason(claim, reason);
+    if (const std::string reason = reason_of(row, result); !reason.empty()) judge::add_reason(claim, reason);
   }
+  if (!row.quantity.empty()) claim.quantity = text_at(row.quantity, result);
   if (!row.p.empty()) claim.p = evaluate(row.p, result).values.front();
   return claim;
 }

@@ -25,6 +25,8 @@ constexpr std::size_t max_blocks = 10'000;
 /// Keys and flags that name outputs or affect only the execution.
 constexpr std::string_view execution_keys[] = {"run.out", "run.threads"};
 constexpr std::string_view output_flags[] = {"dump", "export"};
+/// Flags that may name input files.
+constexpr std::string_view input_flags[] = {"checkpoint", "tokens", "text", "tokenizer"};
 
 template <class List>
 bool contains(const List& list, std::string_view word) {
@@ -140,19 +142,31 @@ const study::Study& study_of_sweep(const std::string& name) {
 }
 
 std::string content_hash(const std::string& path) {
+  std::error_code error;
+  const std::vector<std::string> files = files_below(path, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return "";
+  if (error) throw InputError(fmt::format("{}: {}", printable(path), error.message()));
   std::string all;
-  std::error_code absent;
-  for (const std::string& file : files_below(path, absent))
-    all += file.substr(path.size()) + config::sha256_of(MappedFile(file));
-  return all.empty() ? "" : config::sha256_hex(all);
+  for (const std::string& file : files) {
+    all += std::filesystem::path(file).lexically_relative(path).generic_string() + config::sha256_of(MappedFile(file));
+  }
+  return config::sha256_hex(all);
+}
+
+const std::string& GridPlan::files_of_flags() const {
+  std::call_once(files_of_flags_->once, [&] {
+    for (const std::string_view name : input_flags) {
+      const auto words = flags_.find(std::string(name));
+      if (words == flags_.end()) continue;
+      for (const std::string& word : words->second) files_of_flags_->text += content_hash(word);
+    }
+  });
+  return files_of_flags_->text;
 }
 
 GridPlan::GridPlan(const Draft& draft)
     : study_(&study_of_sweep(draft.study)), flags_(draft.flags), base_(flat(draft.base)), axes_(draft.axes) {
   require_flags(*study_, flags_, draft.source);
-  for (const auto& item : flags_) {
-    for (const std::string& word : item.second) files_of_flags_ += content_hash(word);
-  }
   if (axes_.empty()) throw ConfigError(fmt::format("{}: expected at least one swept key", draft.source));
   std::set<std::string> seen;
   double count = 1.0;

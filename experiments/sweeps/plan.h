@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,8 +50,9 @@ class GridPlan {
 
   [[nodiscard]] const study::Study& study() const { return *study_; }
   [[nodiscard]] const study::FlagValues& flags() const { return flags_; }
-  /// SHA-256 of the files and folders that values of flags name, such as a checkpoint; "" for none.
-  [[nodiscard]] const std::string& files_of_flags() const { return files_of_flags_; }
+  /// Returns the SHA-256 of the files and folders that flags name, such as a checkpoint; "" for none. Reads them at the
+  /// first call. Throws InputError.
+  [[nodiscard]] const std::string& files_of_flags() const;
   [[nodiscard]] const std::vector<GridAxis>& axes() const { return axes_; }
   [[nodiscard]] std::size_t cells() const { return cells_; }
   /// Number of consecutive cells that are stored in one file: 1, unless there are more than 10^4 cells.
@@ -66,16 +68,21 @@ class GridPlan {
  private:
   const study::Study* study_;
   study::FlagValues flags_;
-  std::string files_of_flags_;
   std::vector<Setting> base_;
   std::vector<GridAxis> axes_;
   std::vector<std::size_t> periods_;  ///< of each axis: number of consecutive cells with the same value
   std::size_t cells_ = 1;
   config::Tree tree_;  ///< of base_
+  struct LazyText {
+    std::once_flag once;
+    std::string text;
+  };
+  std::shared_ptr<LazyText> files_of_flags_ = std::make_shared<LazyText>();
   std::shared_ptr<config::TextFiles> texts_ = std::make_shared<config::TextFiles>();
 };
 
-/// Returns the SHA-256 of a file, or of all files of a folder with their names; "" if there is none.
+/// Returns the SHA-256 of a file, or of all files of a folder with their names; "" if the path does not exist. Throws
+/// InputError if one cannot be read.
 std::string content_hash(const std::string& path);
 
 /// Reads a plan's TOML file: [sweep] with `study` and its flags, [sweep.grid], [[sweep.zip]] and [base], a

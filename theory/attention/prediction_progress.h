@@ -19,11 +19,11 @@ class PredictionProgress {
   /// `on_progress` may be empty and must outlive this object.
   explicit PredictionProgress(const OnProgress& on_progress) : on_progress_(on_progress) {}
 
-  /// Adds expected work. If more may follow, it is reported as 70 % of the remaining fraction, so that work that is
-  /// added later still advances the fraction.
+  /// Adds expected work. If more may follow, this work covers only 70 % of the remaining fraction, so that later work
+  /// still advances it.
   void expect(double work, bool more_may_follow = false) {
     const std::lock_guard lock(mutex_);
-    expected_ += work - done_;
+    expected_ = std::max(0.0, expected_ - done_) + work;
     done_ = 0.0;
     first_ = fraction_;
     last_ = first_ + (more_may_follow ? 0.7 : 1.0) * (1.0 - first_);
@@ -43,8 +43,8 @@ class PredictionProgress {
  private:
   const OnProgress& on_progress_;
   std::mutex mutex_;
-  double expected_ = 0.0;  ///< work since the last call of expect
-  double done_ = 0.0;
+  double expected_ = 0.0;            ///< work left at the last call of expect
+  double done_ = 0.0;                ///< work done since then
   double first_ = 0.0, last_ = 1.0;  ///< fractions at the start and end of this work
   double fraction_ = 0.0;
 };
