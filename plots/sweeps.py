@@ -31,7 +31,7 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
     cells = cells.isel(cell=np.flatnonzero(done.values))
     keys = [key for axis in json.loads(ds.attrs["sweep"])["axes"] for key in axis]
     settings: list[dict[str, Any]] = [{} for _ in range(cells.sizes["cell"])]
-    fixed: dict[str, Any] = {}  # keys with one value: of the sweep, or selected by the user
+    fixed: dict[str, Any] = {}  # keys with a single value in these cells
     for key in keys:
         name = "placement" if key == "model.placement" and key not in cells.variables else key
         if name not in cells.variables or cells[name].dims not in ((), ("cell",)):

@@ -33,8 +33,8 @@ def caption_of(path: Path, ledger: dict[str, Any]) -> str:
     settings = next((run["settings"] for run in ledger["runs"] if run["name"] == path.parent.name), [])
     widths = [int(s.removeprefix("model.width=")) for s in settings if s.startswith("model.width=")]
     if "init.std" in caption and widths:
-        values = [f"{regime / math.sqrt(widths[-1]):.4g} for σ√D = {regime:g}" for regime in ledger["regimes"]]
-        caption += f" std: {', '.join(values)}."
+        values = [f"{regime / math.sqrt(widths[-1]):.4g} (σ√D = {regime:g})" for regime in ledger["regimes"]]
+        caption += f" init.std: {', '.join(values)}."
     return caption
 
 

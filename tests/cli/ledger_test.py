@@ -99,7 +99,8 @@ def test_profiles_shards_and_selected_claims():
 
 @pytest.mark.parametrize(("old", "new", "named"), [
     ('kind = "slope"', 'kind = "steep"', "kind"), ('run = "signals"', 'run = "signal"', "run"),
-    ("threshold = 0.5\n", "", "threshold"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
+    ("threshold = 0.5\n", "", "threshold"), ("expected = 1.0\n", "", "expected"),
+    ('"model.width=32", ', "", "model.width"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
     ('source = "Eq. 4"', "", "source"), ("run.seeds=6", "run.seed=x", "run.seed"),
     ('study = "propagate"', 'study = "propagat"', "propagate")])  # fmt: skip
 def test_wrong_claims_are_rejected(claims, old, new, named):
@@ -126,6 +127,17 @@ def test_shards_divide_the_cells_of_all_runs(claims):
 def test_a_failed_run_is_reported(claims):
     claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace('"input.tokens=6"', '"input.tokens=6", "run.memory=1"'))
     rejected("ledger run --quiet --claims claims.toml --out out".split(), names=["run.memory"])
+
+
+@pytest.mark.parametrize("profile", ["", "--quick"])
+def test_every_shipped_run_can_be_planned(profile):
+    run(f"ledger run {profile} --out out --quiet --shard 99/99".split())  # plans all cells and computes none
+
+
+def test_a_claim_outside_of_the_profile_is_rejected(claims):
+    claims.write_text(CLAIMS.replace('study = "propagate"', 'study = "propagate"\nfull_only = true'))
+    assert verdicts(ledger("report", "--quick"))["F3"] == ["not-run"]
+    rejected("ledger run --quiet --claims claims.toml --out out --quick --claim F3".split(), names=["F3", "--quick"])
 
 
 def test_shipped_claims_have_sources_and_unique_ids():

@@ -12,7 +12,7 @@ import pytest
 from program import ROOT
 
 RESULT = {"regime": 0.2, "verdict": "holds", "value": 1.234, "error": 0.0567, "interval": [1.12, 1.35],
-          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "reason": "",
+          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "quantity": "a number", "reason": "",
           "cell": "0" * 64, "file": "signals/cells/0", "sha256": "0" * 64}
 VERDICTS = {"holds": "holds", "holds-with-condition": "holds with a condition", "fails": "fails",
             "not-shown": "not shown", "not-testable-here": "not testable here", "not-run": "not run"}
@@ -23,7 +23,7 @@ def claim(name, verdicts, kind="slope", **keys):
                for regime, verdict in zip((0.2, 0.88), verdicts, strict=False)]
     return {"id": name, "source": "a source", "statement": f"Statement of {name}.", "formula": "", "theory": "T12",
             "kind": kind, "run": "signals", "read": "x[placement=pre]", "expected": 1.0, "threshold": 0.25,
-            "derivation": "derived", "results": results, **keys}
+            "derivation": "derived", "reason": "", "results": results, **keys}
 
 
 def planted(first, second):
@@ -99,7 +99,7 @@ def test_remarks_and_figures(folder):
     figure.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0H9"/></svg>')
     figure.with_suffix(".txt").write_text("The stream. Curves differ\nin init.std: see the legend.")
     for text in texts(ledger, folder):
-        assert "Remark at 0.88: too few seeds." in text and text.count("Remark: a narrow stack.") == 1
-        assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 for σ√D = 0\.2, 0\.088 for σ√D = 0\.88\.", text)
+        assert "The study at 0.88: too few seeds." in text and text.count("The study: a narrow stack.") == 1
+        assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 \(σ√D = 0\.2\), 0\.088 \(σ√D = 0\.88\)\.", text)
     page = (folder / "page.md").read_text()
     assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page

@@ -84,7 +84,7 @@ struct CentredKernel {
   [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
 };
 
-/// Replaces the logits of one query by their softmax. Negligible shares are 0, as in AttentionHead::pattern.
+/// Replaces the logits of one query by their softmax. Weights below 2e-35 are set to 0, as in AttentionHead::pattern.
 void softmax_in_place(Eigen::Ref<Eigen::VectorXf> logits);
 
 /// Cosines and sines of the RoPE angles at given positions [T, e/2].

@@ -6,7 +6,7 @@
 #include "theory/attention/token_grid.h"
 #include "theory/predict/predict.h"
 
-/// Errors of a prediction, compared with the requested ones.
+/// Errors of a prediction relative to the requested errors.
 namespace periscope::theory {
 
 /// Returns the requested standard error of a value of this statistic.
@@ -19,9 +19,9 @@ namespace periscope::theory {
 /// divided by half the requested error.
 double extrapolate_all(const Prediction& prediction, Profile& profile, const Profile& previous, int level_ratio);
 
-/// Returns the interpolation error of every value for uniform patterns, which are not sampled, estimated from a grid of
-/// twice as many nodes. Where patterns hardly vary, this is the entire grid error. Errors of squared gradients are
-/// relative. They are computed for small logits of the loss, which are otherwise sampled.
+/// Estimates the grid's interpolation error of every value for uniform patterns, which are not sampled, by comparison
+/// with a grid of twice as many nodes. Where patterns hardly vary, this is the entire grid error. Errors of squared
+/// gradients are relative. Logits of the loss are made small, because larger ones would be sampled.
 [[nodiscard]] Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid,
                                          const std::vector<std::vector<int>>& labels);
 

@@ -26,7 +26,8 @@ struct CurveVersion {
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions);
 /// Returns the dimensions of these columns except `leading`.
 std::vector<DimensionSpec> curve_dimensions();
-/// Stores the coordinates of curve_dimensions for the stacks of a result; curves of stacks with fewer layers end early.
+/// Stores the coordinates of curve_dimensions for the stacks of a result; curves of shallower stacks are padded with
+/// NaN.
 void put_curve_coordinates(Builder& result, const std::vector<StackSpec>& stacks, std::size_t ranks);
 std::size_t weight_index(Weight weight);
 

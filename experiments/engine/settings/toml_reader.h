@@ -46,7 +46,7 @@ Tree read_tree(const std::string& file, const std::vector<std::string>& settings
 /// Returns a value as TOML on one line, such as "1e-6", "[0.0, 1.0]", "\"peri\"" or "{A = true}".
 std::string toml_text(const Json& value);
 
-/// Returns a value as a reader expects it: a text without quotes, the name of a placement, or TOML.
+/// Returns a value for labels: texts without quotes, placements by name, otherwise TOML.
 std::string plain_text(const Json& value);
 
 /// Reads one table strictly: finish() rejects every key that was not read. Messages are one line with the location, the
@@ -66,7 +66,7 @@ class TomlReader {
   }
   /// Reads a text that must be present and not empty.
   void require_text(std::string_view key, std::string& text) {
-    if (!read(key, text) || text.empty()) fail(key, "a text");
+    if (!read(key, text) || text.empty()) fail(key, "a non-empty text");
   }
   /// Resolves the relative path at `key` against the file's folder, unless the path comes from a setting.
   void resolve_path(std::string_view key, std::string& path) const;

@@ -51,7 +51,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   config::require_single_additions(config.stacks(), "gradients are traced from sublayer to sublayer");
   config::require_one_value(config, "model.width", "tolerated biases are computed for one width",
                             [](const StackSpec& spec) { return spec.model.width; });
-  config::require_one_value(config, "model.layers", "all rows of the result have the same depths",
+  config::require_one_value(config, "model.layers", "all rows of the result share its depths",
                             [](const StackSpec& spec) { return spec.model.layers; });
   experiment.require(config);
   return {.file = experiment.schema.kind(),
