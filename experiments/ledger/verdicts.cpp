@@ -78,7 +78,7 @@ std::string reason_of(const ClaimRow& row, const dataset::Dataset& result) {
 }  // namespace
 
 SignClaim not_run(const ClaimRow& row) {
-  SignClaim claim{.id = row.id, .statement = row.statement, .quantity = row.read};
+  SignClaim claim{.id = row.id, .statement = row.statement};
   claim.p = claim.mean.value = claim.mean.error = claim.detectable = std::numeric_limits<double>::quiet_NaN();
   return claim;
 }

@@ -12,7 +12,7 @@ import pytest
 from program import ROOT
 
 RESULT = {"regime": 0.2, "verdict": "holds", "value": 1.234, "error": 0.0567, "interval": [1.12, 1.35],
-          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "quantity": "a number", "reason": "",
+          "detectable": 0.21, "p": 0.0123, "holm": 0.0345, "values": [1.2, 1.3], "quantity": "", "reason": "",
           "cell": "0" * 64, "file": "signals/cells/0", "sha256": "0" * 64}
 VERDICTS = {"holds": "holds", "holds-with-condition": "holds with a condition", "fails": "fails",
             "not-shown": "not shown", "not-testable-here": "not testable here", "not-run": "not run"}
@@ -99,7 +99,7 @@ def test_remarks_and_figures(folder):
     figure.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0H9"/></svg>')
     figure.with_suffix(".txt").write_text("The stream. Curves differ\nin init.std: see the legend.")
     for text in texts(ledger, folder):
-        assert "The study at 0.88: too few seeds." in text and text.count("The study: a narrow stack.") == 1
+        assert "Reason at 0.88: too few seeds." in text and text.count("Reason: a narrow stack.") == 1
         assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 \(σ√D = 0\.2\), 0\.088 \(σ√D = 0\.88\)\.", text)
     page = (folder / "page.md").read_text()
     assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page
