@@ -135,7 +135,7 @@ def test_every_shipped_run_can_be_planned(profile):
 
 
 def test_a_claim_outside_of_the_profile_is_rejected(claims):
-    claims.write_text(CLAIMS.replace('study = "propagate"', 'study = "propagate"\nfull_only = true'))
+    claims.write_text(claims.read_text().replace('study = "propagate"', 'study = "propagate"\nfull_only = true'))
     assert verdicts(ledger("report", "--quick"))["F3"] == ["not-run"]
     rejected("ledger run --quiet --claims claims.toml --out out --quick --claim F3".split(), names=["F3", "--quick"])
 
