@@ -19,9 +19,10 @@ MOST = 24  # stacks that fit on a page
 
 
 def at_top(ds: xr.Dataset, version: str, i: int) -> np.ndarray:
-    """Returns the variance of every stack after its last sublayer."""
-    values = array(ds, f"variance_{version}")[i]
-    return np.array([next((v for v in row[::-1] if np.isfinite(v)), np.nan) for row in values])
+    """Returns the variance of every stack after its last sublayer; NaN if it overflows there."""
+    predicted, values = (array(ds, f"variance_{v}")[i] for v in ("predicted", version))
+    ends = [np.flatnonzero(np.isfinite(p if np.isfinite(p).any() else v)) for p, v in zip(predicted, values, strict=True)]
+    return np.array([row[end[-1]] if end.size else np.nan for row, end in zip(values, ends, strict=True)])
 
 
 def scalars(name: str) -> Callable[[xr.Dataset, str, int], np.ndarray]:

@@ -126,14 +126,22 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
     labels = dict(zip(files, options.labels, strict=True)) if options.labels else {}
     found_labels = [labels[file] for file in found if labels]
     ds = together.merged(found, found_labels) if len(found) > 1 or found_labels else found[path]
-    ds = sweeps.stacked(ds)
-    available = [kind for kind in kinds.of(ds) if kind.name == "sweep" or not sweeps.excess_of(ds)]
+    results = {"": sweeps.stacked(ds)}
+    if not (available := _available(results[""])):
+        results = sweeps.single_cells(ds)
+        available = [kind for one in list(results.values())[:1] for kind in _available(one)]
     if not available:
         yield Failed(f"{path}: no figure supports its variables; expected a result with the columns of "
                      "`periscope list --columns`")  # fmt: skip
-    for kind in available:
-        if not options.only or kind.name in options.only:
-            yield from figures_of(kind, ds, path, folder, options)
+    for name, one in results.items():
+        named = path.with_name(f"{path.stem}-{name}.nc") if name else path
+        for kind in available:
+            if not options.only or kind.name in options.only:
+                yield from figures_of(kind, one, named, folder, options)
+
+
+def _available(ds: xr.Dataset) -> list[Kind]:
+    return [kind for kind in kinds.of(ds) if kind.name == "sweep" or not sweeps.excess_of(ds)]
 
 
 def figures_of(

@@ -1,6 +1,7 @@
 """Gathered sweeps: conversion to a result with one stack per cell, and a figure with one number per cell."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from .dataset import array, config, is_measured, on, places
 from .makers import kind
 
 MOST_STACKS = 24  # in figures over depth
+MOST_CELLS = 4  # that are drawn one by one
 
 
 def stacked(ds: xr.Dataset) -> xr.Dataset:
@@ -70,6 +72,26 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
     texts = np.array([json.dumps(table) for table in settings], dtype=object)
     return cells.rename(cell="placement").assign_coords(
         placement=np.array(labels, dtype=object), placement_settings=("placement", texts))  # fmt: skip
+
+
+def single_cells(ds: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Returns the finished cells of a gathered sweep by name, such as "init.std-0.02", if there are at most four and
+    their results do not consist of stacks; {"": ds} for other datasets."""
+    swept = [str(name) for name in ds.dims if "." in str(name)]
+    if "sweep" not in ds.attrs or "cell_status" not in ds or math.prod(ds.sizes[name] for name in swept) > MOST_CELLS:
+        return {"": ds}
+    cells = {}
+    for place in np.ndindex(*(ds.sizes[name] for name in swept)):
+        cell = ds.isel(dict(zip(swept, place, strict=True)))
+        table = {name: cell[name].item() for name in swept}
+        configuration = config(ds)
+        configuration["stacks"] = [_stack(stack, table) for stack in configuration.get("stacks", ())]
+        if (cell.cell_status == "done").all():
+            name = "-".join(f"{key}-{captions.value_text(value)}" for key, value in table.items())
+            attributes = {key: value for key, value in ds.attrs.items() if key != "sweep"}
+            cells[name] = cell.drop_vars(["cell_status", *swept]).drop_attrs(deep=False).assign_attrs(
+                attributes | {"config": json.dumps(configuration)})  # fmt: skip
+    return cells
 
 
 def _stack(common: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

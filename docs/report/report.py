@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ import typst
 
 HERE = Path(__file__).parent
 # Figures of each group of claims, by the first letter of their ids: patterns RUN/FILE.
-FIGURES = {"F": ["signals/*-variance.svg", "deep/*-dilution.svg"],
+FIGURES = {"F": ["signals/*-variance.svg", "deep/*-dilution.svg", "training/*-figure-1-variance.svg"],
            "G": ["signals/*-gradient.svg", "gradients-3.2B/*-gradient.svg"],
-           "T": ["training/*growth*.svg"],
-           "R": ["training/*claims*.svg"],
+           "T": ["training/*-growth-parts.svg"],
+           "R": ["training/*-table-5-losses.svg"],
            "C": ["ten-billion/*-variance.svg"],
            "P": ["clustering/*-token_cosine.svg"]}  # fmt: skip
 
@@ -62,6 +63,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for report.pdf and report.html")
     parser.add_argument("--page", type=Path, default=None, help="Markdown file for the site")
     given = parser.parse_args()
+    if given.figures and not given.figures.is_dir():
+        sys.exit(f"report.py: --figures {given.figures}: expected a folder")
     given.out.mkdir(parents=True, exist_ok=True)
     ledger = json.loads(given.ledger.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as name:
@@ -80,4 +83,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, ValueError, LookupError, TypeError, typst.TypstError) as error:
+        sys.exit(f"report.py: expected a ledger.json of this version and its figures: {type(error).__name__}: {error}")

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <functional>
 #include <initializer_list>
 
 #include "experiments/engine/settings/config.h"
@@ -18,11 +20,22 @@ namespace {
 
 using config::TomlReader;
 
-/// Throws ConfigError if σ cannot be derived from σ√D.
-void require_width(const TomlReader& reader, const RunRow& run) {
-  const auto sets_width = [](const std::string& setting) { return setting.starts_with("model.width="); };
-  if (run.regimes && std::ranges::none_of(run.settings, sets_width)) {
+/// Throws ConfigError if σ cannot be derived from σ√D, or if the run's name is not that of a folder.
+void require_run(const TomlReader& reader, const RunRow& run) {
+  const auto sets = [&](std::string_view key) {
+    return std::ranges::any_of(run.settings, [&](const std::string& setting) { return setting.starts_with(key); });
+  };
+  if (run.regimes && !sets("model.width=")) {
     reader.fail("settings", "model.width, from which init.std follows, or regimes = false");
+  }
+  if (run.regimes && (sets("init.std=") || sets("init.scheme="))) {
+    reader.fail("settings", "no init.std and init.scheme, which the regimes set, or regimes = false");
+  }
+  const auto is_allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
+  };
+  if (!std::ranges::all_of(run.name, is_allowed) || run.name.starts_with('.')) {
+    reader.fail("name", "letters, digits, - and .");
   }
 }
 
@@ -35,7 +48,7 @@ RunRow read_run(TomlReader& reader) {
   reader.read("quick", run.quick);
   reader.read("regimes", run.regimes);
   reader.read("full_only", run.full_only);
-  require_width(reader, run);
+  require_run(reader, run);
   reader.finish();
   return run;
 }
@@ -75,7 +88,7 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   claim.kind = static_cast<Kind>(found - kind_names.begin());
   for (const auto& [key, text] :
        {std::pair("formula", &claim.formula), std::pair("theory", &claim.theory), std::pair("read", &claim.read),
-        std::pair("verdict", &claim.verdict), std::pair("condition", &claim.condition), std::pair("p", &claim.p),
+        std::pair("verdict", &claim.verdict), std::pair("condition", &claim.condition),
         std::pair("derivation", &claim.derivation), std::pair("expected_text", &claim.expected_text),
         std::pair("reason", &claim.reason)}) {
     reader.read(key, *text);
@@ -83,12 +96,16 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   const auto is_one_of = [&](std::initializer_list<Kind> kinds) { return std::ranges::count(kinds, claim.kind) > 0; };
   const bool has_expected = reader.read("expected", claim.expected);
   const bool has_threshold = reader.read("threshold", claim.threshold);
-  const bool is_number = claim.kind != Kind::fact || claim.expected_text.empty();
-  if (is_one_of({Kind::exact, Kind::alike, Kind::slope, Kind::fact}) && is_number && !has_expected) {
-    reader.fail("expected", "a number");
+  const bool is_number = claim.expected_text.empty();
+  if (!is_number && claim.kind != Kind::fact) reader.fail("expected_text", "no text, unless kind is fact");
+  if (!claim.condition.empty() && claim.kind != Kind::law) reader.fail("condition", "no condition, unless kind is law");
+  if (is_one_of({Kind::exact, Kind::alike, Kind::slope, Kind::fact}) && is_number &&
+      !(has_expected && std::isfinite(claim.expected))) {
+    reader.fail("expected", "a finite number");
   }
   if (is_one_of({Kind::exact, Kind::bound, Kind::alike, Kind::slope, Kind::fact}) && is_number) {
-    if (!has_threshold) reader.fail("threshold", "a number");
+    if (!has_threshold || !std::isfinite(claim.threshold)) reader.fail("threshold", "a finite number");
+    if (claim.kind != Kind::bound && claim.threshold < 0.0) reader.fail("threshold", "a number that is not negative");
     reader.require_text("derivation", claim.derivation);
   }
   if (claim.kind == Kind::not_testable) {
@@ -114,6 +131,10 @@ Claims read_claims(const std::string& path) {
   TomlReader root(tree);
   Claims all;
   root.read("regimes", all.regimes);
+  const bool increasing = std::ranges::adjacent_find(all.regimes, std::greater_equal()) == all.regimes.end();
+  if (all.regimes.empty() || !increasing || !(all.regimes.front() > 0.0)) {
+    root.fail("regimes", "increasing positive numbers");
+  }
   for (TomlReader& reader : root.tables("run", "tables, as in [[run]]")) {
     all.runs.push_back(read_run(reader));
     config::require_different("run.name", mapped(all.runs, &RunRow::name));

@@ -69,7 +69,10 @@ sweeps::GridPlan plan_of(const Claims& claims, const RunRow& run, bool quick) {
   if (run.regimes) {
     draft.base.set("init.scheme=normal", "run");
     const config::Json* width = draft.base.find("model.width");
-    const double over_width = 1.0 / std::sqrt(width == nullptr ? ModelSpec{}.width : width->get<double>());
+    if (width == nullptr || !width->is_number() || width->get<double>() <= 0.0) {
+      throw ConfigError(fmt::format("run {}: model.width: expected a positive number", run.name));
+    }
+    const double over_width = 1.0 / std::sqrt(width->get<double>());
     for (const double regime : claims.regimes) values.emplace_back(rounded(regime * over_width, digits_of_std));
     draft.axes.push_back({{{"init.std", values}}});
   } else {
@@ -89,6 +92,17 @@ Source source_of(const sweeps::StoredCell& cell, const std::string& path, const 
   return {.cell = hex_of(cell.id),
           .file = std::filesystem::relative(path, folder).generic_string(),
           .sha256 = config::sha256_of(MappedFile(path))};
+}
+
+/// Decides the entry's claim. An expression that cannot be evaluated fails the entry, not the ledger.
+void decide_or_fail(Entry& entry, const dataset::Dataset* data) {
+  try {
+    entry.judged = decide(*entry.claim, data);
+  } catch (const Error& error) {
+    entry.judged = not_run(*entry.claim);
+    judge::add_reason(entry.judged, error.what());
+    entry.failed = true;
+  }
 }
 
 /// Adds the verdicts of all claims of a run.
@@ -111,11 +125,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
                   .judged = not_run(claim),
                   .from = from};
       if (is_done) {
-        try {
-          entry.judged = decide(claim, &data);
-        } catch (const InputError& error) {
-          throw InputError(fmt::format("claim {}: {}", claim.id, error.what()));
-        }
+        decide_or_fail(entry, &data);
       } else if (stored != nullptr) {
         judge::add_reason(entry.judged, stored->values);
         entry.failed = true;
@@ -192,7 +202,8 @@ std::vector<Entry> judge(const Claims& claims, const Selection& selection, stack
   std::vector<Entry> entries;
   for (const ClaimRow& claim : claims.claims) {
     if (!claim.run.empty()) continue;
-    entries.push_back({.claim = &claim, .regime = no_regime, .judged = decide(claim, nullptr)});
+    entries.push_back({.claim = &claim, .regime = no_regime, .judged = {}});
+    decide_or_fail(entries.back(), nullptr);
   }
   for (const RunRow& run : claims.runs) {
     if (is_in_profile(run, selection)) {

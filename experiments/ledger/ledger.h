@@ -30,7 +30,7 @@ struct Entry {
   const ClaimRow* claim;
   double regime;  ///< σ√D; NaN if the claim does not depend on it
   judge::SignClaim judged;
-  bool failed = false;   ///< its cell failed; the reason has the message
+  bool failed = false;   ///< its cell or expression failed; the reason has the message
   bool missing = false;  ///< its cell was not computed
   Source from{};
 };

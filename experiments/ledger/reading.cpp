@@ -29,8 +29,12 @@ using dataset::Dataset;
 
 /// A column with labels: NAME[dimension=label, …].
 struct Reference {
+  struct Label {
+    std::string text;
+    bool is_range = false;
+  };
   std::string column;
-  std::map<std::string, std::string, std::less<>> labels;
+  std::map<std::string, Label, std::less<>> labels;
 };
 
 const Column& column_of(const Dataset& data, std::string_view name) {
@@ -89,9 +93,8 @@ struct Slice {
 };
 
 /// A label of a dimension, and the column of labels that it belongs to; null if there is none.
-struct Label {
-  const Column* names;
-  std::string text;
+struct Label : Reference::Label {
+  const Column* names = nullptr;
 };
 
 /// Returns the labels by dimension. A label may also belong to another column on one of the dimensions, such as
@@ -102,14 +105,17 @@ std::map<std::string, Label, std::less<>> labels_of(const Dataset& data, const C
   const auto has = [&](const std::string& name) {
     return std::ranges::find(column.dimensions, name) != column.dimensions.end();
   };
-  for (const auto& [name, text] : reference.labels) {
+  for (const auto& [name, label] : reference.labels) {
     const Column* names = data.find(name);
     const bool is_known = names != nullptr && names->dimensions.size() == 1 && has(names->dimensions.front());
     if (!has(name) && !is_known) {
       throw InputError(fmt::format("{}: expected one of its dimensions {}, found {}", column.name,
                                    fmt::join(column.dimensions, ", "), name));
     }
-    found[has(name) ? name : names->dimensions.front()] = {is_known ? names : nullptr, text};
+    const std::string& dimension = has(name) ? name : names->dimensions.front();
+    if (!found.emplace(dimension, Label{label, is_known ? names : nullptr}).second) {
+      throw InputError(fmt::format("{}: expected one label of {}", column.name, dimension));
+    }
   }
   return found;
 }
@@ -124,12 +130,14 @@ Slice select(const Dataset& data, const Column& column, const Reference& referen
     if (length == 0) throw InputError(fmt::format("{}: {} has no entries", column.name, *it));
     const auto label = labels.find(*it);
     const std::string text = label == labels.end() ? "" : label->second.text;
-    if (!text.empty() && text.find(':') == std::string::npos) {
+    const bool is_range = label != labels.end() && label->second.is_range;
+    if (!text.empty() && !is_range) {
       s.offset += step * position_of(data, *it, label->second.names, text);
     } else if (*it == "seed") {
+      if (is_range) throw InputError(fmt::format("seed = {}: expected one seed, or all without a label", text));
       s.seeds = length;
       s.seed_step = step;
-    } else if (length > 1) {
+    } else if (length > 1 || is_range) {
       if (!entries.empty()) {
         throw InputError(fmt::format("{}: expected a label of {} or {}", column.name, *it, entries));
       }
@@ -183,6 +191,7 @@ constexpr std::pair<std::string_view, double (*)(double)> functions[] = {
     {"exp", [](double x) { return std::exp(x); }},
     {"sqrt", [](double x) { return std::sqrt(x); }},
     {"abs", [](double x) { return std::abs(x); }}};
+constexpr int most_levels = 100;
 constexpr std::string_view reductions[] = {"max", "min", "mean", "first", "last", "slope"};
 
 /// Parses and evaluates an expression by recursive descent.
@@ -205,7 +214,7 @@ class Evaluator {
 
  private:
   [[noreturn]] void fail(const std::string& expected) const {
-    throw ConfigError(fmt::format("{}: expected {} at character {}", text_, expected, at_ + 1));
+    throw ConfigError(fmt::format("{}: expected {} at character {}", shortened(text_), expected, at_ + 1));
   }
   void skip_spaces() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -251,6 +260,7 @@ class Evaluator {
                  {{{'*', [](double a, double b) { return a * b; }}, {'/', [](double a, double b) { return a / b; }}}});
   }
   Numbers factor() {
+    const Level level(*this);
     if (accept('-')) return combined({.values = {0.0}}, factor(), std::minus<>());
     if (accept('(')) {
       Numbers inner = sum();
@@ -264,6 +274,16 @@ class Evaluator {
     require(')');
     return applied(name, argument);
   }
+  /// Counts nested operands, each of which needs the stack of a recursion.
+  struct Level {
+    explicit Level(Evaluator& evaluator) : evaluator(evaluator) {
+      if (++evaluator.levels_ > most_levels) evaluator.fail(fmt::format("at most {} nested operands", most_levels));
+    }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+    ~Level() { --evaluator.levels_; }
+    Evaluator& evaluator;
+  };
   Numbers constant() {
     const std::string_view text = rest();
     double value = 0.0;
@@ -282,8 +302,12 @@ class Evaluator {
       const bool quoted = accept('"');
       const std::string_view text = std::string_view(text_).substr(at_);
       const std::size_t end = text.find_first_of(quoted ? "\"" : ",]");
-      if (dimension.empty() || end == std::string_view::npos) fail("dimension=label");
-      found.labels[dimension] = std::string(text.substr(0, end));
+      if (dimension.empty() || end == std::string_view::npos || end == 0) fail("dimension=label");
+      const std::string label(text.substr(0, end));
+      const bool is_range = !quoted && label.find(':') != std::string::npos;
+      if (!found.labels.emplace(dimension, Reference::Label{label, is_range}).second) {
+        fail(fmt::format("one label of {}", dimension));
+      }
       at_ += end + (quoted ? 1 : 0);
     } while (accept(','));
     require(']');
@@ -319,6 +343,7 @@ class Evaluator {
   const std::string& text_;
   const Dataset& data_;
   std::size_t at_ = 0;
+  int levels_ = 0;
 };
 
 }  // namespace

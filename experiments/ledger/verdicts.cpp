@@ -44,8 +44,8 @@ void decide_exactly(const ClaimRow& row, const Numbers& numbers, SignClaim& clai
   const auto deviation = [&](double x) { return row.kind == Kind::bound ? x : std::abs(x - row.expected); };
   const auto worst = std::ranges::max_element(numbers.values, {}, deviation);
   claim.mean.value = *worst;
-  const bool finite = std::ranges::all_of(numbers.values, [](double x) { return !std::isnan(x); });
-  if (!finite) return set_not_testable(claim, "a number is missing");
+  const bool finite = std::ranges::all_of(numbers.values, [](double x) { return std::isfinite(x); });
+  if (!finite) return set_not_testable(claim, "a number is missing or infinite");
   claim.verdict = holds_if(deviation(*worst) <= row.threshold);
 }
 
@@ -64,12 +64,13 @@ void test(const ClaimRow& row, const Numbers& numbers, SignClaim& claim) {
 
 /// Returns the condition of a claim, else the study's reason for its verdict: for claim_verdict[claim=F3] the text in
 /// the column claim_verdict_reason or claim_reason at the same labels; "" if there is none.
-std::string reason_of(const ClaimRow& row, const dataset::Dataset& result) {
-  if (!row.condition.empty()) return text_at(row.condition, result);
+std::string reason_of(const ClaimRow& row, ClaimVerdict verdict, const dataset::Dataset& result) {
+  if (verdict == ClaimVerdict::holds_with_condition && !row.condition.empty()) return text_at(row.condition, result);
   const std::string& reference = row.verdict;
   const std::size_t name_end = std::min(reference.find('['), reference.size());
-  const std::string verdict = reference.substr(0, name_end), name = verdict.substr(0, verdict.rfind("_verdict"));
-  for (const std::string& column : {verdict + "_reason", name + "_reason"}) {
+  const std::string column_name = reference.substr(0, name_end);
+  const std::string name = column_name.substr(0, column_name.rfind("_verdict"));
+  for (const std::string& column : {column_name + "_reason", name + "_reason"}) {
     if (result.find(column) != nullptr) return text_at(column + reference.substr(name_end), result);
   }
   return "";
@@ -110,7 +111,8 @@ SignClaim decide(const ClaimRow& row, const dataset::Dataset* data) {
   if (is_text) claim.verdict = holds_if(text_at(row.read, result).find(row.expected_text) != std::string::npos);
   if (!row.verdict.empty()) {
     claim.verdict = verdict_of(text_at(row.verdict, result));
-    if (const std::string reason = reason_of(row, result); !reason.empty()) judge::add_reason(claim, reason);
+    if (const std::string reason = reason_of(row, claim.verdict, result); !reason.empty())
+      judge::add_reason(claim, reason);
   }
   if (!row.quantity.empty()) claim.quantity = text_at(row.quantity, result);
   if (!row.p.empty()) claim.p = evaluate(row.p, result).values.front();

@@ -33,6 +33,12 @@ CellId id_of(const std::string& text) {
   return id;
 }
 
+/// Returns whether a placement, or one of a list, is a table, which may have a name. Names are labels of results, but
+/// not settings.
+bool has_names(const Json& placement) {
+  return placement.is_object() || (placement.is_array() && std::ranges::any_of(placement, &Json::is_object));
+}
+
 /// Returns a hash of everything that determines the ids of a plan's cells.
 std::string key_of_ids(const GridPlan& plan) {
   const Json json = plan.json();
@@ -62,13 +68,16 @@ std::optional<CellIds> read_ids(const GridPlan& plan, const std::string& path, c
   if (!std::filesystem::exists(path, absent)) return std::nullopt;
   try {
     const MappedFile file(path);
-    auto stored = cache::decode<IdFile>({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+    const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    const std::string_view body = bytes.substr(std::min(bytes.size(), config::sha256_hex("").size()));
+    if (bytes != config::sha256_hex(body) + std::string(body)) return std::nullopt;  // damaged: computed again
+    auto stored = cache::decode<IdFile>(body);
     CellIds all{.ids = std::vector<CellId>(plan.cells()), .invalid = std::move(stored.invalid)};
     if (stored.key != key || stored.words.size() != all.ids.size() * CellId().size()) return std::nullopt;
     for (std::size_t i = 0; i < stored.words.size(); ++i) all.ids[i / 4][i % 4] = stored.words[i];
     return all;
   } catch (const InputError&) {
-    return std::nullopt;  // damaged: computed again
+    return std::nullopt;
   }
 }
 
@@ -87,6 +96,9 @@ ResolvedCell resolve(const GridPlan& plan, std::size_t cell, int threads) {
   } catch (const Error& error) {
     resolved.failure = error.what();
     settings = {{"invalid", request.parsed->values}};
+  }
+  if (const Json* placement = request.parsed->find("model.placement"); placement != nullptr && has_names(*placement)) {
+    settings["named placements"] = *placement;
   }
   if (!plan.files_of_flags().empty()) settings["files of flags"] = plan.files_of_flags();
   resolved.id = id_of(config::json_text(
@@ -126,7 +138,8 @@ CellIds ids_of_cells(const GridPlan& plan, const std::string& folder, stacks::Pr
   IdFile file{.key = key, .words = {}, .invalid = all.invalid};
   file.words.reserve(4 * all.ids.size());
   for (const CellId& id : all.ids) file.words.insert(file.words.end(), id.begin(), id.end());
-  write_file(path, cache::encode(file));
+  const std::string body = cache::encode(file);
+  write_file(path, config::sha256_hex(body) + body);
   return all;
 }
 

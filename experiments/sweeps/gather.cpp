@@ -346,6 +346,8 @@ config::Resolved common_settings(const GridPlan& plan, const CellIds& ids, std::
     common.differences = job ? common_part(common.differences, next.differences) : next.differences;
     if (!job) job = std::move(resolved.job);
   }
+  // Some studies know their settings only after the run.
+  if (common.printed.is_null()) common.printed = plan.request(first).parsed->values;
   return common;
 }
 

@@ -68,7 +68,11 @@ void require_flags(const study::Study& study, const study::FlagValues& flags, co
     if (contains(output_flags, flag)) {
       throw ConfigError(fmt::format("{}: {}: unsupported in a sweep, as all cells would write to it", source, flag));
     }
-    if (contains(names, flag)) continue;
+    const auto known = std::ranges::find(study.flags, flag, &study::FlagText::name);
+    if (known != study.flags.end() && known->toggle && !item.second.empty()) {
+      throw ConfigError(fmt::format("{}: {} = {}: expected no value", source, flag, shortened(item.second.front())));
+    }
+    if (known != study.flags.end()) continue;
     throw ConfigError(fmt::format("{}: {}: expected a flag of {}: {}{}", source, shortened(flag), study.name,
                                   fmt::join(names, ", "), suggestion(flag, names)));
   }
@@ -153,15 +157,24 @@ std::string content_hash(const std::string& path) {
   return config::sha256_hex(all);
 }
 
+std::string GridPlan::hash_of_files() const {
+  std::string all;
+  for (const std::string_view name : input_flags) {
+    const auto words = flags_.find(std::string(name));
+    if (words == flags_.end()) continue;
+    for (const std::string& word : words->second) all += content_hash(word);
+  }
+  return all;
+}
+
 const std::string& GridPlan::files_of_flags() const {
-  std::call_once(files_of_flags_->once, [&] {
-    for (const std::string_view name : input_flags) {
-      const auto words = flags_.find(std::string(name));
-      if (words == flags_.end()) continue;
-      for (const std::string& word : words->second) files_of_flags_->text += content_hash(word);
-    }
-  });
+  std::call_once(files_of_flags_->once, [&] { files_of_flags_->text = hash_of_files(); });
   return files_of_flags_->text;
+}
+
+void GridPlan::require_unchanged_files() const {
+  if (files_of_flags().empty() || hash_of_files() == files_of_flags()) return;
+  throw InputError("a file that a flag names changed during the run; its cells were not stored");
 }
 
 GridPlan::GridPlan(const Draft& draft)
@@ -210,7 +223,9 @@ GridPlan GridPlan::read(const std::string& path) {
     for (const Json& keys : json.at("axes")) {
       GridAxis& axis = draft.axes.emplace_back();
       for (const auto& [key, values] : keys.items()) axis.keys.emplace_back(key, values.get<std::vector<Json>>());
+      if (axis.keys.empty()) throw InputError("expected at least one key on every axis");
     }
+    if (!json.at("base").is_object()) throw InputError("expected a table of keys in base");
     for (const auto& [key, value] : json.at("base").items()) draft.base.put(key, value, path);
     return GridPlan(draft);
   } catch (const Json::exception& error) {

@@ -53,6 +53,8 @@ class GridPlan {
   /// Returns the SHA-256 of the files and folders that flags name, such as a checkpoint; "" for none. Reads them at the
   /// first call. Throws InputError.
   [[nodiscard]] const std::string& files_of_flags() const;
+  /// Reads these files again. Throws InputError if they have changed.
+  void require_unchanged_files() const;
   [[nodiscard]] const std::vector<GridAxis>& axes() const { return axes_; }
   [[nodiscard]] std::size_t cells() const { return cells_; }
   /// Number of consecutive cells that are stored in one file: 1, unless there are more than 10^4 cells.
@@ -66,6 +68,8 @@ class GridPlan {
   [[nodiscard]] study::Request request(std::size_t cell, int threads = 0) const;
 
  private:
+  [[nodiscard]] std::string hash_of_files() const;
+
   const study::Study* study_;
   study::FlagValues flags_;
   std::vector<Setting> base_;

@@ -221,6 +221,7 @@ CellCounts run_shard(const std::string& folder, const RunSettings& settings, sta
       count(cells.back());
       progress.step(plan.label(block.first + i));
     }
+    plan.require_unchanged_files();
     try {
       write_block(folder, cells);
     } catch (const Error&) {  // without file locks, another writer of the same file may remove the temporary file
@@ -253,9 +254,10 @@ SweepStatus status_of(const std::string& folder, stacks::Progress& progress) {
       const MappedFile file(entry->path().string());
       const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
       const Json record = Json::parse(text, nullptr, false);
-      if (!record.is_object()) continue;
-      status.seconds += record.value("seconds", 0.0) * record.value("threads", 1);
-      status.computed += record.value("computed", std::size_t{0});
+      const auto is_number = [&](const char* key) { return record.contains(key) && record[key].is_number(); };
+      if (!record.is_object() || !is_number("seconds") || !is_number("threads") || !is_number("computed")) continue;
+      status.seconds += record["seconds"].get<double>() * record["threads"].get<double>();
+      status.computed += record["computed"].get<std::size_t>();
     } catch (const InputError&) {  // another process renames a temporary file
     }
   }

@@ -101,7 +101,10 @@ def test_profiles_shards_and_selected_claims():
     ('kind = "slope"', 'kind = "steep"', "kind"), ('run = "signals"', 'run = "signal"', "run"),
     ("threshold = 0.5\n", "", "threshold"), ("expected = 1.0\n", "", "expected"),
     ('"model.width=32", ', "", "model.width"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
-    ('source = "Eq. 4"', "", "source"), ("run.seeds=6", "run.seed=x", "run.seed"),
+    ('source = "Eq. 4"', "", "source"), ("[0.2, 0.88]", "[0.88, 0.2]", "regimes"), ("[0.2, 0.88]", "[]", "regimes"),
+    ("threshold = 0.5", "threshold = -0.5", "threshold"), ("threshold = 0.5", "threshold = nan", "threshold"),
+    ('"model.width=32"', '"model.width=[8, 16]"', "model.width"), ('name = "signals"', 'name = "../x"', "name"),
+    ('"run.seeds=6"', '"init.std=0.1"', "init.std"), ("run.seeds=6", "run.seed=x", "run.seed"),
     ('study = "propagate"', 'study = "propagat"', "propagate")])  # fmt: skip
 def test_wrong_claims_are_rejected(claims, old, new, named):
     claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace(old, new, 1))
@@ -110,7 +113,9 @@ def test_wrong_claims_are_rejected(claims, old, new, named):
 
 def test_a_reading_error_names_the_claim(claims):
     claims.write_text(CLAIMS.replace("EXPECTED", "1.0").replace("depth=4]", "depth=9]"))
-    rejected("ledger run --quiet --claims claims.toml --out out".split(), code=3, names=["claim F3", "depth = 9"])
+    done = run("ledger run --claims claims.toml --out out".split(), code=1)
+    assert "periscope: claim F3: " in done.err and "depth = 9" in done.err
+    assert verdicts(ledger("report", code=1)) == {"F3": ["not-run"] * 2, "F6": ["fails"], "G5": ["not-testable-here"]}
 
 
 def test_shards_divide_the_cells_of_all_runs(claims):

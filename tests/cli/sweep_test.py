@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -52,6 +53,12 @@ def status(out="out", code=0):
 
 def gather(*words, out="out", code=0):
     return run("sweep", "gather", out, "--quiet", *words, code=code)
+
+
+def result_of_sweep(out="out"):
+    import xarray as xr
+
+    return xr.open_dataset(f"{out}/sweep.nc")
 
 
 def results(out="out"):
@@ -159,6 +166,27 @@ def test_a_changed_checkpoint_invalidates_its_cells(folder):
     assert compute().json["done"] == 2 and status()["done"] == 2
     (folder / "model" / "note.txt").write_text("another file")
     assert status(code=75)["missing"] == 2
+    gather("--partial")
+    import periscope as ps
+
+    assert ps.open("out/sweep.nc").sizes["run.dtype"] == 2
+
+
+def test_names_of_custom_placements_are_labels():
+    small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
+    run("sweep", "plan", "theory", small, "--grid", 'model.placement=[{name="x",A=true},{name="y",A=true}]', "--out", "out")
+    compute()
+    gather()
+    assert list(result_of_sweep().placement.values) == ["x", "y"]
+
+
+@pytest.mark.parametrize("change", ['"base": []', '"base": null', '"axes": [{}]', '"axes": []'])
+def test_a_damaged_plan_is_rejected(folder, change):
+    plan()
+    path = folder / "out/plan.json"
+    key = change.split(":")[0]
+    path.write_text(re.sub(rf"{key}: .*?(?=,\n \"|\n}})", change, path.read_text(), flags=re.S))
+    rejected("sweep", "status", "out", code=3, names=["plan.json"])
 
 
 def test_a_failing_cell_is_recorded_and_the_others_are_computed(folder):
@@ -174,6 +202,8 @@ def test_a_failing_cell_is_recorded_and_the_others_are_computed(folder):
     rejected("sweep", "plan", "theory", "--grid", "model.norm=rms", "--out", "out", names="expected a list")
     rejected("sweep", "plan", "small.toml", "--out", "out", names=["small.toml", "expected [sweep] or [base]"])
     rejected("sweep", "run", "out", "--shard", "5/4", names="--shard 5/4")
+    rejected("sweep", "plan", "theory", "--grid", "model.layers=[1]", "--flag", "backward=false", "--out", "out",
+             names=["backward = false", "no value"])  # fmt: skip
 
 
 def test_a_failed_check_of_a_cell_is_the_exit_code(folder):
@@ -185,9 +215,7 @@ def test_a_failed_check_of_a_cell_is_the_exit_code(folder):
 
 
 def test_the_gathered_file_is_a_readable_result(whole):
-    import xarray as xr
-
-    ds = xr.open_dataset("whole/sweep.nc")
+    ds = result_of_sweep("whole")
     assert dict(ds.sizes)["model.layers"] == 3 and dict(ds.sizes)["placement"] == 2
     assert ds["init.factor"].dims == ("init.scheme",)
     cell = ds.second_moment_measured.isel({"init.scheme": 1, "placement": 1}).sel({"model.layers": 2})

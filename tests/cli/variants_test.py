@@ -206,6 +206,12 @@ def test_comparison_summarises_curves():
     assert where[0].startswith("x[") and where[1].startswith("sum[")
 
 
+def test_an_overflow_has_no_summary():
+    ds = compared("pre", "{A = true, alpha = 1e10}", "--set", "run.dtype=f32", flags=("--measure",), code=(0, 4))
+    assert list(ds.largest_at_measured.values[0] == "overflow") == [False, True]
+    assert np.isnan(ds.largest_measured.values[0, 1]) and np.isfinite(ds.largest_measured.values[0, 0])
+
+
 @pytest.mark.parametrize(("stacks", "named"), [
     (["pre"], "at least two stacks"), (["pre", "pree"], "nearest is pre"), (["pre", "pre"], "distinct stacks"),
     (["pre", "{A=1"], "invalid TOML"), (["pre", "{run.seeds=9}"], "run.seeds"),

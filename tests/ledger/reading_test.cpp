@@ -64,6 +64,12 @@ TEST_CASE("wrong expressions name what is wrong") {
   rejects("q", "expected a label of");
   rejects("q[placement=pre, depth=2:9]", "positions");
   rejects("verdict[placement=pre]", "found text");
+  rejects("q[placement=pre, depth=2, depth=1]", "one label of depth");
+  rejects("rate[case=1, kind=strong]", "one label of case");
+  rejects("q[placement=pre, depth=2, seed=0:1]", "seed");
+  rejects("q[placement=pre, depth=]", "dimension=label");
+  rejects(std::string(200, '(') + "1" + std::string(200, ')'), "at most 100 nested");
+  rejects(std::string(200'000, '-') + "1", "at most 100 nested");
   CHECK_THROWS_AS(text_at("rate[case=0]", small_result()), InputError);
 }
 

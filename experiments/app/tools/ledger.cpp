@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "experiments/app/command.h"
 #include "experiments/app/run_study.h"
@@ -42,6 +44,9 @@ const std::vector<study::Flag<LedgerFlags>> ledger_run_flags{
     {"retry", &LedgerFlags::retry, "Compute failed cells again"}};
 
 Claims read(const LedgerFlags& flags) {
+  if (std::error_code unknown; !flags.claims.empty() && !std::filesystem::exists(flags.claims, unknown)) {
+    throw ConfigError(fmt::format("--claims {}: no such file", shortened(flags.claims)));
+  }
   Claims claims = ledger::read_claims(
       flags.claims.empty() ? find_shipped_configuration("experiments/configs/claims.toml", "--claims") : flags.claims);
   ledger::require_known(claims, flags.ids);
@@ -99,6 +104,9 @@ ExitCode publish(const CommonOptions& options, const Claims& claims, const ledge
                   fmt::format("wrote {}\n", printable(path)));
   }
   if (options.json) print_json(json);
+  for (const Entry& entry : entries) {
+    if (entry.failed) print_message(fmt::format("periscope: claim {}: {}\n", entry.claim->id, entry.judged.reason));
+  }
   if (std::ranges::any_of(entries, &Entry::failed)) return ExitCode::runtime_failure;
   return std::ranges::any_of(entries, &Entry::missing) ? ExitCode::stopped_early : ExitCode::ok;
 }

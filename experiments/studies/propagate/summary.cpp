@@ -20,6 +20,12 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 /// Formats whose margins the table shows.
 constexpr std::array<std::string_view, 3> shown_formats{"fp16", "bf16", "fp8_e4m3"};
 
+/// Whether the stream overflows at some depth.
+bool overflows(const Profile& profile) {
+  const Curve* stream = profile.find(Statistic::maximum, Signal::x_out);
+  return stream != nullptr && std::ranges::any_of(stream->value, [](double x) { return std::isnan(x); });
+}
+
 void add_largest(const Profile& profile, Signal signal, std::string_view name, Summary& s) {
   const Curve* curve = profile.find(Statistic::maximum, signal);
   for (std::size_t depth = 0; curve != nullptr && depth < curve->value.size(); ++depth) {
@@ -74,8 +80,12 @@ Summary summary_of(const Profile& profile) {
   const Curve* gradient = profile.find(Statistic::log_grad_sq, Signal::x_out);
   s.gradient_ratio = gradient == nullptr ? nan : std::exp((gradient->value.front() - gradient->value.back()) / 2.0);
   s.largest = nan;
-  add_largest(profile, Signal::x_out, "x", s);
-  add_largest(profile, Signal::sum, "sum", s);
+  if (overflows(profile)) {
+    s.largest_at = "overflow";
+  } else {
+    add_largest(profile, Signal::x_out, "x", s);
+    add_largest(profile, Signal::sum, "sum", s);
+  }
   s.bits_lost = bits_lost(profile);
   for (std::size_t i = 0; i < s.margins.size(); ++i) s.margins[i] = number_formats[i].largest / s.largest;
   return s;

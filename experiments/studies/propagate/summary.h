@@ -16,7 +16,7 @@ struct Summary {
   /// Rms over tokens of ‖∂loss/∂x‖ at the stack's input over its value at the top.
   double gradient_ratio = 0.0;
   double largest = 0.0;      ///< largest |x| of the stream at any depth, and of the sums before norm C
-  std::string largest_at{};  ///< its signal and depth, such as "x[12]" or "sum[12]"
+  std::string largest_at{};  ///< its signal and depth, such as "x[12]" or "sum[12]"; "overflow" if it is not finite
   /// Largest log₂ of rms(α x)/rms(β b) over sublayers, at least 0, with x the stream and b the branch. Their sum has
   /// the precision of the larger term, so b loses this many of its bits.
   double bits_lost = 0.0;
