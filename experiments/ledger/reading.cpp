@@ -276,7 +276,7 @@ class Evaluator {
   }
   /// Counts nested operands, each of which needs the stack of a recursion.
   struct Level {
-    explicit Level(Evaluator& evaluator) : evaluator(evaluator) {
+    explicit Level(Evaluator& owner) : evaluator(owner) {
       if (++evaluator.levels_ > most_levels) evaluator.fail(fmt::format("at most {} nested operands", most_levels));
     }
     Level(const Level&) = delete;

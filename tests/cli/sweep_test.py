@@ -174,7 +174,8 @@ def test_a_changed_checkpoint_invalidates_its_cells(folder):
 
 def test_names_of_custom_placements_are_labels():
     small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
-    run("sweep", "plan", "theory", small, "--grid", 'model.placement=[{name="x",A=true},{name="y",A=true}]', "--out", "out")
+    grid = 'model.placement=[{name="x",A=true},{name="y",A=true}]'
+    run("sweep", "plan", "theory", small, "--grid", grid, "--out", "out")
     compute()
     gather()
     assert list(result_of_sweep().placement.values) == ["x", "y"]
