@@ -21,8 +21,9 @@ MOST = 24  # stacks that fit on a page
 def at_top(ds: xr.Dataset, version: str, i: int) -> np.ndarray:
     """Returns the variance of every stack after its last sublayer; NaN if it overflows there."""
     predicted, values = (array(ds, f"variance_{v}")[i] for v in ("predicted", version))
-    ends = [np.flatnonzero(np.isfinite(p if np.isfinite(p).any() else v)) for p, v in zip(predicted, values, strict=True)]
-    return np.array([row[end[-1]] if end.size else np.nan for row, end in zip(values, ends, strict=True)])
+    complete = np.isfinite(np.where(np.isfinite(predicted).any(-1, keepdims=True), predicted, values))
+    return np.array([row[np.flatnonzero(known)[-1]] if known.any() else np.nan
+                     for row, known in zip(values, complete, strict=True)])  # fmt: skip
 
 
 def scalars(name: str) -> Callable[[xr.Dataset, str, int], np.ndarray]:

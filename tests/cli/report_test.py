@@ -39,6 +39,7 @@ def planted(first, second):
 def texts(ledger, folder):
     """Returns the text of the PDF and of the HTML page, without hyphenation and with single spaces."""
     (folder / "ledger.json").write_text(json.dumps(ledger))
+    (folder / "figures").mkdir(exist_ok=True)
     subprocess.run([sys.executable, ROOT / "docs" / "report" / "report.py", folder / "ledger.json", "--out", folder,
                     "--figures", folder / "figures", "--page", folder / "page.md"],
                    check=True, capture_output=True)  # fmt: skip
@@ -103,3 +104,21 @@ def test_remarks_and_figures(folder):
         assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 \(σ√D = 0\.2\), 0\.088 \(σ√D = 0\.88\)\.", text)
     page = (folder / "page.md").read_text()
     assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page
+
+
+@pytest.mark.parametrize("change", [{"regimes": [0.88, 0.2]}, {"regimes": [0.2, 0.5, 0.88]}])
+def test_verdicts_stand_below_their_regime(folder, change):
+    ledger = planted("holds", "fails")
+    ledger["claims"] = [claim("Z1", ["holds", "fails"])]
+    for text in texts(ledger | change, folder):
+        cells = {"0.2": "holds", "0.88": "fails"}
+        expected = " ".join(cells.get(f"{regime:g}", "–") for regime in change["regimes"])
+        assert f"Statement of Z1. {expected} " in text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"claims": []}'])
+def test_other_files_are_rejected(folder, text):
+    (folder / "ledger.json").write_text(text)
+    words = [sys.executable, ROOT / "docs" / "report" / "report.py", folder / "ledger.json", "--out", folder]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("report.py: ") and done.stderr.count("\n") == 1
