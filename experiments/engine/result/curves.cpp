@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <ranges>
 
 #include "sim/base/mapped.h"
 
@@ -85,10 +84,10 @@ std::vector<DimensionSpec> curve_dimensions() {
 
 void put_curve_coordinates(Builder& result, const std::vector<StackSpec>& stacks, std::size_t ranks) {
   const auto name = [](const auto& one) { return name_of(one); };
+  const auto layers = [](const StackSpec& stack) { return stack.model.layers; };
   const auto depths_of = [](const StackSpec& stack) { return stack.model.depths(); };
-  const auto depths = std::ranges::max(stacks | std::views::transform(depths_of));
-  const ModelSpec& deepest =
-      std::ranges::max_element(stacks, {}, [](const StackSpec& s) { return s.model.layers; })->model;
+  const std::size_t depths = depths_of(*std::ranges::max_element(stacks, {}, depths_of));
+  const ModelSpec& deepest = std::ranges::max_element(stacks, {}, layers)->model;
   result.count("depth", depths);
   result.count("other_depth", depths);
   result.put("site", mapped(sites, name));
