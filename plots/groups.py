@@ -147,7 +147,8 @@ def run(ds: xr.Dataset, rate: bool = True) -> str:
     train = config(ds)["train"]
     profile = "Short profile (--quick): " if scalar_or_none(ds, "quick") == 1 else ""
     regime = scalar_or_none(ds, "regime") or (  # stored by `reproduce`
-        f"rate {' and '.join(f'{lr:g}' for lr in np.atleast_1d(train['lr']))}, {train['steps']} steps of {train['batch']} sequences, "
+        f"rate {' and '.join(f'{lr:g}' for lr in np.atleast_1d(train['lr']))}, "
+        f"{train['steps']} steps of {train['batch']} sequences, "
         f"corpus {PurePath(train['corpus']).name}")  # fmt: skip
     settings = [part for part in str(regime).split(", ") if rate or not part.startswith("rate ")]
     optimizer = OPTIMIZERS.get(train["optimizer"], train["optimizer"])
