@@ -63,7 +63,7 @@ python_use_unqualified_type_names = True
 python_display_short_literal_types = True
 nitpick_ignore = [("py:class", "Figure"), ("py:class", "periscope.plots.style.Page")]  # classes of matplotlib figures
 # Types of other packages are not linked, because Sphinx would need a network to resolve such links.
-nitpick_ignore_regex = [("py:.*", r"(collections|numpy|os|pandas|pd|typing|xarray|xr)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(collections|concurrent|numpy|os|pandas|pd|tempfile|typing|xarray|xr)\..*")]
 
 # -- the site ----------------------------------------------------------------------------------------
 html_theme = "furo"
