@@ -93,14 +93,14 @@ def test_the_report_is_reproducible(folder):
 def test_remarks_and_figures(folder):
     ledger = planted("holds", "not-shown")
     ledger["claims"][0]["results"][1]["reason"] = "too few seeds"
-    ledger["claims"][1]["results"][0]["reason"] = ledger["claims"][1]["results"][1]["reason"] = "a narrow stack"
+    ledger["claims"][1]["results"][0]["reason"] = ledger["claims"][1]["results"][1]["reason"] = "narrow"
     ledger["runs"][0]["settings"].append("model.width=100")
     (folder / "figures" / "signals").mkdir(parents=True)
     figure = folder / "figures" / "signals" / "sweep-variance.svg"
     figure.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0H9"/></svg>')
     figure.with_suffix(".txt").write_text("The stream. Curves differ\nin init.std: see the legend.")
     for text in texts(ledger, folder):
-        assert "Reason at 0.88: too few seeds." in text and text.count("Reason: a narrow stack.") == 1
+        assert "Reason at 0.88: too few seeds." in text and text.count("Reason: narrow.") == 1
         assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 \(σ√D = 0\.2\), 0\.088 \(σ√D = 0\.88\)\.", text)
     page = (folder / "page.md").read_text()
     assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page
