@@ -100,7 +100,7 @@ def test_remarks_and_figures(folder):
     figure.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0H9"/></svg>')
     figure.with_suffix(".txt").write_text("The stream. Curves differ\nin init.std: see the legend.")
     for text in texts(ledger, folder):
-        assert "Reason at 0.88: too few seeds." in text and text.count("Reason: narrow.") == 1
+        assert "Reason at 0.88: too few seeds." in text and text.count("narrow.") == text.count("Reason:") == 1
         assert re.search(r"Figure 1: The stream\. Curves .* 0\.02 \(σ√D = 0\.2\), 0\.088 \(σ√D = 0\.88\)\.", text)
     page = (folder / "page.md").read_text()
     assert page.startswith("# Claims\n") and "Statement of F2." in page and "<img" in page
