@@ -181,6 +181,19 @@ def test_names_of_custom_placements_are_labels():
     assert list(result_of_sweep().placement.values) == ["x", "y"]
 
 
+def test_stacks_are_named_by_keys_that_differ():
+    import periscope as ps
+    from periscope.plots import sweeps
+
+    small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
+    lists = ("--set", 'model.placement=["pre","peri"]', "--grid", "run.seed=[3]", "--grid", "init.factor=[0.5,1]")
+    run("sweep", "plan", "theory", small, lists, "--set", "init.scheme=scaled", "--out", "out")
+    compute()
+    gather()
+    assert list(sweeps.stacked(ps.open("out/sweep.nc")).placement.values) == [
+        "pre, factor 0.5", "peri, factor 0.5", "pre, factor 1", "peri, factor 1"]  # fmt: skip
+
+
 @pytest.mark.parametrize("change", ['"base": []', '"base": null', '"axes": [{}]', '"axes": []'])
 def test_a_damaged_plan_is_rejected(folder, change):
     plan()
