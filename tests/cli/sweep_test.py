@@ -182,8 +182,9 @@ def test_names_of_custom_placements_are_labels():
 
 
 def test_stacks_are_named_by_keys_that_differ():
-    import periscope as ps
     from periscope.plots import sweeps
+
+    import periscope as ps
 
     small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
     lists = ("--set", 'model.placement=["pre","peri"]', "--grid", "run.seed=[3]", "--grid", "init.factor=[0.5,1]")
