@@ -20,7 +20,7 @@ namespace {
 
 using config::TomlReader;
 
-/// Throws ConfigError if σ cannot be derived from σ√D, or if the run's name is not that of a folder.
+/// Throws ConfigError if the settings do not determine σ from σ√D, or if the run's name is no valid folder name.
 void require_run(const TomlReader& reader, const RunRow& run) {
   const auto sets = [&](std::string_view key) {
     return std::ranges::any_of(run.settings, [&](const std::string& setting) { return setting.starts_with(key); });

@@ -87,7 +87,21 @@ TEST_CASE("the finished fraction advances while replicates are added") {
   const auto record = [&](double share) { shares.push_back(share); };
   predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .max_samples = 1 << 14, .on_progress = record});
   CHECK(std::ranges::adjacent_find(shares, std::ranges::greater_equal()) == shares.end());
-  CHECK(shares[shares.size() / 2] < 0.97);
+}
+
+TEST_CASE("later work covers the fraction that earlier work left") {
+  std::vector<double> shares;
+  const OnProgress record = [&](double share) { shares.push_back(share); };
+  PredictionProgress progress(record);
+  progress.expect(10.0, true);
+  progress.add(10.0);
+  progress.expect(10.0, true);
+  progress.add(5.0);
+  progress.finish();
+  REQUIRE(shares.size() == 3);
+  CHECK(shares[0] == approx(0.7));
+  CHECK(shares[1] == approx(0.7 + 0.7 * 0.3 / 2));
+  CHECK(shares[2] == 1.0);
 }
 
 TEST_CASE("replicates are added until the tolerance or max_samples is reached") {
