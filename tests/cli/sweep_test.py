@@ -32,6 +32,7 @@ run.seeds = 4
 theory.replicates = 4
 """
 CELLS = 12
+SMALL = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
 
 
 @pytest.fixture(autouse=True)
@@ -173,9 +174,8 @@ def test_a_changed_checkpoint_invalidates_its_cells(folder):
 
 
 def test_names_of_custom_placements_are_labels():
-    small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
     grid = 'model.placement=[{name="x",A=true},{name="y",A=true}]'
-    run("sweep", "plan", "theory", small, "--grid", grid, "--out", "out")
+    run("sweep", "plan", "theory", SMALL, "--grid", grid, "--out", "out")
     compute()
     gather()
     assert list(result_of_sweep().placement.values) == ["x", "y"]
@@ -186,9 +186,8 @@ def test_stacks_are_named_by_keys_that_differ():
 
     import periscope as ps
 
-    small = ("--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--set", "input.tokens=2")
     lists = ("--set", 'model.placement=["pre","peri"]', "--grid", "run.seed=[3]", "--grid", "init.factor=[0.5,1]")
-    run("sweep", "plan", "theory", small, lists, "--set", "init.scheme=scaled", "--out", "out")
+    run("sweep", "plan", "theory", SMALL, lists, "--set", "init.scheme=scaled", "--out", "out")
     compute()
     gather()
     assert list(sweeps.stacked(ps.open("out/sweep.nc")).placement.values) == [
