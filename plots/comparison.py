@@ -15,7 +15,7 @@ from .makers import inputs, kind
 FORMATS = ("fp8_e4m3", "fp16")  # limits shown in the panel of largest entries
 RING: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 8.5, "markerfacecolor": "none",
                         "markeredgecolor": style.INK, "markeredgewidth": 0.8}  # fmt: skip
-MOST = 24  # stacks that fit on a page
+MOST = 64  # stacks that fit on a page of 40 cm
 
 
 def at_top(ds: xr.Dataset, version: str, i: int) -> np.ndarray:

@@ -91,7 +91,17 @@ std::string hex_of(const sweeps::CellId& id) {
 Source source_of(const sweeps::StoredCell& cell, const std::string& path, const std::string& folder) {
   return {.cell = hex_of(cell.id),
           .file = std::filesystem::relative(path, folder).generic_string(),
-          .sha256 = config::sha256_of(MappedFile(path))};
+          .sha256 = config::sha256_of(MappedFile(path)),
+          .commit = build_info::commit};
+}
+
+/// Returns whether the stored results have all selected claims of a run.
+bool is_stored(const Claims& claims, const RunRow& run, const Selection& selection,
+               const std::vector<sweeps::CellId>& cells) {
+  return std::ranges::all_of(claims.claims, [&](const ClaimRow& claim) {
+    return claim.run != run.name || !is_selected(selection, claim) ||
+           std::ranges::all_of(cells, [&](const sweeps::CellId& id) { return selection.stored.find(claim, hex_of(id)); });
+  });
 }
 
 /// Decides the entry's claim. An expression that cannot be evaluated fails the entry, not the ledger.
@@ -129,37 +139,15 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
       } else if (stored != nullptr) {
         judge::add_reason(entry.judged, stored->values);
         entry.failed = true;
+      } else if (const Entry* known = selection.stored.find(claim, hex_of(ids[cell])); known != nullptr) {
+        entry = *known;
+        entry.claim = &claim;
       } else {
         entry.missing = true;
       }
       entries.push_back(std::move(entry));
     }
   }
-}
-
-ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
-
-ordered_json json_of(const Entry& entry) {
-  const judge::SignClaim& judged = entry.judged;
-  constexpr double level = 0.05;
-  const double half =
-      judged.values.size() > 1
-          ? judge::critical_excess(static_cast<double>(judged.values.size() - 1), level) * judged.mean.error
-          : nan;
-  return {{"regime", number(entry.regime)},
-          {"verdict", judge::name_of(judged.verdict)},
-          {"value", number(judged.mean.value)},
-          {"error", number(judged.mean.error)},
-          {"interval", {number(judged.mean.value - half), number(judged.mean.value + half)}},
-          {"detectable", number(judged.detectable)},
-          {"p", number(judged.p)},
-          {"holm", number(judged.holm)},
-          {"values", mapped(judged.values, number)},
-          {"quantity", judged.quantity},
-          {"reason", judged.reason},
-          {"cell", entry.from.cell},
-          {"file", entry.from.file},
-          {"sha256", entry.from.sha256}};
 }
 
 }  // namespace
@@ -185,6 +173,7 @@ sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks:
     if (!is_needed(claims, run, selection)) continue;
     const std::string folder = folder_of(selection, run);
     const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
+    if (is_stored(claims, run, selection, sweeps::ids_of_cells(plan, folder, progress).ids)) continue;
     progress.say(fmt::format("{}: {}\n", run.name, run.study));
     sweeps::make_plan(plan, folder, progress, selection.settings.threads);
     sweeps::RunSettings settings = selection.settings;
@@ -241,19 +230,8 @@ ordered_json json_of(const Claims& claims, const Selection& selection, const std
   for (const Entry& entry : entries) {
     const ClaimRow& row = *entry.claim;
     if (json["claims"].empty() || json["claims"].back()["id"] != row.id) {
-      json["claims"].push_back({{"id", row.id},
-                                {"source", row.source},
-                                {"statement", row.statement},
-                                {"formula", row.formula},
-                                {"theory", row.theory},
-                                {"kind", name_of(row.kind)},
-                                {"run", row.run},
-                                {"read", row.read},
-                                {"expected", number(row.expected)},
-                                {"threshold", number(row.threshold)},
-                                {"derivation", row.derivation},
-                                {"reason", row.reason},
-                                {"results", ordered_json::array()}});
+      json["claims"].push_back(json_of(row));
+      json["claims"].back()["results"] = ordered_json::array();
     }
     json["claims"].back()["results"].push_back(json_of(entry));
   }

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/claims.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/ledger/claims.h"
+#include "experiments/ledger/entries.h"
 #include "experiments/sweeps/run.h"
 
 namespace periscope::ledger {
@@ -15,24 +15,8 @@ struct Selection {
   std::string folder;
   bool quick = false;              ///< the quick profile
   std::vector<std::string> ids;    ///< claims; empty: all
+  StoredResults stored{};          ///< used for claims whose cell is missing
   sweeps::RunSettings settings{};  ///< of the shard to run
-};
-
-/// Where a result was read from; empty for a result without a cell.
-struct Source {
-  std::string cell;    ///< id, hexadecimal
-  std::string file;    ///< path in the ledger's folder
-  std::string sha256;  ///< of the file
-};
-
-/// A claim and its verdict in one regime.
-struct Entry {
-  const ClaimRow* claim;
-  double regime;  ///< σ√D; NaN if the claim does not depend on it
-  judge::SignClaim judged;
-  bool failed = false;   ///< its cell or expression failed; the reason has the message
-  bool missing = false;  ///< its cell was not computed
-  Source from{};
 };
 
 /// Throws ConfigError for an unknown claim, naming the nearest one.

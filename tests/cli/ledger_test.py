@@ -1,6 +1,7 @@
 """The ledger: claims are judged from the results of their runs, and only from these."""
 
 import json
+import shutil
 import tomllib
 
 import pytest
@@ -78,6 +79,20 @@ def test_claims_are_judged_from_cells(claims):
     assert verdicts(ledger("report"))["F3"] == ["fails"] * 2
 
 
+def test_stored_results_stand_for_missing_runs(claims):
+    done = ledger("run", "--quiet")
+    (claims.parent / "out" / "ledger.json").rename("stored.json")
+    shutil.rmtree(claims.parent / "out")
+    assert ledger("run", "--quiet", "--stored", "stored.json") == done  # in 0 runs
+    assert not (claims.parent / "out" / "signals").exists()
+    assert verdicts(ledger("report", "--quick", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
+    claims.write_text(CLAIMS.replace("EXPECTED", "1.1"))  # another claim
+    assert verdicts(ledger("report", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
+    for broken in ("{}", '{"claims": [{}], "commit": ""}', "["):
+        (claims.parent / "stored.json").write_text(broken)
+        rejected("ledger report --claims claims.toml --out out --stored stored.json".split(), names=["stored.json"])
+
+
 def test_an_undecided_verdict_has_the_reason_of_the_study(claims):
     own = 'run = "signals"\nkind = "law"\nverdict = "verdict[placement=pre]"'
     start = CLAIMS.index("run =", CLAIMS.index("[[claim]]"))
@@ -101,7 +116,7 @@ def test_profiles_shards_and_selected_claims():
     ('kind = "slope"', 'kind = "steep"', "kind"), ('run = "signals"', 'run = "signal"', "run"),
     ("threshold = 0.5\n", "", "threshold"), ("expected = 1.0\n", "", "expected"),
     ('"model.width=32", ', "", "model.width"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
-    ('source = "Eq. 4"', "", "source"), ("[0.2, 0.88]", "[0.88, 0.2]", "regimes"), ("[0.2, 0.88]", "[]", "regimes"),
+    ('source = "Eq. 4"', "", "source"), ('"Eq. 4"', r'"\u001b[2J"', "source"), ("[0.2, 0.88]", "[0.88, 0.2]", "regimes"), ("[0.2, 0.88]", "[]", "regimes"),
     ("threshold = 0.5", "threshold = -0.5", "threshold"), ("threshold = 0.5", "threshold = nan", "threshold"),
     ('"model.width=32"', '"model.width=[8, 16]"', "model.width"), ('name = "signals"', 'name = "../x"', "name"),
     ('"run.seeds=6"', '"init.std=0.1"', "init.std"), ("run.seeds=6", "run.seed=x", "run.seed"),

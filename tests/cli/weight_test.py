@@ -21,13 +21,13 @@ ROOMS = {
     "engine: run, cache": ([f"experiments/engine/{room}/" for room in ("run", "cache", "study")], 3900, 3000),
     "engine: training": (["experiments/engine/training/"], 1100, 1150),
     "studies": (["experiments/studies/"], 13000, 12600),
-    "sweeps, ledger": (["experiments/sweeps/", "experiments/ledger/"], 3200, 2400),
+    "sweeps, ledger": (["experiments/sweeps/", "experiments/ledger/"], 3300, 2400),
     "app": (["experiments/app/"], 3400, 3300),
     "plots": (["plots/"], 4900, 5000),
     "python": (["python/"], 3500, 3200),
     "bench": (["experiments/bench/"], 1200, 1200),
     "product": ([""], 73500, 68000),
-    "tests": (["tests/"], 39900, 38000),
+    "tests": (["tests/"], 40000, 38000),
 }
 COUNTED = (".h", ".cpp", ".cu", ".cuh", ".py")
 

@@ -24,7 +24,7 @@ using ledger::Claims;
 using ledger::Entry;
 
 struct LedgerFlags {
-  std::string claims, shard = "1/1";
+  std::string claims, stored, shard = "1/1";
   bool quick = false, retry = false;
   std::vector<std::string> ids;
 };
@@ -34,12 +34,15 @@ const study::Flag<LedgerFlags> claims_flag{"claims", &LedgerFlags::claims,
 const study::Flag<LedgerFlags> ids_flag{"claim", &LedgerFlags::ids,
                                         "Run and show only these claims, such as --claim F3"};
 const study::Flag<LedgerFlags> quick_flag{"quick", &LedgerFlags::quick, "Smaller stacks and fewer seeds"};
+const study::Flag<LedgerFlags> stored_flag{"stored", &LedgerFlags::stored,
+                                           "A ledger.json whose results are used for claims without a finished run"};
 const std::vector<study::Flag<LedgerFlags>> list_flags{claims_flag, ids_flag};
-const std::vector<study::Flag<LedgerFlags>> report_flags{claims_flag, ids_flag, quick_flag};
+const std::vector<study::Flag<LedgerFlags>> report_flags{claims_flag, ids_flag, quick_flag, stored_flag};
 const std::vector<study::Flag<LedgerFlags>> ledger_run_flags{
     claims_flag,
     ids_flag,
     quick_flag,
+    stored_flag,
     {"shard", &LedgerFlags::shard, "Run part K of N of the cells of all runs, as in --shard 3/16"},
     {"retry", &LedgerFlags::retry, "Compute failed cells again"}};
 
@@ -51,6 +54,10 @@ Claims read(const LedgerFlags& flags) {
       flags.claims.empty() ? find_shipped_configuration("experiments/configs/claims.toml", "--claims") : flags.claims);
   ledger::require_known(claims, flags.ids);
   return claims;
+}
+
+ledger::StoredResults stored_results(const LedgerFlags& flags) {
+  return flags.stored.empty() ? ledger::StoredResults() : ledger::StoredResults(flags.stored);
 }
 
 /// Returns the folder of --out. Throws ConfigError without it.
@@ -115,7 +122,12 @@ ExitCode report_ledger(const CommonOptions& options) {
   const auto flags = study::read_flags(report_flags, options.from_flags.flags);
   TerminalProgress progress(options.quiet);
   return publish(options, read(flags),
-                 {.folder = folder_of(options), .quick = flags.quick, .ids = flags.ids, .settings = {}}, progress);
+                 {.folder = folder_of(options),
+                  .quick = flags.quick,
+                  .ids = flags.ids,
+                  .stored = stored_results(flags),
+                  .settings = {}},
+                 progress);
 }
 
 ExitCode run_ledger(const CommonOptions& options) {
@@ -128,6 +140,7 @@ ExitCode run_ledger(const CommonOptions& options) {
   const ledger::Selection selection{.folder = folder_of(options),
                                     .quick = flags.quick,
                                     .ids = flags.ids,
+                                    .stored = stored_results(flags),
                                     .settings = {.shard = stacks::parse_shard(flags.shard),
                                                  .threads = run.threads,
                                                  .retry = flags.retry,

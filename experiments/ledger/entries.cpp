@@ -1,0 +1,112 @@
+#include "experiments/ledger/entries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/base/error.h"
+#include "sim/base/mapped.h"
+#include "sim/base/printable.h"
+#include "sim/checkpoint/strict_json.h"
+
+namespace periscope::ledger {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
+
+/// The inverse of number().
+double number_in(const json& value) { return value.is_null() ? nan : value.get<double>(); }
+
+/// Returns the entry of a result in the form of json_of, without claim. `commit` is the ledger's.
+Entry entry_of(const json& result, const std::string& claim, const std::string& commit) {
+  judge::SignClaim judged{.id = claim, .quantity = result.at("quantity"), .reason = result.at("reason")};
+  const std::string verdict = result.at("verdict");
+  const auto known = std::ranges::find(judge::claim_verdict_names, verdict);
+  if (known == judge::claim_verdict_names.end()) throw InputError(fmt::format("unknown verdict {}", verdict));
+  judged.verdict = static_cast<judge::ClaimVerdict>(known - judge::claim_verdict_names.begin());
+  judged.values = mapped(result.at("values"), number_in);
+  judged.mean = {.value = number_in(result.at("value")), .error = number_in(result.at("error"))};
+  judged.p = number_in(result.at("p"));
+  judged.detectable = number_in(result.at("detectable"));
+  return {.claim = nullptr,
+          .regime = number_in(result.at("regime")),
+          .judged = judged,
+          .from = {.cell = result.at("cell"),
+                   .file = result.at("file"),
+                   .sha256 = result.at("sha256"),
+                   .commit = result.value("commit", commit)}};
+}
+
+}  // namespace
+
+ordered_json json_of(const ClaimRow& claim) {
+  return {{"id", claim.id},
+          {"source", claim.source},
+          {"statement", claim.statement},
+          {"formula", claim.formula},
+          {"theory", claim.theory},
+          {"kind", name_of(claim.kind)},
+          {"run", claim.run},
+          {"read", claim.read},
+          {"expected", number(claim.expected)},
+          {"threshold", number(claim.threshold)},
+          {"derivation", claim.derivation},
+          {"reason", claim.reason}};
+}
+
+ordered_json json_of(const Entry& entry) {
+  const judge::SignClaim& judged = entry.judged;
+  constexpr double level = 0.05;
+  const double half =
+      judged.values.size() > 1
+          ? judge::critical_excess(static_cast<double>(judged.values.size() - 1), level) * judged.mean.error
+          : nan;
+  return {{"regime", number(entry.regime)},
+          {"verdict", judge::name_of(judged.verdict)},
+          {"value", number(judged.mean.value)},
+          {"error", number(judged.mean.error)},
+          {"interval", {number(judged.mean.value - half), number(judged.mean.value + half)}},
+          {"detectable", number(judged.detectable)},
+          {"p", number(judged.p)},
+          {"holm", number(judged.holm)},
+          {"values", mapped(judged.values, number)},
+          {"quantity", judged.quantity},
+          {"reason", judged.reason},
+          {"cell", entry.from.cell},
+          {"file", entry.from.file},
+          {"sha256", entry.from.sha256},
+          {"commit", entry.from.commit}};
+}
+
+StoredResults::StoredResults(const std::string& path) {
+  const json ledger = read_strict_json(path);
+  try {
+    for (const json& claim : ledger.at("claims")) {
+      const std::string id = claim.at("id");
+      claims_[id] = claim;
+      claims_[id].erase("results");
+      for (const json& result : claim.at("results")) {
+        Entry entry = entry_of(result, id, ledger.at("commit"));
+        if (entry.judged.verdict != judge::ClaimVerdict::not_run) results_[{id, entry.from.cell}] = std::move(entry);
+      }
+    }
+  } catch (const json::exception& error) {
+    throw InputError(fmt::format("{}: not a ledger: {}", printable(path), error.what()));
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", printable(path), error.what()));
+  }
+}
+
+const Entry* StoredResults::find(const ClaimRow& claim, const std::string& cell) const {
+  const auto found = results_.find({claim.id, cell});
+  return found != results_.end() && claims_.at(claim.id) == json(json_of(claim)) ? &found->second : nullptr;
+}
+
+}  // namespace periscope::ledger
