@@ -24,8 +24,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int digits_of_std = 4;  // of init.std, in labels of figures too
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double no_regime = nan;
+constexpr double no_regime = std::numeric_limits<double>::quiet_NaN();
 
 bool is_in_profile(const RunRow& run, const Selection& selection) { return !(selection.quick && run.full_only); }
 
