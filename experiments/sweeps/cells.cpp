@@ -153,7 +153,8 @@ CostEstimate estimate(const GridPlan& plan, int threads) {
     const ResolvedCell resolved = resolve(plan, cell, threads);
     if (!resolved.job) continue;
     if (resolved.job->memory) cost.memory = std::max(cost.memory, resolved.job->memory->bytes);
-    if (!plan.study().compares) continue;  // other studies measure nothing, or train
+    cost.seconds += resolved.job->operations / operations_per_second;
+    if (!plan.study().compares) continue;
     config::Config config = plan.request(cell).load(study::Matrices::any);
     config.run.backward = config.run.backward || plan.flags().contains("backward");
     for (const StackSpec& spec : config.stacks()) {

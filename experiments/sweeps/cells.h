@@ -36,7 +36,7 @@ CellIds ids_of_cells(const GridPlan& plan, const std::string& folder, stacks::Pr
 /// Rough cost of a plan, from at most 64 evenly spaced cells.
 struct CostEstimate {
   double memory = 0.0;   ///< largest memory estimate of a cell [bytes]
-  double seconds = 0.0;  ///< of all cells on one core, for measuring stacks with random weights; a factor of about 5
+  double seconds = 0.0;  ///< of all cells on one core, for measuring random stacks and training; a factor of about 5
 };
 CostEstimate estimate(const GridPlan& plan, int threads = 0);
 

@@ -33,6 +33,9 @@ bool contains(const List& list, std::string_view word) {
   return std::ranges::find(list, word) != std::end(list);
 }
 
+/// Flag of a study with parts, and name of the axis of parts.
+constexpr std::string_view part_flag = "shard";
+
 /// Makes a relative path absolute, so that a plan can be run from any folder.
 void make_absolute(const std::string& key, Json& value, const std::filesystem::path& folder) {
   const bool is_path = key == "input.path" || (key == "train.corpus" && value != "synthetic");
@@ -180,11 +183,19 @@ void GridPlan::require_unchanged_files() const {
 GridPlan::GridPlan(const Draft& draft)
     : study_(&study_of_sweep(draft.study)), flags_(draft.flags), base_(flat(draft.base)), axes_(draft.axes) {
   require_flags(*study_, flags_, draft.source);
+  std::erase_if(base_, [](const Setting& one) { return contains(execution_keys, one.first); });
+  for (const auto& [key, value] : base_) tree_.put(key, value, draft.source);
+  if (axes_.empty() && study_->parts) {
+    const std::size_t count = study_->parts(request(0));
+    std::vector<Json> parts;
+    for (std::size_t k = 1; k <= count; ++k) parts.emplace_back(fmt::format("{}/{}", k, count));
+    axes_.push_back({{{std::string(part_flag), parts}}});
+  }
   if (axes_.empty()) throw ConfigError(fmt::format("{}: expected at least one swept key", draft.source));
   std::set<std::string> seen;
   double count = 1.0;
   for (const GridAxis& axis : axes_) {
-    require_axis(*study_, axis, seen, draft.source);
+    if (!(study_->parts && axis.name() == part_flag)) require_axis(*study_, axis, seen, draft.source);
     count *= static_cast<double>(axis.size());
   }
   if (count > max_cells) {
@@ -193,13 +204,11 @@ GridPlan::GridPlan(const Draft& draft)
   cells_ = static_cast<std::size_t>(count);
   periods_.resize(axes_.size(), 1);
   for (std::size_t a = axes_.size() - 1; a-- > 0;) periods_[a] = periods_[a + 1] * axes_[a + 1].size();
-  std::erase_if(base_, [](const Setting& one) { return contains(execution_keys, one.first); });
   for (GridAxis& axis : axes_) {
     for (auto& [key, values] : axis.keys) {
       for (Json& value : values) make_absolute(key, value, "");
     }
   }
-  for (const auto& [key, value] : base_) tree_.put(key, value, draft.source);
 }
 
 Json GridPlan::json() const {
@@ -255,12 +264,20 @@ std::string GridPlan::label(std::size_t cell) const {
 
 study::Request GridPlan::request(std::size_t cell, int threads) const {
   config::Tree tree = tree_;
+  study::FlagValues flags = flags_;
   for (std::size_t a = 0; a < axes_.size(); ++a) {
-    for (const auto& [key, values] : axes_[a].keys) tree.put(key, values[index_of(cell, a)], key);
+    for (const auto& [key, values] : axes_[a].keys) {
+      const Json& value = values[index_of(cell, a)];
+      if (key == part_flag) {
+        flags[key] = {config::plain_text(value)};
+      } else {
+        tree.put(key, value, key);
+      }
+    }
   }
   study::Request request{.known = sections(), .parsed = std::make_shared<const config::Tree>(std::move(tree))};
   request.run["threads"] = {std::to_string(threads)};
-  request.flags = flags_;
+  request.flags = std::move(flags);
   request.texts = texts_;
   request.command = study_->name;
   request.effective_keys = study::effective_keys(*study_);

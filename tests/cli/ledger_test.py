@@ -90,7 +90,7 @@ def test_stored_results_stand_for_missing_runs(claims):
     assert verdicts(ledger("report", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
     for broken in ("{}", '{"claims": [{}], "commit": ""}', "["):
         (claims.parent / "stored.json").write_text(broken)
-        rejected("ledger report --claims claims.toml --out out --stored stored.json".split(), names=["stored.json"])
+        rejected("ledger report --claims claims.toml --out out --stored stored.json".split(), code=3, names=["stored.json"])
 
 
 def test_an_undecided_verdict_has_the_reason_of_the_study(claims):

@@ -153,7 +153,7 @@ ExitCode plan_sweep(const CommonOptions& options) {
     text += fmt::format("{} invalid, the first is {}\n", summary.invalid_cells, summary.invalid);
   }
   if (summary.cost.seconds > 0.0) {
-    text += fmt::format("measurements: about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
+    text += fmt::format("about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
   }
   text += fmt::format("largest memory estimate: {:.2g} GB\n", summary.cost.memory / 1e9);
   report(options, text + fmt::format("next: periscope sweep run {}\n", printable(run.out)), json);

@@ -38,6 +38,7 @@ struct Job {
   config::RunOptions run_options;
   config::Resolved resolved;
   nlohmann::ordered_json overridden = {};             ///< override_json; null if there are no overrides
+  double operations = 0.0;                            ///< of floating point, roughly; 0: unknown
   std::optional<stacks::MemoryEstimate> memory = {};  ///< nullopt: the run estimates its memory itself
   std::string unskippable_reason = {};                ///< why --skip-finished is unsupported for this run, or ""
   std::function<Outcome(stacks::Progress&)> run;
@@ -62,6 +63,8 @@ struct Study {
   /// Keys outside the study's own sections and common flags that have an effect; "model." means the whole table.
   std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",
                                           "agreement.", "run.backward", "run.weights"};
+  /// Number of parts into which a sweep without swept keys splits a request, by the flag "shard". Empty: unsupported.
+  std::function<std::size_t(const Request&)> parts = {};
   bool json_file = false;    ///< also writes its JSON to a file
   bool shown_first = false;  ///< the example is shown to new users
   /// Validates a request. Throws ConfigError and InputError for requests that can be rejected without computing.

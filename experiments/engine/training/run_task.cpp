@@ -18,16 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Returns the settings that determine a task's result. Corpus, device and program are part of SavedStates::identity.
-std::string identity_of(const TrainingTask& task) {
-  nlohmann::ordered_json json = config::resolved_json(task.spec, true);
-  json["train"] = config::section_json(train_section, task.train);
-  json["train"].erase("corpus");
-  json["seed"] = task.seed;
-  json["dtype"] = name_of(task.dtype);
-  return config::json_text(json);
-}
-
 std::optional<StateFile> state_of(const TrainingTask& task, const SavedStates& states) {
   if (states.folder.empty()) return std::nullopt;
   const std::string identity = config::sha256_hex(states.identity + identity_of(task));
@@ -39,6 +29,15 @@ bool is_finished(const TrainingTask& task, int steps, const TrainingHistory& his
 }
 
 }  // namespace
+
+std::string identity_of(const TrainingTask& task) {
+  nlohmann::ordered_json json = config::resolved_json(task.spec, true);
+  json["train"] = config::section_json(train_section, task.train);
+  json["train"].erase("corpus");
+  json["seed"] = task.seed;
+  json["dtype"] = name_of(task.dtype);
+  return config::json_text(json);
+}
 
 TrainingResult run_task(const Backend& ops, const TrainingTask& task, const Corpus& corpus, const SavedStates& states,
                         stacks::Progress& progress, const FirstException& others) {

@@ -40,6 +40,9 @@ struct SavedStates {
   bool discards_weights = false;  ///< drop the parameters of a finished run from its state and its result
 };
 
+/// Returns the settings that determine a task's result. Corpus, device and program are part of SavedStates::identity.
+[[nodiscard]] std::string identity_of(const TrainingTask& task);
+
 /// Trains one stack, from random weights or from its saved state. The run ends early if the loss or gradient is not
 /// finite or if Progress::recorded returns false. The state is saved at the end and every ten seconds, less often if
 /// saving would take more than 2 % of the time. The result depends only on the task. Each step is a task of `progress`.

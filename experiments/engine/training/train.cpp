@@ -45,6 +45,15 @@ std::vector<TrainingTask> tasks_by_seed(const StackSpec& spec, const TrainSpec& 
   return tasks;
 }
 
+double training_operations(const std::vector<TrainingTask>& tasks) {
+  double operations = 0.0;
+  for (const TrainingTask& task : tasks) {
+    operations += static_cast<double>(task.train.steps) * task.train.batch *
+                  stacks::pass_operations(task.spec.model, task.spec.input.tokens, true);
+  }
+  return operations;
+}
+
 std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
   const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
   std::vector<std::vector<int>> ids;

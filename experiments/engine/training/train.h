@@ -41,6 +41,9 @@ struct TrainResult {
 void train_tasks(const Backend& ops, const std::vector<TrainingTask>& tasks, const Corpus& corpus,
                  const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainingResult)>& use);
 
+/// Returns the floating-point operations of forward and backward passes; a multiply-add counts as two.
+[[nodiscard]] double training_operations(const std::vector<TrainingTask>& tasks);
+
 /// Returns the memory estimate of training: weights, gradients, optimizer state and signals of a micro-batch for all
 /// concurrent tasks, and the weights of `weights_kept` finished tasks.
 [[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, double weights_kept,

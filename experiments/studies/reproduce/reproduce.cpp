@@ -79,17 +79,6 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
   return theory::predict_batch(group.spec, training::recorded_ids(corpus, group.spec, group.train), labels, options);
 }
 
-/// Returns the runs of all groups, each with all seeds.
-std::vector<training::TrainingTask> tasks_of(const ReproduceConfig& config) {
-  std::vector<training::TrainingTask> tasks;
-  for (const Group& group : config.groups) {
-    std::ranges::move(
-        training::tasks_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
-        std::back_inserter(tasks));
-  }
-  return tasks;
-}
-
 void train(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
            const std::vector<training::TrainingTask>& tasks, stacks::Progress& progress,
            const std::function<void(training::TrainingResult)>& use) {
@@ -119,13 +108,20 @@ stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threa
   return memory;
 }
 
+std::vector<training::TrainingTask> tasks_of(const ReproduceConfig& config, const stacks::Shard& shard) {
+  std::vector<training::TrainingTask> tasks;
+  for (std::size_t i = 0; const Group& group : config.groups) {
+    std::ranges::copy_if(
+        training::tasks_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(tasks), [&](const training::TrainingTask& /*task*/) { return shard.contains(i++); });
+  }
+  return tasks;
+}
+
 void train_shard(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                  const stacks::Shard& shard, stacks::Progress& progress) {
-  std::vector<training::TrainingTask> tasks;
-  for (std::size_t i = 0; const training::TrainingTask& task : tasks_of(config)) {
-    if (shard.contains(i++)) tasks.push_back(task);
-  }
-  train(config, corpus, std::move(states), tasks, progress, [](const training::TrainingResult& /*task*/) {});
+  train(config, corpus, std::move(states), tasks_of(config, shard), progress,
+        [](const training::TrainingResult& /*task*/) {});
 }
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,

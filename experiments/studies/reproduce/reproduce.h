@@ -40,6 +40,10 @@ struct ReproduceResult {
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                                   stacks::Progress& progress);
 
+/// Returns the shard's runs of all groups, each with all seeds.
+[[nodiscard]] std::vector<training::TrainingTask> tasks_of(const ReproduceConfig& config,
+                                                           const stacks::Shard& shard = {});
+
 /// Trains the runs of one shard, without judging claims. `run` with the same states then restores them.
 void train_shard(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                  const stacks::Shard& shard, stacks::Progress& progress);

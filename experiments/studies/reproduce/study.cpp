@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "experiments/engine/training/run_task.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/base/mapped.h"
 #include "sim/base/printable.h"
@@ -59,13 +61,16 @@ study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags, request.flags);
   const auto config = std::make_shared<const ReproduceConfig>(load(request, own));
   const auto shard = own.shard.empty() ? std::nullopt : std::optional(stacks::parse_shard(own.shard));
-  if (shard && config->run.out.empty()) throw ConfigError("--shard: expected --out, the folder that all parts share");
   const auto corpus = std::make_shared<const Corpus>(training::corpus_of(*config));
   config::Resolved all = training::resolved(*config, *corpus, config::resolved(*config));
+  const std::string identity = training::identity_of_runs(*config, all);
   all.printed["reproduce"] = all.hashed["reproduce"] = {{"figures", config->figures}, {"quick", config->quick}};
+  const auto runs = tasks_of(*config, shard.value_or(stacks::Shard()));
+  if (shard) all.hashed = {{"runs", mapped(runs, training::identity_of)}, {"identity", identity}};
   return {.file = shard ? "" : "reproduce",
           .run_options = config->run,
           .resolved = all,
+          .operations = training::training_operations(runs),
           .memory = reproduce_memory(*config, study::threads_of(config->run)),
           .run = [=](stacks::Progress& progress) -> study::Outcome {
             const config::RunOptions& options = config->run;
@@ -77,13 +82,14 @@ study::Job resolve(const study::Request& request) {
             }
             // Figures share runs: their states are in one folder of the cache.
             const cache::Cache* tasks = progress.task_cache();
-            const training::SavedStates states{.folder = !options.out.empty() ? options.out + "/cache/runs"
-                                                         : tasks != nullptr   ? tasks->folder()
-                                                                              : "",
-                                               .identity = training::identity_of_runs(*config, all)};
+            training::SavedStates states{.folder = tasks == nullptr ? "" : tasks->folder(), .identity = identity};
+            if (!options.out.empty()) states.folder = options.out + "/cache/runs";
             if (shard) {
+              if (states.folder.empty()) throw ConfigError("--shard: expected --out, the folder that all parts share");
+              states.folder = std::filesystem::path(states.folder).replace_filename("runs").string();
               train_shard(*config, *corpus, states, *shard, progress);
-              return {.table = fmt::format("trained part {} in {}\n", own.shard, printable(states.folder))};
+              return {.data = dataset::Dataset(),
+                      .table = fmt::format("trained part {} in {}\n", own.shard, printable(states.folder))};
             }
             const ReproduceResult result = reproduce::run(*config, *corpus, states, progress);
             return {.data = dataset_of(*config, result), .table = table(*config, result)};
@@ -103,6 +109,10 @@ std::vector<study::Study> studies() {
            .skippable = true,
            .without = {"memory"},
            .shared_keys = {"model.", "init.", "input."},
+           .parts =
+               [](const study::Request& request) {
+                 return tasks_of(load(request, study::read_flags(flags, request.flags))).size();
+               },
            .resolve = resolve}};
 }
 

@@ -129,6 +129,7 @@ study::Job resolve(const study::Request& request) {
   study::Job job{.file = "train",
                  .run_options = run->config.run,
                  .resolved = run->resolved,
+                 .operations = training::training_operations(training::tasks_of(run->config)),
                  .memory = memory_of(*run),
                  .run = [run](stacks::Progress& progress) {
                    study::Outcome outcome = outcome_of(*run, progress);
