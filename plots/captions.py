@@ -125,9 +125,10 @@ def _is_in_label(label: str, key: str, value: str) -> bool:
 def _owners(names: list[str], labels: list[str]) -> str:
     """Lists `names`; if they include all labels with the same first part, lists only this part."""
     found: list[str] = []
-    for prefix in dict.fromkeys(name.partition(", ")[0] for name in names):
-        members = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == prefix]
-        every = {label for label in labels if label.partition(", ")[0] == prefix}
+    first = {name: name[: name.rfind("}") + 1] or name.partition(", ")[0] for name in (*names, *labels)}
+    for prefix in dict.fromkeys(first[name] for name in names):
+        members = [name for name in dict.fromkeys(names) if first[name] == prefix]
+        every = {label for label in labels if first[label] == prefix}
         found += [prefix] if set(members) == every else members
     return ("; " if any(", " in name for name in found) else ", ").join(found)
 

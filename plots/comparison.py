@@ -15,6 +15,7 @@ from .makers import inputs, kind
 FORMATS = ("fp8_e4m3", "fp16")  # limits shown in the panel of largest entries
 RING: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 8.5, "markerfacecolor": "none",
                         "markeredgecolor": style.INK, "markeredgewidth": 0.8}  # fmt: skip
+FEW = 30.0  # ratio of the ends of an axis with plain numbers as ticks
 MOST = 64  # stacks that fit on a page of 40 cm
 
 
@@ -64,6 +65,9 @@ def comparison(ds: xr.Dataset, i: int) -> style.Page:
         style.rows(axes, [s.label for s in styles] if axes is panels[0] else [""] * len(styles))
         if title == "Largest entry":
             limits(axes, ds, i)
+        low, high = axes.get_xlim()
+        if PANELS[title][1] == "log" and high / low < FEW:
+            scales.plain_log_ticks(axes.xaxis, low, high, 3)
         if not np.isfinite(every[title]).any():
             scales.note_no_finite_value(axes)
     keys = [style.entry(color=style.INK, marker="o", linestyle="", label="theory")]

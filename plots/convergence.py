@@ -56,7 +56,7 @@ def _curves(ds: xr.Dataset, styles: list[style.Style], axes: Axes, fits: Sequenc
     if shown:
         axes.plot(x, 2 * max(shown) * (x / x[0]) ** slope, **GUIDE)
         axes.set_ylim(0.4 * min(shown), 2.4 * max(shown))
-        scales.plain_log_ticks(axes, *axes.get_ylim())
+        scales.plain_log_ticks(axes.yaxis, *axes.get_ylim())
     else:
         axes.set_ylim(0.1, 10.0)
         scales.note_no_finite_value(axes)

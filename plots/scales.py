@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from .style import INK
 
 
-def plain_log_ticks(axes: Axes, low: float, high: float) -> None:
-    """Uses plain numbers on a log y axis over few decades: 1, 2, 5, 10, …, or round numbers within one decade."""
+def plain_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
+    """Uses plain numbers on a log axis over few decades: 1, 2, 5, 10, …, or `most` round numbers within one decade."""
     if not (high / low < 2e3 and low > 1e-4):
         return
-    axis = axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 6 else MaxNLocator(6))
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 6 else MaxNLocator(most))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -69,7 +69,7 @@ def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None
         axes.set_yscale("log")
         axes.set_ylim(10 ** max(low - margin, -300.0), 10 ** min(high + margin, 300.0))  # within the range of f64
         if exponents.size:
-            plain_log_ticks(axes, 10**low, 10**high)
+            plain_log_ticks(axes.yaxis, 10**low, 10**high)
         else:
             note_no_finite_value(axes)
 

@@ -145,11 +145,14 @@ def sweep(ds: xr.Dataset) -> style.Page:
         raise ValueError("expected at least two cells that differ in a swept key")
     key = x_key(tables)
     inputs, names = array(ds, "input"), [str(name) for name in array(ds, "placement")]
-    part = f", {key.rpartition('.')[2]} "
-    lines: dict[str, list[int]] = {}  # stacks by the label without the key on the x axis
+    axis = next((list(one) for one in json.loads(ds.attrs["sweep"])["axes"] if key in one), [key])
+    along = [key, *(one for one in axis if one != key and one in tables[0])]  # these keys vary together
+    lines: dict[str, list[int]] = {}  # stacks by the label without the keys on the x axis
     for p, (name, table) in enumerate(zip(names, tables, strict=True)):
-        value = captions.value_text(table[key])
-        lines.setdefault("stacks" if name == value else name.replace(part + value, ""), []).append(p)
+        first, *others = name.split(", ")
+        shown = {f"{one.rpartition('.')[2]} {captions.value_text(table[one])}" for one in along}
+        rest = [first] * (first != captions.value_text(table[key])) + [part for part in others if part not in shown]
+        lines.setdefault(", ".join(rest) or "stacks", []).append(p)
     predicted, measured = numbers(ds, "predicted"), numbers(ds, "measured")
     figure, grid = style.panels(len(predicted), len(inputs), 2.4, style.page(len(inputs)), sharex=True)
     every = style.styles(lines)
@@ -168,13 +171,17 @@ def sweep(ds: xr.Dataset) -> style.Page:
             if row is grid[0]:
                 axes.set_title(style.title(style.INPUTS[inputs[i]]))
             if row is grid[-1]:
-                axes.set_xlabel(key)
+                axes.set_xlabel(" with ".join(along))
+            if is_number and not (x % 1).any():
+                scales.integers(axes, 6)
             if not is_number:
                 axes.set_xticks(range(len(places)), places)
         row[0].set_ylabel(label)
         scales.log_axis(row, np.concatenate([values.ravel(), measured.get(label, values).ravel()]))
     has_measurement = is_measured(ds)
     keys = [style.key(curve_style, has_measurement) for curve_style in every] if len(lines) > 1 else []
-    caption = (f"Every stack of a sweep over {key}. Lines: theory" + ("; markers: measurement" * has_measurement) + ". "
-               + captions.settings_text(ds))  # fmt: skip
+    others = [json.dumps({k: v for k, v in table.items() if k not in along}) for table in tables]
+    caption = (f"Every stack of a sweep over {' with '.join(along)}. Lines: theory"
+               + ("; markers: measurement" * has_measurement) + ". "
+               + captions.settings_text(ds.assign(placement_settings=("placement", others))))  # fmt: skip
     return style.finish(figure, keys, caption)

@@ -131,7 +131,7 @@ def _widths(ds: xr.Dataset, axes: Axes, k: int) -> None:
     axes.axhline(1.0, color="0.6", linestyle=":", linewidth=1.2, zorder=1)
     lowest = np.nanmin(array(ds, "width_ratio_median")[k][has_cases & (width >= ORDINARY)], initial=limit.min())
     axes.set(yscale="log", ylim=(0.5 * max(lowest, 0.01), 1.6 * max(1.0, limit.max())))
-    scales.plain_log_ticks(axes, *axes.get_ylim())
+    scales.plain_log_ticks(axes.yaxis, *axes.get_ylim())
     scales.log_ticks_at(axes, [1, 2, 4, 8, 16, 32, 64])
 
 

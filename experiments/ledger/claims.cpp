@@ -24,7 +24,8 @@ using config::TomlReader;
 /// Throws ConfigError if the settings do not determine σ from σ√D, or if the run's name is no valid folder name.
 void require_run(const TomlReader& reader, const RunRow& run) {
   const auto sets = [&](std::string_view key) {
-    return std::ranges::any_of(run.settings, [&](const std::string& setting) { return setting.starts_with(key); });
+    const auto is_set = [&](const std::string& setting) { return setting.starts_with(key); };
+    return std::ranges::any_of(run.settings, is_set) || std::ranges::any_of(run.quick, is_set);
   };
   if (run.regimes && !sets("model.width=")) {
     reader.fail("settings", "model.width, from which init.std follows, or regimes = false");
@@ -136,8 +137,8 @@ Claims read_claims(const std::string& path) {
   TomlReader root(tree);
   Claims all;
   root.read("regimes", all.regimes);
-  const bool increasing = std::ranges::adjacent_find(all.regimes, std::greater_equal()) == all.regimes.end();
-  if (all.regimes.empty() || !increasing || !(all.regimes.front() > 0.0)) {
+  const bool increasing = std::ranges::adjacent_find(all.regimes, std::not_fn(std::less())) == all.regimes.end();
+  if (all.regimes.empty() || !increasing || !(all.regimes.front() > 0.0 && std::isfinite(all.regimes.back()))) {
     root.fail("regimes", "increasing positive numbers");
   }
   for (TomlReader& reader : root.tables("run", "tables, as in [[run]]")) {

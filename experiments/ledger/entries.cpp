@@ -24,24 +24,25 @@ ordered_json number(double value) { return std::isfinite(value) ? ordered_json(v
 /// The inverse of number().
 double number_in(const json& value) { return value.is_null() ? nan : value.get<double>(); }
 
-/// Returns the entry of a result in the form of json_of, without claim. `commit` is the ledger's.
-Entry entry_of(const json& result, const std::string& claim, const std::string& commit) {
+/// Returns the entry of a result in the form of json_of, without claim and regime.
+Entry entry_of(const json& result, const std::string& claim) {
   judge::SignClaim judged{.id = claim, .quantity = result.at("quantity"), .reason = result.at("reason")};
   const std::string verdict = result.at("verdict");
   const auto known = std::ranges::find(judge::claim_verdict_names, verdict);
-  if (known == judge::claim_verdict_names.end()) throw InputError(fmt::format("unknown verdict {}", verdict));
+  if (known == judge::claim_verdict_names.end()) throw InputError("unknown verdict " + shortened(verdict));
   judged.verdict = static_cast<judge::ClaimVerdict>(known - judge::claim_verdict_names.begin());
-  judged.values = mapped(result.at("values"), number_in);
+  judged.values = mapped(result.at("values").get<std::vector<json>>(), number_in);
   judged.mean = {.value = number_in(result.at("value")), .error = number_in(result.at("error"))};
   judged.p = number_in(result.at("p"));
   judged.detectable = number_in(result.at("detectable"));
+  if (judged.p < 0.0 || judged.p > 1.0) throw InputError(fmt::format("p = {}: expected 0 to 1", judged.p));
   return {.claim = nullptr,
-          .regime = number_in(result.at("regime")),
+          .regime = nan,
           .judged = judged,
           .from = {.cell = result.at("cell"),
                    .file = result.at("file"),
                    .sha256 = result.at("sha256"),
-                   .commit = result.value("commit", commit)}};
+                   .commit = result.at("commit")}};
 }
 
 }  // namespace
@@ -55,7 +56,12 @@ ordered_json json_of(const ClaimRow& claim) {
           {"kind", name_of(claim.kind)},
           {"run", claim.run},
           {"read", claim.read},
+          {"verdict", claim.verdict},
+          {"condition", claim.condition},
+          {"p", claim.p},
+          {"quantity", claim.quantity},
           {"expected", number(claim.expected)},
+          {"expected_text", claim.expected_text},
           {"threshold", number(claim.threshold)},
           {"derivation", claim.derivation},
           {"reason", claim.reason}};
@@ -87,20 +93,27 @@ ordered_json json_of(const Entry& entry) {
 
 StoredResults::StoredResults(const std::string& path) {
   const json ledger = read_strict_json(path);
+  std::string id = "none";
+  const auto fail = [&](const std::string& found) {
+    throw InputError(fmt::format("{}: claim {}: expected a ledger.json of this version, found: {}", printable(path),
+                                 shortened(id), found));
+  };
   try {
-    for (const json& claim : ledger.at("claims")) {
-      const std::string id = claim.at("id");
-      claims_[id] = claim;
-      claims_[id].erase("results");
-      for (const json& result : claim.at("results")) {
-        Entry entry = entry_of(result, id, ledger.at("commit"));
-        if (entry.judged.verdict != judge::ClaimVerdict::not_run) results_[{id, entry.from.cell}] = std::move(entry);
+    for (json claim : ledger.at("claims").get<std::vector<json>>()) {
+      id = claim.at("id");
+      for (const json& result : claim.at("results").get<std::vector<json>>()) {
+        Entry entry = entry_of(result, id);
+        if (entry.judged.verdict == judge::ClaimVerdict::not_run) continue;
+        const std::string cell = entry.from.cell;
+        if (!results_.emplace(std::pair(id, cell), std::move(entry)).second) fail("the same result twice");
       }
+      claim.erase("results");
+      if (!claims_.emplace(id, std::move(claim)).second) fail("the same claim twice");
     }
   } catch (const json::exception& error) {
-    throw InputError(fmt::format("{}: not a ledger: {}", printable(path), error.what()));
+    fail(error.what());
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", printable(path), error.what()));
+    fail(error.what());
   }
 }
 

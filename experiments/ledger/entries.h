@@ -35,7 +35,7 @@ nlohmann::ordered_json json_of(const Entry& entry);
 class StoredResults {
  public:
   StoredResults() = default;
-  /// Throws InputError.
+  /// Throws InputError, naming the claim.
   explicit StoredResults(const std::string& path);
 
   /// Returns the result of a claim from a cell, or nullptr if there is none or if a field of the claim has changed.
@@ -43,7 +43,7 @@ class StoredResults {
 
  private:
   std::map<std::string, nlohmann::json> claims_;                     ///< by id
-  std::map<std::pair<std::string, std::string>, Entry> results_{};  ///< by claim and cell; Entry::claim is null
+  std::map<std::pair<std::string, std::string>, Entry> results_{};  ///< by claim and cell; without claim and regime
 };
 
 }  // namespace periscope::ledger

@@ -94,12 +94,15 @@ Source source_of(const sweeps::StoredCell& cell, const std::string& path, const 
           .commit = build_info::commit};
 }
 
-/// Returns whether the stored results have all selected claims of a run.
+/// Returns whether the stored results have all selected claims of a run, and the folder none of its cells.
 bool is_stored(const Claims& claims, const RunRow& run, const Selection& selection,
                const std::vector<sweeps::CellId>& cells) {
-  return std::ranges::all_of(claims.claims, [&](const ClaimRow& claim) {
-    return claim.run != run.name || !is_selected(selection, claim) ||
-           std::ranges::all_of(cells, [&](const sweeps::CellId& id) { return selection.stored.find(claim, hex_of(id)); });
+  const sweeps::CellIndex index(folder_of(selection, run));
+  return std::ranges::all_of(cells, [&](const sweeps::CellId& id) {
+    return index.find(id) == nullptr && std::ranges::all_of(claims.claims, [&](const ClaimRow& claim) {
+             return claim.run != run.name || !is_selected(selection, claim) ||
+                    selection.stored.find(claim, hex_of(id)) != nullptr;
+           });
   });
 }
 
@@ -121,6 +124,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
   const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
   const std::vector<sweeps::CellId> ids = sweeps::ids_of_cells(plan, folder, progress).ids;
   const sweeps::CellIndex index(folder);
+  for (const std::string& message : index.damaged()) progress.say(message + "\n");
   sweeps::CellReader reader(index);
   for (std::size_t cell = 0; cell < ids.size(); ++cell) {
     const sweeps::StoredCell* stored = reader.read(ids[cell]);
@@ -139,8 +143,8 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
         judge::add_reason(entry.judged, stored->values);
         entry.failed = true;
       } else if (const Entry* known = selection.stored.find(claim, hex_of(ids[cell])); known != nullptr) {
-        entry = *known;
-        entry.claim = &claim;
+        entry.judged = known->judged;
+        entry.from = known->from;
       } else {
         entry.missing = true;
       }

@@ -93,7 +93,7 @@ void require_axis(const study::Study& study, const GridAxis& axis, std::set<std:
             "expected a key with its section, such as \"model.layers\"");
     require(seen.insert(key).second, "expected each key once, found it twice");
     require(!values.empty(), "expected at least one value");
-    config::require_different(key, mapped(values, config::toml_text));
+    if (key == axis.name()) config::require_different(key, mapped(values, config::toml_text));
     require(values.size() == axis.size(),
             fmt::format("expected {} values, as many as for {}, found {}", axis.size(), axis.name(), values.size()));
     require(!contains(execution_keys, key), "cannot be swept, as it does not change results");

@@ -19,7 +19,8 @@ using config::Json;
 /// A key of a configuration, such as "model.width", with its value.
 using Setting = std::pair<std::string, Json>;
 
-/// Keys that vary together, each with a list of `size` values; one dimension of the sweep.
+/// Keys that vary together, each with a list of `size` values; one dimension of the sweep. The values of the first key,
+/// after which the dimension is named, differ.
 struct GridAxis {
   std::vector<std::pair<std::string, std::vector<Json>>> keys;
 

@@ -1,6 +1,7 @@
 """The ledger: claims are judged from the results of their runs, and only from these."""
 
 import json
+import re
 import shutil
 import tomllib
 
@@ -86,11 +87,15 @@ def test_stored_results_stand_for_missing_runs(claims):
     assert ledger("run", "--quiet", "--stored", "stored.json") == done  # in 0 runs
     assert not (claims.parent / "out" / "signals").exists()
     assert verdicts(ledger("report", "--quick", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
-    claims.write_text(CLAIMS.replace("EXPECTED", "1.1"))  # another claim
-    assert verdicts(ledger("report", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
-    for broken in ("{}", '{"claims": [{}], "commit": ""}', "["):
+    for other in (CLAIMS.replace("EXPECTED", "1.1"), CLAIMS.replace('kind = "slope"', 'kind = "alike"')):
+        claims.write_text(other.replace("EXPECTED", "1.0"))
+        assert verdicts(ledger("report", "--stored", "stored.json", code=75))["F3"] == ["not-run"] * 2
+    report = "ledger report --claims claims.toml --out out --stored".split()
+    rejected(report, "out/ledger.json", names=["out/ledger.json"])
+    text = (claims.parent / "stored.json").read_text()
+    for broken in ("{}", '{"claims": [{}]}', "[", text.replace('"F6"', '"F3"'), re.sub('"p": 0.*', '"p": 1.5,', text)):
         (claims.parent / "stored.json").write_text(broken)
-        rejected("ledger report --claims claims.toml --out out --stored stored.json".split(), code=3, names=["stored.json"])
+        rejected(report, "stored.json", code=3, names=["stored.json"])
 
 
 def test_an_undecided_verdict_has_the_reason_of_the_study(claims):

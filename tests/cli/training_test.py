@@ -355,6 +355,19 @@ def test_runs_of_a_figure_may_be_trained_in_parts(folder):
     rejected(made, "--out", "out", "--shard", "3/2", names=["3/2"])
 
 
+def test_the_runs_of_a_figure_are_cells_of_a_sweep(folder):
+    plan = ("sweep", "plan", REPRODUCE, "--set", "run.seeds=3", "--out", "out", "--json", "--flag")
+    planned = run(plan, "figure=1").json
+    assert planned["cells"] == 15 and planned["core_hours"] > 0
+    run("sweep", "run", "out", "--shard", "2/4")
+    assert run("sweep", "run", "out", "--json").json["done"] == len(runs(folder)) == 15
+    before = runs(folder)
+    made = (REPRODUCE, "--seeds", 3, "--figure", "1")
+    assert differing(result(made, "--out", "out"), result(made)) == set()
+    assert run(plan, "figure=35").json["missing"] == run(plan, "figure=1", "--set", "train.lr=1").json["missing"] + 21
+    assert run(plan, "figure=1").json["done"] == 15 and runs(folder) == before
+
+
 def test_the_cache_distinguishes_corpora_by_content_and_backends_by_name(folder):
     few = (REPRODUCE, "--seeds", 2, "--out", "out", "--figure", "1", "--dtype", "f64", "train.steps=3")
     (folder / "corpus").write_bytes(bytes(i * i % 37 for i in range(2000)))

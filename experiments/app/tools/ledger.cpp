@@ -56,15 +56,20 @@ Claims read(const LedgerFlags& flags) {
   return claims;
 }
 
-ledger::StoredResults stored_results(const LedgerFlags& flags) {
-  return flags.stored.empty() ? ledger::StoredResults() : ledger::StoredResults(flags.stored);
-}
-
 /// Returns the folder of --out. Throws ConfigError without it.
 std::string folder_of(const CommonOptions& options) {
   const std::string out = study::read_flags(study::run_flags(), options.from_flags.run).out;
   if (out.empty()) throw ConfigError("--out: expected the folder of the ledger");
   return out;
+}
+
+/// Returns the results of --stored. Throws ConfigError if it is the file to be written.
+ledger::StoredResults stored_results(const LedgerFlags& flags, const std::string& folder) {
+  if (flags.stored.empty()) return {};
+  if (std::error_code absent; std::filesystem::equivalent(flags.stored, folder + "/ledger.json", absent)) {
+    throw ConfigError(fmt::format("--stored {}: expected another file than that to be written", shortened(flags.stored)));
+  }
+  return ledger::StoredResults(flags.stored);
 }
 
 ExitCode list_claims(const CommonOptions& options) {
@@ -125,7 +130,7 @@ ExitCode report_ledger(const CommonOptions& options) {
                  {.folder = folder_of(options),
                   .quick = flags.quick,
                   .ids = flags.ids,
-                  .stored = stored_results(flags),
+                  .stored = stored_results(flags, folder_of(options)),
                   .settings = {}},
                  progress);
 }
@@ -140,7 +145,7 @@ ExitCode run_ledger(const CommonOptions& options) {
   const ledger::Selection selection{.folder = folder_of(options),
                                     .quick = flags.quick,
                                     .ids = flags.ids,
-                                    .stored = stored_results(flags),
+                                    .stored = stored_results(flags, folder_of(options)),
                                     .settings = {.shard = stacks::parse_shard(flags.shard),
                                                  .threads = run.threads,
                                                  .retry = flags.retry,

@@ -156,7 +156,8 @@ ExitCode plan_sweep(const CommonOptions& options) {
     text += fmt::format("about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
   }
   text += fmt::format("largest memory estimate: {:.2g} GB\n", summary.cost.memory / 1e9);
-  report(options, text + fmt::format("next: periscope sweep run {}\n", printable(run.out)), json);
+  const char* next = summary.counts.missing() > 0 ? "run" : "gather";
+  report(options, text + fmt::format("next: periscope sweep {} {}\n", next, printable(run.out)), json);
   return ExitCode::ok;
 }
 
