@@ -113,6 +113,7 @@ bool refers_to(const std::string& path, int descriptor) {
 
 void sync_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 && errno == ENOENT) return;  // another process removed it
   if (descriptor < 0) throw cannot_write(folder, errno);
   // EINVAL: the file system does not support syncing folders.
   const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
@@ -121,27 +122,26 @@ void sync_folder(const std::string& folder) {
 }
 
 void create_folders(const std::string& folder, const std::string& path) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) return;
-    throw ConfigError(
-        fmt::format("cannot write {}: {}: expected a folder, found {}", path, folder, kind_of_file(status.st_mode)));
-  }
-  if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
-  const std::string above = folder_of(folder);
-  create_folders(above, path);
-  // EEXIST: another process may have created the folder in the meantime.
-  if (::mkdir(folder.c_str(), 0777) != 0) {
+  for (int attempts = 0;; ++attempts) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) == 0) {
+      if (S_ISDIR(status.st_mode)) return;
+      throw ConfigError(
+          fmt::format("cannot write {}: {}: expected a folder, found {}", path, folder, kind_of_file(status.st_mode)));
+    }
+    if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
+    const std::string above = folder_of(folder);
+    create_folders(above, path);
+    if (::mkdir(folder.c_str(), 0777) == 0) return sync_folder(above);
     const int error = errno;
     std::error_code unknown;
-    if (error == EEXIST && fs::is_directory(folder, unknown)) return;
     if (error == EEXIST && fs::is_symlink(folder, unknown)) {
       throw ConfigError(
           fmt::format("cannot write {}: {}: expected a folder, found a broken symbolic link", path, folder));
     }
-    throw cannot_write(path, error);
+    // Another process may have created the folder, or removed the one above.
+    if ((error != EEXIST && error != ENOENT) || attempts == max_attempts) throw cannot_write(path, error);
   }
-  sync_folder(above);
 }
 
 }  // namespace periscope

@@ -36,12 +36,15 @@ struct Destination {
 /// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.
 [[nodiscard]] bool refers_to(const std::string& path, int descriptor);
 
+/// Attempts to create a file or folder while another process removes the empty folder above it.
+inline constexpr int max_attempts = 100;
+
 /// Creates the folder and its parents, and syncs the new directory entries. Throws ConfigError if the name exists but
 /// is not a folder, e.g. a broken symbolic link. Throws Error (run-time failure) that names `path`, the file to write,
 /// if a system call fails.
 void create_folders(const std::string& folder, const std::string& path);
 
-/// Syncs a folder's directory entries to disk. Throws Error (run-time failure).
+/// Syncs a folder's directory entries to disk, unless it was removed. Throws Error (run-time failure).
 void sync_folder(const std::string& folder);
 
 /// Returns the parent folder of a path, "." for a bare file name.

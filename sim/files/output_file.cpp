@@ -106,7 +106,7 @@ void OutputFile::create() {
     descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
       if (errno == EEXIST) continue;
-      if (errno == ENOENT && attempts == 0) {  // another process removed the empty folder
+      if (errno == ENOENT && attempts < max_attempts) {  // another process removed the empty folder
         create_folders(folder_of(target_), path_);
         continue;
       }

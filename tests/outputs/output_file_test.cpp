@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "sim/base/error.h"
 #include "sim/files/destination.h"
@@ -128,6 +130,25 @@ TEST_CASE("OutputFile removes temporary files of killed writers but not of activ
   expected.push_back("result.nc");
   std::ranges::sort(expected);
   CHECK(names_in(folder.path()) == expected);
+}
+
+TEST_CASE("write_file creates folders that another process keeps removing") {
+  const TemporaryFolder folder;
+  const fs::path inner = folder.path("cache/task");
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    std::error_code not_empty;
+    while (!done) {
+      fs::remove(inner, not_empty);
+      fs::remove(inner.parent_path(), not_empty);
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    CHECK_NOTHROW(write_file(inner / "file", "x"));
+    fs::remove(inner / "file");
+  }
+  done = true;
+  other.join();
 }
 
 TEST_CASE("write_file preserves the mode of a replaced file; the mode of a new file follows the umask") {
