@@ -88,8 +88,8 @@ ClaimRow read_claim(TomlReader& reader, const Claims& all) {
   const auto found = std::ranges::find(kind_names, kind);
   if (found == kind_names.end()) reader.fail("kind", fmt::format("one of {}", fmt::join(kind_names, ", ")));
   claim.kind = static_cast<Kind>(found - kind_names.begin());
-  for (const auto& [key, text] : {std::pair("id", &claim.id), std::pair("source", &claim.source),
-                                  std::pair("statement", &claim.statement)}) {
+  for (const auto& [key, text] :
+       {std::pair("id", &claim.id), std::pair("source", &claim.source), std::pair("statement", &claim.statement)}) {
     if (printable(*text) != *text) reader.fail(key, "one line without control characters");
   }
   for (const auto& [key, text] :

@@ -67,7 +67,8 @@ std::string folder_of(const CommonOptions& options) {
 ledger::StoredResults stored_results(const LedgerFlags& flags, const std::string& folder) {
   if (flags.stored.empty()) return {};
   if (std::error_code absent; std::filesystem::equivalent(flags.stored, folder + "/ledger.json", absent)) {
-    throw ConfigError(fmt::format("--stored {}: expected another file than that to be written", shortened(flags.stored)));
+    throw ConfigError(
+        fmt::format("--stored {}: expected another file than that to be written", shortened(flags.stored)));
   }
   return ledger::StoredResults(flags.stored);
 }

@@ -88,8 +88,7 @@ study::Job resolve(const study::Request& request) {
               if (states.folder.empty()) throw ConfigError("--shard: expected --out, the folder that all parts share");
               states.folder = std::filesystem::path(states.folder).replace_filename("runs").string();
               train_shard(*config, *corpus, states, *shard, progress);
-              study::Outcome done{
-                  .table = fmt::format("trained part {} in {}\n", own.shard, printable(states.folder))};
+              study::Outcome done{.table = fmt::format("trained part {} in {}\n", own.shard, printable(states.folder))};
               if (options.out.empty()) done.data = dataset::Dataset();  // the cell of a sweep
               return done;
             }
