@@ -121,7 +121,7 @@ def test_profiles_shards_and_selected_claims():
     ('kind = "slope"', 'kind = "steep"', "kind"), ('run = "signals"', 'run = "signal"', "run"),
     ("threshold = 0.5\n", "", "threshold"), ("expected = 1.0\n", "", "expected"),
     ('"model.width=32", ', "", "model.width"), ('id = "F6"', 'id = "F3"', "F3"), ("regimes", "regime", "regime"),
-    ('source = "Eq. 4"', "", "source"), ('"Eq. 4"', r'"\u001b[2J"', "source"), ('"run.seeds=4"', '"init.std=1"', "init"),
+    ('source = "Eq. 4"', "", "source"), ('"Eq. 4"', r'"\u001b"', "source"), ('"run.seeds=4"', '"init.std=1"', "std"),
     ("[0.2, 0.88]", "[0.88, 0.2]", "regimes"), ("[0.2, 0.88]", "[]", "regimes"), ("0.88]", "inf]", "regimes"),
     ("threshold = 0.5", "threshold = -0.5", "threshold"), ("threshold = 0.5", "threshold = nan", "threshold"),
     ('"model.width=32"', '"model.width=[8, 16]"', "model.width"), ('name = "signals"', 'name = "../x"', "name"),
