@@ -45,9 +45,7 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
         for table, value in zip(settings, values, strict=True):
             table[key] = value
     names = cells["cell_placement"].values.reshape(-1) if "cell_placement" in cells else cells["placement"].values
-    labels = [", ".join([str(name), *(f"{key.rpartition('.')[2]} {captions.value_text(value)}"
-                                      for key, value in table.items() if key != "model.placement")])
-              for name, table in zip(names, settings, strict=True)]  # fmt: skip
+    labels = [f"{name}{suffix(table)}" for name, table in zip(names, settings, strict=True)]
     every = [fixed | table for table in settings]
     configuration = config(ds)
     attributes = {}
@@ -72,6 +70,18 @@ def stacked(ds: xr.Dataset) -> xr.Dataset:
     texts = np.array([json.dumps(table) for table in settings], dtype=object)
     return cells.rename(cell="placement").assign_coords(
         placement=np.array(labels, dtype=object), placement_settings=("placement", texts))  # fmt: skip
+
+
+def suffix(table: dict[str, Any]) -> str:
+    """Returns the end of a stack's label, such as ", layers 12"."""
+    return "".join(f", {key.rpartition('.')[2]} {captions.value_text(value)}"
+                   for key, value in table.items() if key != "model.placement")  # fmt: skip
+
+
+def is_function(tables: list[dict[str, Any]], x: str, y: str) -> bool:
+    """Returns whether stacks with the same value of the key `x` have the same value of the key `y`."""
+    pairs = {(captions.value_text(table[x]), captions.value_text(table[y])) for table in tables}
+    return len(pairs) == len({one for one, _ in pairs})
 
 
 def single_cells(ds: xr.Dataset) -> dict[str, xr.Dataset]:
@@ -145,14 +155,14 @@ def sweep(ds: xr.Dataset) -> style.Page:
         raise ValueError("expected at least two cells that differ in a swept key")
     key = x_key(tables)
     inputs, names = array(ds, "input"), [str(name) for name in array(ds, "placement")]
-    axis = next((list(one) for one in json.loads(ds.attrs["sweep"])["axes"] if key in one), [key])
-    along = [key, *(one for one in axis if one != key and one in tables[0])]  # these keys vary together
+    axis = next((list(one) for one in json.loads(ds.attrs["sweep"])["axes"] if key in one), [])
+    zipped = [one for one in axis if one != key and one in tables[0] and is_function(tables, key, one)]
+    along = [key, *zipped]  # these keys vary together
     lines: dict[str, list[int]] = {}  # stacks by the label without the keys on the x axis
     for p, (name, table) in enumerate(zip(names, tables, strict=True)):
-        first, *others = name.split(", ")
-        shown = {f"{one.rpartition('.')[2]} {captions.value_text(table[one])}" for one in along}
-        rest = [first] * (first != captions.value_text(table[key])) + [part for part in others if part not in shown]
-        lines.setdefault(", ".join(rest) or "stacks", []).append(p)
+        stack = name.removesuffix(suffix(table))
+        rest = suffix({one: value for one, value in table.items() if one not in along})
+        lines.setdefault(("" if stack == table[key] else stack) + rest or "stacks", []).append(p)
     predicted, measured = numbers(ds, "predicted"), numbers(ds, "measured")
     figure, grid = style.panels(len(predicted), len(inputs), 2.4, style.page(len(inputs)), sharex=True)
     every = style.styles(lines)

@@ -23,14 +23,14 @@ using config::TomlReader;
 
 /// Throws ConfigError if the settings do not determine σ from σ√D, or if the run's name is no valid folder name.
 void require_run(const TomlReader& reader, const RunRow& run) {
-  const auto sets = [&](std::string_view key) {
-    const auto is_set = [&](const std::string& setting) { return setting.starts_with(key); };
-    return std::ranges::any_of(run.settings, is_set) || std::ranges::any_of(run.quick, is_set);
+  const auto sets = [](const std::vector<std::string>& settings, std::string_view key) {
+    return std::ranges::any_of(settings, [&](const std::string& setting) { return setting.starts_with(key); });
   };
-  if (run.regimes && !sets("model.width=")) {
+  if (run.regimes && !sets(run.settings, "model.width=")) {
     reader.fail("settings", "model.width, from which init.std follows, or regimes = false");
   }
-  if (run.regimes && (sets("init.std=") || sets("init.scheme="))) {
+  for (const auto* settings : {&run.settings, &run.quick}) {
+    if (!run.regimes || !(sets(*settings, "init.std=") || sets(*settings, "init.scheme="))) continue;
     reader.fail("settings", "no init.std and init.scheme, which the regimes set, or regimes = false");
   }
   const auto is_allowed = [](char c) {
@@ -139,7 +139,7 @@ Claims read_claims(const std::string& path) {
   root.read("regimes", all.regimes);
   const bool increasing = std::ranges::adjacent_find(all.regimes, std::not_fn(std::less())) == all.regimes.end();
   if (all.regimes.empty() || !increasing || !(all.regimes.front() > 0.0 && std::isfinite(all.regimes.back()))) {
-    root.fail("regimes", "increasing positive numbers");
+    root.fail("regimes", "increasing positive finite numbers");
   }
   for (TomlReader& reader : root.tables("run", "tables, as in [[run]]")) {
     all.runs.push_back(read_run(reader));

@@ -21,7 +21,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 ordered_json number(double value) { return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr); }
 
-/// The inverse of number().
+/// Returns NaN for null.
 double number_in(const json& value) { return value.is_null() ? nan : value.get<double>(); }
 
 /// Returns the entry of a result in the form of json_of, without claim and regime.
@@ -105,10 +105,10 @@ StoredResults::StoredResults(const std::string& path) {
         Entry entry = entry_of(result, id);
         if (entry.judged.verdict == judge::ClaimVerdict::not_run) continue;
         const std::string cell = entry.from.cell;
-        if (!results_.emplace(std::pair(id, cell), std::move(entry)).second) fail("the same result twice");
+        if (!results_.emplace(std::pair(id, cell), std::move(entry)).second) throw InputError("the same result twice");
       }
       claim.erase("results");
-      if (!claims_.emplace(id, std::move(claim)).second) fail("the same claim twice");
+      if (!claims_.emplace(id, std::move(claim)).second) throw InputError("the same claim twice");
     }
   } catch (const json::exception& error) {
     fail(error.what());

@@ -42,8 +42,8 @@ class StoredResults {
   [[nodiscard]] const Entry* find(const ClaimRow& claim, const std::string& cell) const;
 
  private:
-  std::map<std::string, nlohmann::json> claims_;                    ///< by id
-  std::map<std::pair<std::string, std::string>, Entry> results_{};  ///< by claim and cell; without claim and regime
+  std::map<std::string, nlohmann::json> claims_;                  ///< by id
+  std::map<std::pair<std::string, std::string>, Entry> results_;  ///< by claim and cell; without claim and regime
 };
 
 }  // namespace periscope::ledger

@@ -194,7 +194,7 @@ std::vector<Entry> judge(const Claims& claims, const Selection& selection, stack
   std::vector<Entry> entries;
   for (const ClaimRow& claim : claims.claims) {
     if (!claim.run.empty()) continue;
-    entries.push_back({.claim = &claim, .regime = no_regime, .judged = {}});
+    entries.push_back({.claim = &claim, .regime = no_regime, .judged = {}, .from = {.commit = build_info::commit}});
     decide_or_fail(entries.back(), nullptr);
   }
   for (const RunRow& run : claims.runs) {

@@ -15,7 +15,7 @@ struct Selection {
   std::string folder;
   bool quick = false;              ///< the quick profile
   std::vector<std::string> ids;    ///< claims; empty: all
-  StoredResults stored{};          ///< used for claims whose cell is missing
+  StoredResults stored{};          ///< used for cells missing from the folder
   sweeps::RunSettings settings{};  ///< of the shard to run
 };
 

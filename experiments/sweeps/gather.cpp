@@ -355,6 +355,10 @@ config::Resolved common_settings(const GridPlan& plan, const CellIds& ids, std::
 
 Gathered gather(const std::string& folder, const GatherSettings& settings, stacks::Progress& progress) {
   const GridPlan plan = read_plan(folder);
+  if (plan.has_parts()) {
+    throw ConfigError(fmt::format("{}: a sweep over the parts of one run; `periscope {} --out {}` gives its result",
+                                  printable(folder), plan.study().name, printable(folder)));
+  }
   const CellIds ids = ids_of_cells(plan, folder, progress);
   const CellIndex index(folder);
   Gathered gathered{.data = {}, .counts = {}, .damaged = index.damaged()};

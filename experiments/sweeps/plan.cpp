@@ -68,6 +68,7 @@ void require_flags(const study::Study& study, const study::FlagValues& flags, co
   const std::vector<std::string> names = mapped(study.flags, &study::FlagText::name);
   for (const auto& item : flags) {
     const std::string& flag = item.first;
+    if (flag == part_flag) throw ConfigError(fmt::format("{}: {}: unsupported, as cells are parts", source, flag));
     if (contains(output_flags, flag)) {
       throw ConfigError(fmt::format("{}: {}: unsupported in a sweep, as all cells would write to it", source, flag));
     }
@@ -88,14 +89,15 @@ void require_axis(const study::Study& study, const GridAxis& axis, std::set<std:
     const auto require = [&, &name = key](bool holds, const std::string& expected) {
       if (!holds) throw ConfigError(fmt::format("{}: {}: {}", source, shortened(name), expected));
     };
+    require(!values.empty(), "expected at least one value");
+    require(values.size() == axis.size(),
+            fmt::format("expected {} values, as many as for {}, found {}", axis.size(), axis.name(), values.size()));
+    require(seen.insert(key).second, "expected each key once, found it twice");
+    if (key == part_flag && study.parts) continue;
     require(key.find('.') != std::string::npos && key.find("..") == std::string::npos && key.front() != '.' &&
                 key.back() != '.',
             "expected a key with its section, such as \"model.layers\"");
-    require(seen.insert(key).second, "expected each key once, found it twice");
-    require(!values.empty(), "expected at least one value");
     if (key == axis.name()) config::require_different(key, mapped(values, config::toml_text));
-    require(values.size() == axis.size(),
-            fmt::format("expected {} values, as many as for {}, found {}", axis.size(), axis.name(), values.size()));
     require(!contains(execution_keys, key), "cannot be swept, as it does not change results");
     const bool has_effect = std::ranges::any_of(effective, [&, &name = key](const std::string& prefix) {
       return prefix.ends_with('.') ? name.starts_with(prefix) : name == prefix;
@@ -195,7 +197,7 @@ GridPlan::GridPlan(const Draft& draft)
   std::set<std::string> seen;
   double count = 1.0;
   for (const GridAxis& axis : axes_) {
-    if (!(study_->parts && axis.name() == part_flag)) require_axis(*study_, axis, seen, draft.source);
+    require_axis(*study_, axis, seen, draft.source);
     count *= static_cast<double>(axis.size());
   }
   if (count > max_cells) {
@@ -243,6 +245,8 @@ GridPlan GridPlan::read(const std::string& path) {
     throw InputError(fmt::format("{}: {}; run `periscope sweep plan` again", printable(path), error.what()));
   }
 }
+
+bool GridPlan::has_parts() const { return axes_.front().name() == part_flag; }
 
 std::size_t GridPlan::cells_per_block() const { return (cells_ + max_blocks - 1) / max_blocks; }
 

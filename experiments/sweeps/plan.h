@@ -40,8 +40,9 @@ struct Draft {
 /// A study and a grid of configurations. Cell i is the i-th combination of the axes' values in row-major order.
 class GridPlan {
  public:
-  /// Throws ConfigError for an unknown study or flag, a key that is listed twice, lists of different lengths, keys that
-  /// cannot be swept, and more than 10^7 cells. Values are checked when cells are resolved.
+  /// A study with parts and no swept keys gets an axis of its parts. Throws ConfigError for an unknown study or flag, a
+  /// key that is listed twice, lists of different lengths, keys that cannot be swept, and more than 10^7 cells. Values
+  /// are checked when cells are resolved.
   explicit GridPlan(const Draft& draft);
   /// Reads json(). Throws InputError, naming `path`.
   static GridPlan read(const std::string& path);
@@ -56,6 +57,8 @@ class GridPlan {
   [[nodiscard]] const std::string& files_of_flags() const;
   /// Reads these files again. Throws InputError if they have changed.
   void require_unchanged_files() const;
+  /// Returns whether the cells are parts of one request, which store their results outside the cells.
+  [[nodiscard]] bool has_parts() const;
   [[nodiscard]] const std::vector<GridAxis>& axes() const { return axes_; }
   [[nodiscard]] std::size_t cells() const { return cells_; }
   /// Number of consecutive cells that are stored in one file: 1, unless there are more than 10^4 cells.

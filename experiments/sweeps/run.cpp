@@ -46,7 +46,9 @@ StoredCell compute(const GridPlan& plan, std::size_t cell, const std::string& fo
   const study::Job& job = *resolved.job;
   // The cells of a block of several are short.
   const bool resumable = plan.cells_per_block() == 1 && !job.resolved.hashed.is_null();
-  const auto tasks = resumable ? std::optional(cache::Cache(folder, job.file, job.resolved)) : std::nullopt;
+  const auto tasks =
+      resumable ? std::optional(cache::Cache(folder, job.file.empty() ? plan.study().name : job.file, job.resolved))
+                : std::nullopt;
   CellProgress progress(sweep, tasks ? &*tasks : nullptr);
   try {
     const stacks::Threads threads(study::threads_of(job.run_options));

@@ -135,7 +135,7 @@ void create_folders(const std::string& folder, const std::string& path) {
     if (::mkdir(folder.c_str(), 0777) == 0) return sync_folder(above);
     const int error = errno;
     std::error_code unknown;
-    if (error == EEXIST && fs::is_symlink(folder, unknown)) {
+    if (error == EEXIST && fs::is_symlink(folder, unknown) && !fs::exists(folder, unknown)) {
       throw ConfigError(
           fmt::format("cannot write {}: {}: expected a folder, found a broken symbolic link", path, folder));
     }

@@ -36,7 +36,7 @@ struct Destination {
 /// Returns true if the path still refers to the open regular file, i.e. no other process removed or replaced it.
 [[nodiscard]] bool refers_to(const std::string& path, int descriptor);
 
-/// Attempts to create a file or folder while another process removes the empty folder above it.
+/// Maximum number of attempts to create a file or folder if another process removes the folder above it.
 inline constexpr int max_attempts = 100;
 
 /// Creates the folder and its parents, and syncs the new directory entries. Throws ConfigError if the name exists but

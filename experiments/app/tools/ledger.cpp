@@ -35,7 +35,7 @@ const study::Flag<LedgerFlags> ids_flag{"claim", &LedgerFlags::ids,
                                         "Run and show only these claims, such as --claim F3"};
 const study::Flag<LedgerFlags> quick_flag{"quick", &LedgerFlags::quick, "Smaller stacks and fewer seeds"};
 const study::Flag<LedgerFlags> stored_flag{"stored", &LedgerFlags::stored,
-                                           "A ledger.json whose results are used for claims without a finished run"};
+                                           "Results of an earlier ledger.json, used for cells missing from the folder"};
 const std::vector<study::Flag<LedgerFlags>> list_flags{claims_flag, ids_flag};
 const std::vector<study::Flag<LedgerFlags>> report_flags{claims_flag, ids_flag, quick_flag, stored_flag};
 const std::vector<study::Flag<LedgerFlags>> ledger_run_flags{
@@ -68,7 +68,7 @@ ledger::StoredResults stored_results(const LedgerFlags& flags, const std::string
   if (flags.stored.empty()) return {};
   if (std::error_code absent; std::filesystem::equivalent(flags.stored, folder + "/ledger.json", absent)) {
     throw ConfigError(
-        fmt::format("--stored {}: expected another file than that to be written", shortened(flags.stored)));
+        fmt::format("--stored {}: expected a file other than the ledger.json to be written", shortened(flags.stored)));
   }
   return ledger::StoredResults(flags.stored);
 }

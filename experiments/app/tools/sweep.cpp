@@ -153,11 +153,12 @@ ExitCode plan_sweep(const CommonOptions& options) {
     text += fmt::format("{} invalid, the first is {}\n", summary.invalid_cells, summary.invalid);
   }
   if (summary.cost.seconds > 0.0) {
-    text += fmt::format("about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
+    text += fmt::format("estimated cost: about {:.2g} core hours\n", summary.cost.seconds / 3600.0);
   }
   text += fmt::format("largest memory estimate: {:.2g} GB\n", summary.cost.memory / 1e9);
-  const char* next = summary.counts.missing() > 0 ? "run" : "gather";
-  report(options, text + fmt::format("next: periscope sweep {} {}\n", next, printable(run.out)), json);
+  std::string next = summary.counts.missing() > 0 ? "sweep run " : "sweep gather ";
+  if (plan.has_parts() && summary.counts.missing() == 0) next = plan.study().name + " --out ";
+  report(options, text + fmt::format("next: periscope {}{}\n", next, printable(run.out)), json);
   return ExitCode::ok;
 }
 

@@ -38,7 +38,7 @@ struct Job {
   config::RunOptions run_options;
   config::Resolved resolved;
   nlohmann::ordered_json overridden = {};             ///< override_json; null if there are no overrides
-  double operations = 0.0;                            ///< of floating point, roughly; 0: unknown
+  double operations = 0.0;                            ///< estimate, of floating point; 0: unknown
   std::optional<stacks::MemoryEstimate> memory = {};  ///< nullopt: the run estimates its memory itself
   std::string unskippable_reason = {};                ///< why --skip-finished is unsupported for this run, or ""
   std::function<Outcome(stacks::Progress&)> run;

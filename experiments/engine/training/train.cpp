@@ -63,13 +63,10 @@ std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec
 
 theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec, const TrainConfig& config,
                                            stacks::Progress& progress) {
-  // Cost of the training run; in double, as the product overflows an int.
-  const double operations = 1.0 * config.run.seeds * config.train.steps * config.train.batch *
-                            stacks::pass_operations(spec.model, spec.input.tokens, true);
   return theory::predict(spec, recorded_ids(corpus, spec, config.train),
                          {.tolerance = 0.02,
                           .max_samples = 1 << 11,
-                          .operations = operations,
+                          .operations = training_operations(tasks_by_seed(spec, config.train, config.run, "")),
                           .seed = config.run.seed,
                           .on_progress = [&](double) { progress.throw_if_stop_requested(); }});
 }

@@ -96,8 +96,8 @@ std::vector<std::string> regime_of(const ReproduceConfig& config) {
   return stacks::regime_of({config.base}, {config.train});
 }
 
-stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
-  const double tasks = static_cast<double>(config.groups.size()) * config.run.seeds;
+stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, std::size_t runs, int threads) {
+  const auto tasks = static_cast<double>(runs);
   StackSpec spec = config.stacks().front();
   // Concurrent runs also store rescaled weights. The theory for them runs while other runs are still training.
   stacks::MemoryEstimate memory = training::training_memory(config, tasks, std::min<double>(tasks, threads), threads);

@@ -48,8 +48,8 @@ struct ReproduceResult {
 void train_shard(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                  const stacks::Shard& shard, stacks::Progress& progress);
 
-/// Returns the memory estimate of all runs.
-[[nodiscard]] stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads);
+/// Returns the memory estimate of this number of runs.
+[[nodiscard]] stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, std::size_t runs, int threads);
 
 [[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
 [[nodiscard]] const dataset::Schema& schema();

@@ -71,7 +71,7 @@ study::Job resolve(const study::Request& request) {
           .run_options = config->run,
           .resolved = all,
           .operations = training::training_operations(runs),
-          .memory = reproduce_memory(*config, study::threads_of(config->run)),
+          .memory = reproduce_memory(*config, runs.size(), study::threads_of(config->run)),
           .run = [=](stacks::Progress& progress) -> study::Outcome {
             const config::RunOptions& options = config->run;
             if (options.seeds < 3) {
