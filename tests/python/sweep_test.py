@@ -123,6 +123,20 @@ def test_figures_of_swept_inputs_and_of_several_placements_per_cell():
     assert len(ps.plot(ds, "variance").legends[0].get_texts()) == 3
 
 
+def test_zipped_keys_share_the_x_axis_unless_x_repeats():
+    sweep = ps.sweep("theory", SMALL, grid={"model.placement": ["pre", "peri"]},
+                     zip=[{"model.layers": [1, 2, 3], "run.seeds": [4, 5, 4]}])  # fmt: skip
+    page = ps.plot(sweep.run().gather(), "sweep")
+    assert page.axes[0].get_xlabel() == "model.layers with run.seeds"
+    assert [text.get_text() for text in page.legends[0].get_texts()] == ["Pre-LN", "Peri-LN"]
+    repeated = ps.sweep("theory", SMALL, zip=[{"init.scheme": ["lecun", "normal", "scaled"],
+                                               "model.layers": [1, 2, 2]}])  # fmt: skip
+    page = ps.plot(repeated.run().gather(), "sweep")
+    assert page.axes[0].get_xlabel() == "model.layers"
+    assert [text.get_text() for text in page.legends[0].get_texts()] == [f"Peri-LN, scheme {scheme}" for scheme in (
+        "lecun", "normal", "scaled")]  # fmt: skip
+
+
 def test_figures_over_depth_need_a_selection_from_many_stacks(whole):
     many = xr.concat([whole.assign_coords({"init.scheme": [f"{k}a", f"{k}b"]}) for k in range(3)], "init.scheme",
                      combine_attrs="override")  # fmt: skip
