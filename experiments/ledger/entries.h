@@ -12,10 +12,10 @@ namespace periscope::ledger {
 
 /// Where a result was read from. The cell and its file are empty for a result without a cell.
 struct Source {
-  std::string cell;    ///< id, hexadecimal
-  std::string file;    ///< path in the ledger's folder
-  std::string sha256;  ///< of the file
-  std::string commit;  ///< of the program that judged it
+  std::string cell = {};    ///< id, hexadecimal
+  std::string file = {};    ///< path in the ledger's folder
+  std::string sha256 = {};  ///< of the file
+  std::string commit = {};  ///< of the program that judged it
 };
 
 /// A claim and its verdict in one regime.
