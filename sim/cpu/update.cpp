@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "sim/cpu/ops.h"
+#include "sim/numerics/exact_sqrt.h"
 
 namespace periscope {
 
@@ -24,7 +25,7 @@ void CpuBackend::run(const op::Adamw& o) const {
       cpu::Row<T> p = cpu::chunk_of<T>(o.state.parameter, first, count);
       m = beta1 * m + new_mean * (scale * g);
       v = beta2 * v + new_square * (scale * g).square();  // scale before squaring: g² may overflow
-      p = keep * p - rate * m / (root_scale * v.sqrt() + eps);
+      p = keep * p - rate * m / (root_scale * v.unaryExpr(exact_sqrt) + eps);
     });
   });
 }

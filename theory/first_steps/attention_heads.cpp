@@ -1,3 +1,4 @@
+#include "sim/numerics/exact_sqrt.h"
 #include "theory/first_steps/attention_heads.h"
 
 #include <cmath>
@@ -30,7 +31,7 @@ SequenceAttention::Rotated SequenceAttention::rotated(const Sampled& projection,
     const auto rest = static_cast<float>(qk_norm_ == QkNorm::full ? heads - 1 : 0);
     Eigen::VectorXf square = projection.rowwise().squaredNorm() / static_cast<float>(model_.head_dim);
     square = (square + rest * others) / (1.0F + rest);
-    r.inverse = (square.array() + static_cast<float>(model_.norm_eps)).rsqrt();
+    r.inverse = (square.array() + static_cast<float>(model_.norm_eps)).unaryExpr(exact_sqrt).inverse();
     r.normalised = r.inverse.asDiagonal() * projection;
   }
   r.rotated = model_.rope ? rotate(r.normalised, 1.0F) : r.normalised;

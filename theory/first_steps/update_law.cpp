@@ -1,3 +1,4 @@
+#include "sim/numerics/exact_sqrt.h"
 #include "theory/first_steps/update_law.h"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
   square = keep(o.beta2) * square + take(o.beta2) * g.square();
   const auto first = static_cast<Real>(1.0 - std::pow(o.beta1, step));
   const auto second = static_cast<Real>(1.0 - std::pow(o.beta2, step));
-  return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, min_eps)));
+  return (mean / first) / ((square / second).unaryExpr(exact_sqrt) + static_cast<Real>(std::max(o.eps, min_eps)));
 }
 
 /// Returns the weight of each of `steps` gradients in AdamW's bias-corrected moving average with decay β.
