@@ -39,7 +39,8 @@ Entry entry_of(const json& result, const std::string& claim) {
   return {.claim = nullptr,
           .regime = nan,
           .judged = judged,
-          .from = {.cell = result.at("cell"),
+          .from = {.settings = result.at("settings"),
+                   .cell = result.at("cell"),
                    .file = result.at("file"),
                    .sha256 = result.at("sha256"),
                    .commit = result.at("commit")}};
@@ -85,6 +86,7 @@ ordered_json json_of(const Entry& entry) {
           {"values", mapped(judged.values, number)},
           {"quantity", judged.quantity},
           {"reason", judged.reason},
+          {"settings", entry.from.settings},
           {"cell", entry.from.cell},
           {"file", entry.from.file},
           {"sha256", entry.from.sha256},
@@ -104,8 +106,9 @@ StoredResults::StoredResults(const std::string& path) {
       for (const json& result : claim.at("results").get<std::vector<json>>()) {
         Entry entry = entry_of(result, id);
         if (entry.judged.verdict == judge::ClaimVerdict::not_run) continue;
-        const std::string cell = entry.from.cell;
-        if (!results_.emplace(std::pair(id, cell), std::move(entry)).second) throw InputError("the same result twice");
+        const std::string settings = entry.from.settings;
+        if (!results_.emplace(std::pair(id, settings), std::move(entry)).second)
+          throw InputError("the same result twice");
       }
       claim.erase("results");
       if (!claims_.emplace(id, std::move(claim)).second) throw InputError("the same claim twice");
@@ -117,8 +120,8 @@ StoredResults::StoredResults(const std::string& path) {
   }
 }
 
-const Entry* StoredResults::find(const ClaimRow& claim, const std::string& cell) const {
-  const auto found = results_.find({claim.id, cell});
+const Entry* StoredResults::find(const ClaimRow& claim, const std::string& settings) const {
+  const auto found = results_.find({claim.id, settings});
   return found != results_.end() && claims_.at(claim.id) == json(json_of(claim)) ? &found->second : nullptr;
 }
 

@@ -10,12 +10,13 @@
 
 namespace periscope::ledger {
 
-/// Where a result was read from. The cell and its file are empty for a result without a cell.
+/// Where a result was read from. Only `commit` is set for a result without a cell.
 struct Source {
-  std::string cell = {};    ///< id, hexadecimal
-  std::string file = {};    ///< path in the ledger's folder
-  std::string sha256 = {};  ///< of the file
-  std::string commit = {};  ///< of the program that judged it
+  std::string settings = {};  ///< sweeps::ResolvedCell::settings; also set if the cell was not computed
+  std::string cell = {};      ///< id, hexadecimal
+  std::string file = {};      ///< path in the ledger's folder
+  std::string sha256 = {};    ///< of the file
+  std::string commit = {};    ///< of the program that judged it
 };
 
 /// A claim and its verdict in one regime.
@@ -38,12 +39,13 @@ class StoredResults {
   /// Throws InputError, naming the claim.
   explicit StoredResults(const std::string& path);
 
-  /// Returns the result of a claim from a cell, or nullptr if there is none or if a field of the claim has changed.
-  [[nodiscard]] const Entry* find(const ClaimRow& claim, const std::string& cell) const;
+  /// Returns the result of a claim at these settings, also of another program. Returns nullptr if there is none or if a
+  /// field of the claim has changed.
+  [[nodiscard]] const Entry* find(const ClaimRow& claim, const std::string& settings) const;
 
  private:
   std::map<std::string, nlohmann::json> claims_;                  ///< by id
-  std::map<std::pair<std::string, std::string>, Entry> results_;  ///< by claim and cell; without claim and regime
+  std::map<std::pair<std::string, std::string>, Entry> results_;  ///< by claim and settings; without claim and regime
 };
 
 }  // namespace periscope::ledger

@@ -88,22 +88,25 @@ std::string hex_of(const sweeps::CellId& id) {
 }
 
 Source source_of(const sweeps::StoredCell& cell, const std::string& path, const std::string& folder) {
-  return {.cell = hex_of(cell.id),
+  return {.settings = {},
+          .cell = hex_of(cell.id),
           .file = std::filesystem::relative(path, folder).generic_string(),
           .sha256 = config::sha256_of(MappedFile(path)),
           .commit = build_info::commit};
 }
 
 /// Returns whether the stored results have all selected claims of a run, and the folder none of its cells.
-bool is_stored(const Claims& claims, const RunRow& run, const Selection& selection,
-               const std::vector<sweeps::CellId>& cells) {
+bool is_stored(const Claims& claims, const RunRow& run, const Selection& selection, const sweeps::GridPlan& plan) {
   const sweeps::CellIndex index(folder_of(selection, run));
-  return std::ranges::all_of(cells, [&](const sweeps::CellId& id) {
-    return index.find(id) == nullptr && std::ranges::all_of(claims.claims, [&](const ClaimRow& claim) {
-             return claim.run != run.name || !is_selected(selection, claim) ||
-                    selection.stored.find(claim, hex_of(id)) != nullptr;
-           });
-  });
+  for (std::size_t i = 0; i < plan.cells(); ++i) {
+    const sweeps::ResolvedCell cell = sweeps::resolve(plan, i);
+    const bool is_known = std::ranges::all_of(claims.claims, [&](const ClaimRow& claim) {
+      return claim.run != run.name || !is_selected(selection, claim) ||
+             selection.stored.find(claim, cell.settings) != nullptr;
+    });
+    if (!is_known || index.find(cell.id) != nullptr) return false;
+  }
+  return true;
 }
 
 /// Decides the entry's claim. An expression that cannot be evaluated fails the entry, not the ledger.
@@ -122,15 +125,17 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
                std::vector<Entry>& entries) {
   const std::string folder = folder_of(selection, run);
   const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
-  const std::vector<sweeps::CellId> ids = sweeps::ids_of_cells(plan, folder, progress).ids;
   const sweeps::CellIndex index(folder);
   for (const std::string& message : index.damaged()) progress.say(message + "\n");
   sweeps::CellReader reader(index);
-  for (std::size_t cell = 0; cell < ids.size(); ++cell) {
-    const sweeps::StoredCell* stored = reader.read(ids[cell]);
+  for (std::size_t cell = 0; cell < plan.cells(); ++cell) {
+    const sweeps::ResolvedCell resolved = sweeps::resolve(plan, cell);
+    const sweeps::StoredCell* stored = reader.read(resolved.id);
     const bool is_done = stored != nullptr && !stored->failed();
     const dataset::Dataset data = is_done ? sweeps::dataset_of(*stored) : dataset::Dataset();
-    const Source from = is_done ? source_of(*stored, index.path(*index.find(ids[cell])), selection.folder) : Source();
+    Source from;
+    if (is_done) from = source_of(*stored, index.path(*index.find(resolved.id)), selection.folder);
+    from.settings = resolved.settings;
     for (const ClaimRow& claim : claims.claims) {
       if (claim.run != run.name) continue;
       Entry entry{.claim = &claim,
@@ -142,7 +147,7 @@ void judge_run(const Claims& claims, const RunRow& run, const Selection& selecti
       } else if (stored != nullptr) {
         judge::add_reason(entry.judged, stored->values);
         entry.failed = true;
-      } else if (const Entry* known = selection.stored.find(claim, hex_of(ids[cell])); known != nullptr) {
+      } else if (const Entry* known = selection.stored.find(claim, resolved.settings); known != nullptr) {
         entry.judged = known->judged;
         entry.from = known->from;
       } else {
@@ -176,7 +181,7 @@ sweeps::CellCounts run(const Claims& claims, const Selection& selection, stacks:
     if (!is_needed(claims, run, selection)) continue;
     const std::string folder = folder_of(selection, run);
     const sweeps::GridPlan plan = plan_of(claims, run, selection.quick);
-    if (is_stored(claims, run, selection, sweeps::ids_of_cells(plan, folder, progress).ids)) continue;
+    if (is_stored(claims, run, selection, plan)) continue;
     progress.say(fmt::format("{}: {}\n", run.name, run.study));
     sweeps::make_plan(plan, folder, progress, selection.settings.threads);
     sweeps::RunSettings settings = selection.settings;

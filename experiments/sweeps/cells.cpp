@@ -101,8 +101,9 @@ ResolvedCell resolve(const GridPlan& plan, std::size_t cell, int threads) {
     settings["named placements"] = *placement;
   }
   if (!plan.files_of_flags().empty()) settings["files of flags"] = plan.files_of_flags();
-  resolved.id = id_of(config::json_text(
-      {study.name, plan.flags(), study.schema->kind(), study.schema->version(), cache::numerics(), settings}));
+  resolved.settings = config::sha256_hex(
+      config::json_text({study.name, plan.flags(), study.schema->kind(), study.schema->version(), settings}));
+  resolved.id = id_of(resolved.settings + cache::numerics());
   return resolved;
 }
 

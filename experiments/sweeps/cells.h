@@ -10,13 +10,15 @@
 
 namespace periscope::sweeps {
 
-/// SHA-256 of all influences on a cell's result: study, flags, schema version, settings that can change a result (the
-/// content of texts, not their paths), and cache::numerics().
+/// SHA-256 of all influences on a cell's result: ResolvedCell::settings and cache::numerics().
 using CellId = std::array<std::uint64_t, 4>;
 
 /// A cell that is ready to run, or the reason why its configuration is invalid.
 struct ResolvedCell {
   CellId id{};
+  /// SHA-256 of study, flags, schema version and settings that can change a result (the content of texts, not their
+  /// paths), hexadecimal.
+  std::string settings;
   std::optional<study::Job> job;
   std::string failure;
 };

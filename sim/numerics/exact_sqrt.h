@@ -4,8 +4,8 @@
 
 namespace periscope {
 
-/// Square root for Eigen's unaryExpr. Eigen computes sqrt() and rsqrt() of float arrays with an approximate instruction,
-/// whose result depends on the maker of the processor.
+/// Square root for Eigen's unaryExpr. Eigen's sqrt() and rsqrt() of float arrays use an approximate instruction, whose
+/// result depends on the maker of the processor.
 inline constexpr auto exact_sqrt = [](auto x) { return std::sqrt(x); };
 
 }  // namespace periscope

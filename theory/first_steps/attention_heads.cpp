@@ -1,9 +1,10 @@
-#include "sim/numerics/exact_sqrt.h"
 #include "theory/first_steps/attention_heads.h"
 
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "sim/numerics/exact_sqrt.h"
 
 namespace periscope::theory {
 

@@ -1,10 +1,11 @@
-#include "sim/numerics/exact_sqrt.h"
 #include "theory/first_steps/update_law.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
+
+#include "sim/numerics/exact_sqrt.h"
 
 namespace periscope::theory {
 namespace {

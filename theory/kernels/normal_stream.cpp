@@ -1,4 +1,3 @@
-#include "sim/numerics/exact_sqrt.h"
 #include "theory/kernels/normal_stream.h"
 
 #include <Random123/threefry.h>
@@ -8,6 +7,8 @@
 #include <boost/random/chi_squared_distribution.hpp>
 #include <cmath>
 #include <numbers>
+
+#include "sim/numerics/exact_sqrt.h"
 
 namespace periscope::theory {
 namespace {
