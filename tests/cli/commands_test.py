@@ -214,3 +214,8 @@ def test_a_processor_without_avx2_is_rejected(words, levels):
         pytest.skip("compiled for another processor")
     done = on(2, words, code=1)
     assert (done.out, done.err.count("\n"), "x86-64-v3" in done.err) == ("", 1, True), done.err
+
+
+def test_no_instruction_has_a_result_that_depends_on_the_processors_maker():
+    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", PROGRAM], capture_output=True, text=True, check=True)
+    assert set(re.findall(r"\bv?(?:rsqrt|rcp)\d*[ps][sdh]\b", code.stdout)) == set()

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "sim/numerics/exact_sqrt.h"
 #include "theory/attention/attention_pattern.h"
 #include "theory/attention/pattern_products.h"
 #include "theory/attention/token_rows.h"
@@ -62,7 +63,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
   const Index count = grid_.size();
   const Eigen::VectorXf& upper = grid_.upper_weight();
   const Eigen::VectorXf& kink = grid_.kink_weight();
-  const Eigen::VectorXf root = values.residual.cwiseSqrt();
+  const Eigen::VectorXf root = values.residual.unaryExpr(exact_sqrt);
   Sample a(grid_.tokens(), count);                                                   // first Aᵀ, later √D Aᵀ
   Sample mixed = Sample::Zero(count, grid_.nodes());                                 // A W
   Sample kink_sums = Sample::Zero(count, static_cast<Index>(grid_.cells().size()));  // A V
