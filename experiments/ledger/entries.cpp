@@ -96,10 +96,6 @@ ordered_json json_of(const Entry& entry) {
 StoredResults::StoredResults(const std::string& path) {
   const json ledger = read_strict_json(path);
   std::string id = "none";
-  const auto fail = [&](const std::string& found) {
-    throw InputError(fmt::format("{}: claim {}: expected a ledger.json of this version, found: {}", printable(path),
-                                 shortened(id), found));
-  };
   try {
     for (json claim : ledger.at("claims").get<std::vector<json>>()) {
       id = claim.at("id");
@@ -113,10 +109,9 @@ StoredResults::StoredResults(const std::string& path) {
       claim.erase("results");
       if (!claims_.emplace(id, std::move(claim)).second) throw InputError("the same claim twice");
     }
-  } catch (const json::exception& error) {
-    fail(error.what());
-  } catch (const InputError& error) {
-    fail(error.what());
+  } catch (const std::exception& error) {
+    throw InputError(fmt::format("{}: claim {}: expected a ledger.json of this version, found: {}", printable(path),
+                                 shortened(id), error.what()));
   }
 }
 

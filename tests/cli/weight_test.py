@@ -23,7 +23,7 @@ ROOMS = {
     "studies": (["experiments/studies/"], 13000, 12600),
     "sweeps, ledger": (["experiments/sweeps/", "experiments/ledger/"], 3300, 2400),
     "app": (["experiments/app/"], 3400, 3300),
-    "plots": (["plots/"], 4900, 5000),
+    "plots": (["plots/"], 5000, 5000),
     "python": (["python/"], 3500, 3200),
     "bench": (["experiments/bench/"], 1200, 1200),
     "product": ([""], 73700, 68000),
