@@ -48,7 +48,7 @@ void NormalStream::fill(Real* out, Index count) {
       angle[i] = static_cast<float>(low) * (2 * ulp * std::numbers::pi_v<float>);
     }
     radius = -2.0F * radius.log();
-    radius = radius.unaryExpr(exact_sqrt);  // a statement of its own, so that the logarithm is vectorized
+    radius = radius.unaryExpr(exact_sqrt);  // separate, so that Eigen vectorizes log
     const Batch first = radius * angle.cos();
     const Batch second = radius * angle.sin();
     const Index n = std::min<Index>(words_per_batch, count - done);
