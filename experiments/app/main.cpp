@@ -34,7 +34,7 @@ namespace periscope::app {
 namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
-4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence,
+4 a check failed (theory disagrees, a bound is violated, weights are faulty), 5 diverged with --fail-on-divergence,
 75 stopped by a signal, the same command resumes the run,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to resume.)";
 

@@ -12,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/engine/settings/json_text.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/worker_thread.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/weight_check.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -56,6 +59,19 @@ SafetensorsView view_of(const std::string& name, const GivenTensor& given, bool 
   return view;
 }
 
+/// Returns the findings of check_weights as JSON.
+std::string check(const Model* model, const std::string& folder, const std::vector<std::string>& ignored,
+                  const std::vector<std::string>& ignore_keys) {
+  constexpr auto copies = Checkpoint::TiedCopies::may_differ;
+  nlohmann::ordered_json findings = nlohmann::ordered_json::array();
+  run_on_worker([&] {
+    const Checkpoint checkpoint =
+        model != nullptr ? Checkpoint(model->memory, ignore_keys, copies) : Checkpoint(folder, ignore_keys, copies);
+    for (const Finding& one : check_weights(checkpoint, ignored)) findings.push_back(json_of(one));
+  });
+  return config::json_text(findings);
+}
+
 }  // namespace
 
 void add_model(nb::module_& module) {
@@ -79,6 +95,8 @@ void add_model(nb::module_& module) {
           },
           "name"_a, "config"_a, "tensors"_a, "copy"_a = true, "ignore_keys"_a = std::vector<std::string>())
       .def_prop_ro("name", [](const Model& model) { return model.memory->name; });
+  module.def("check", &check, "model"_a.none(), "folder"_a, "ignored"_a, "ignore_keys"_a,
+             "Returns the faults of a model's or a folder's weights as JSON.");
 }
 
 }  // namespace periscope::python

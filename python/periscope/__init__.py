@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ._processor import require_instructions
 
 if TYPE_CHECKING:
+    from ._check import Finding as Finding
+    from ._check import WeightsError as WeightsError
+    from ._check import assert_healthy as assert_healthy
+    from ._check import check as check
     from ._nulls import at_init as at_init
     from ._nulls import at_scales as at_scales
     from ._periscope import Snapshot as Snapshot
@@ -51,7 +55,7 @@ _MODULES = {name: module for module, names in {
     "config": "Config", "dataset": "open", "describe": "cite columns keys placements recipes",
     "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
     "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
-    "_nulls": "at_init at_scales", "_sweep": "Sweep sweep",
+    "_nulls": "at_init at_scales", "_sweep": "Sweep sweep", "_check": "Finding WeightsError assert_healthy check",
     "verbs": "propagate theory compare ladder gradients_depth gradients_attenuation gradients_identity_path "
              "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
 }.items() for name in names.split()}  # fmt: skip

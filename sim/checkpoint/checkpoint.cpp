@@ -56,7 +56,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 
 }  // namespace
 
-Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys)
+Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys, TiedCopies tied_copies)
     : config_path_(config_file_of(folder)),
       config_file_(config_path_),
       config_(read_strict_json(config_file_)),
@@ -64,10 +64,11 @@ Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>
       family_(&family_of(config_, config_path_, ignored_keys_)),
       files_(folder) {
   read_config();
-  check_tensors();
+  check_tensors(tied_copies);
 }
 
-Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys)
+Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys,
+                       TiedCopies tied_copies)
     : memory_(std::move(model)),
       config_path_(memory_->name + ": configuration"),
       config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
@@ -76,7 +77,7 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
       family_(&family_of(config_, config_path_, ignored_keys_)),
       files_(*memory_) {
   read_config();
-  check_tensors();
+  check_tensors(tied_copies);
 }
 
 TensorNames Checkpoint::tensor_names() const { return {files_.names(), *family_, folder(), files_.aliases()}; }
@@ -130,7 +131,7 @@ std::string Checkpoint::entry_name(const ParameterId& id, std::int64_t entry) co
   return fmt::format("{}{}: {}entry {}", part->tensor, suffix, plus, index);
 }
 
-void Checkpoint::check_tensors() {
+void Checkpoint::check_tensors(TiedCopies tied_copies) {
   std::vector<std::string> missing;
   for (const auto& [tensor, uses] : uses_) {
     if (files_.contains(tensor)) {
@@ -141,7 +142,7 @@ void Checkpoint::check_tensors() {
   }
   for (const std::string& tensor : files_.names()) {
     if (uses_.contains(tensor)) continue;
-    if (!is_known(tensor)) {
+    if (!is_known(tensor, tied_copies)) {
       const std::string absent = missing.empty() ? "" : fmt::format("; missing tensor: \"{}\"", missing.front());
       throw unsupported(files_.file_of(tensor),
                         fmt::format("tensor {} {}: unknown to family {} and may change the function{}",
@@ -171,11 +172,16 @@ void Checkpoint::check_shape(const std::string& tensor, const std::vector<Parame
   }
 }
 
-bool Checkpoint::is_known(const std::string& tensor) {
-  const auto copy = std::ranges::find(stack_.copies, tensor, &std::pair<std::string, std::string>::first);
-  if (copy != stack_.copies.end()) {
-    check_copy(copy->first, copy->second);
-    return true;
+bool Checkpoint::is_known(const std::string& tensor, TiedCopies tied_copies) const {
+  const auto found = std::ranges::find(stack_.copies, tensor, &std::pair<std::string, std::string>::first);
+  if (found != stack_.copies.end()) {
+    const auto& [copy, original] = *found;
+    const std::string property = tied_copies == TiedCopies::may_differ ? "" : difference(copy, original);
+    if (property.empty()) return true;
+    throw unsupported(
+        files_.file_of(copy),
+        fmt::format("tensors \"{}\" and \"{}\": expected equal tensors (tied by config.json), found a different {}",
+                    copy, original, property));
   }
   if (std::ranges::count(stack_.unread, tensor) > 0) return true;
   return std::ranges::any_of(buffers, [&](std::string_view end) { return tensor.ends_with(end); }) ||
@@ -183,16 +189,10 @@ bool Checkpoint::is_known(const std::string& tensor) {
                              [plain = unwrapped(tensor)](std::string_view begin) { return plain.starts_with(begin); });
 }
 
-void Checkpoint::check_copy(const std::string& copy, const std::string& original) const {
-  if (!files_.contains(original)) return;  // reported as missing
-  const auto differ = [&](const char* property) {
-    return unsupported(
-        files_.file_of(copy),
-        fmt::format("tensors \"{}\" and \"{}\": expected equal tensors (tied by config.json), found a different {}",
-                    copy, original, property));
-  };
+std::string Checkpoint::difference(const std::string& copy, const std::string& original) const {
+  if (!files_.contains(copy) || !files_.contains(original)) return "";
   const SafetensorsView& view = files_.find(copy);
-  if (view.shape != files_.find(original).shape) throw differ("shape");
+  if (view.shape != files_.find(original).shape) return "shape";
   constexpr std::uint64_t piece = 1 << 16;
   std::vector<double> a(piece), b(piece);
   const std::uint64_t count = count_of(view);
@@ -200,8 +200,9 @@ void Checkpoint::check_copy(const std::string& copy, const std::string& original
     const std::size_t size = std::min(piece, count - first);
     files_.read(copy, first, std::span(a).first(size));
     files_.read(original, first, std::span(b).first(size));
-    if (std::memcmp(a.data(), b.data(), size * sizeof(double)) != 0) throw differ("value");
+    if (std::memcmp(a.data(), b.data(), size * sizeof(double)) != 0) return "value";
   }
+  return "";
 }
 
 }  // namespace periscope

@@ -16,12 +16,17 @@ namespace periscope {
 /// a tensor that is missing, unknown or has a wrong shape.
 class Checkpoint {
  public:
+  /// Whether to reject a checkpoint that stores a tied tensor twice with different values.
+  enum class TiedCopies { must_be_equal, may_differ };
+
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
   /// ("text_config.x" in a nested object). Throws InputError like TensorFiles, or if a check fails. Throws
   /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
-  explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
+  explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {},
+                      TiedCopies tied_copies = TiedCopies::must_be_equal);
   /// Reads a model in memory; `ignore_keys` extends the model's own list of ignored keys.
-  explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
+  explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {},
+                      TiedCopies tied_copies = TiedCopies::must_be_equal);
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
   [[nodiscard]] const Family& family() const { return *family_; }
@@ -39,6 +44,9 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
   /// Optional copies of other tensors: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
+  /// Returns the first property, "shape" or "value", in which a copy differs from its original; "" if they are equal or
+  /// one of them is not stored.
+  [[nodiscard]] std::string difference(const std::string& copy, const std::string& original) const;
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
   /// Keys missing from config.json, with the default values used for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
@@ -51,10 +59,9 @@ class Checkpoint {
 
  private:
   void read_config();
-  void check_tensors();
+  void check_tensors(TiedCopies tied_copies);
   void check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const;
-  [[nodiscard]] bool is_known(const std::string& tensor);
-  void check_copy(const std::string& copy, const std::string& original) const;
+  [[nodiscard]] bool is_known(const std::string& tensor, TiedCopies tied_copies) const;
 
   std::shared_ptr<const MemoryModel> memory_;  ///< null for a folder
   std::string config_path_;

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -95,6 +96,111 @@ def test_regauge_finds_the_least_power_of_two_for_a_format(folder):
         run("certify", name, "--require", "fp16", "--quiet", code=code)
     assert regauge("made", "again", "--format", "fp16")["factor"] == 1
     assert result("certify", "model", "--headroom", "fp16").scaled_c * made["factor"] == 1
+
+
+EMBEDDING, GAIN, DOWN = "model.embed_tokens.weight", "model.layers.1.input_layernorm.weight", "layers.0.mlp.down_proj"
+
+
+def row_rms(w):
+    return np.median(np.sqrt((w**2).mean(axis=1)))
+
+
+def checked(folder, edit, *flags, code=4, **config):
+    """Writes a small checkpoint after edit(tensors) and returns (kind, tensor, found) of the findings of --check."""
+    tensors = write_checkpoint(folder / "model", **config)
+    edit(tensors)
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    answer = run("info", "model", "--check", "--json", "--quiet", *flags, code=code).json
+    assert answer["tensors"] == 20
+    return [(found["kind"], found["tensor"], found["found"]) for found in answer["findings"]]
+
+
+def put(tensor, at, value):
+    def edit(tensors):
+        w = next(w for name, w in tensors.items() if tensor in name)
+        w[at] = value(w) if callable(value) else value
+    return edit
+
+
+def shift_gains(by):
+    def edit(tensors):
+        for name in (name for name in tensors if "norm" in name):
+            tensors[name] += by
+    return edit
+
+
+# Every fault just above its limit, and the same change just below.
+FAULTS = {
+    "nan": (put(DOWN, (0, 5), math.nan), put(DOWN, (0, 5), 1.0), "non-finite", DOWN,
+            "1 of 384 entries are not finite, the first is [0, 5] = nan"),
+    "inf": (put(GAIN, slice(3, 5), -math.inf), None, "non-finite", GAIN,
+            "2 of 16 entries are not finite, the first is [3] = -inf"),
+    "row": (put(EMBEDDING, slice(7, 9), 0.0), put(EMBEDDING, (7, slice(15)), 0.0), "zeros", EMBEDDING,
+            "2 of 256 rows are zero, the first is 7"),
+    "column": (put(DOWN, (slice(None), 3), 0.0), None, "zeros", DOWN, "1 of 24 columns are zero, the first is 3"),
+    "repeated": (put(EMBEDDING, 9, lambda w: w[4]), put(EMBEDDING, (9, slice(15)), lambda w: w[4, :15]),
+                 "repeated-rows", EMBEDDING, "1 of 256 rows equal an earlier row, the first is 9"),
+    "mean": (put(EMBEDDING, slice(200, 256), lambda w: w[:200].mean(axis=0) + 5e-4 * w[200:]),
+             put(EMBEDDING, slice(200, 256), lambda w: w[:200].mean(axis=0) + 5e-3 * w[200:]),
+             "mean-rows", EMBEDDING, "56 of 256 rows are near the mean row, the first is 200"),
+    "entry": (put(DOWN, (2, 5), lambda w: -1100 * row_rms(w)), put(DOWN, (2, 5), lambda w: -300 * row_rms(w)),
+              "outliers", DOWN, "1 of 16 rows have a far larger entry, the first is [2, 5] = -408.5"),
+    "large row": (put(EMBEDDING, 7, lambda w: 110 * row_rms(w)), put(EMBEDDING, 7, lambda w: 90 * row_rms(w)),
+                  "outliers", EMBEDDING, "1 of 256 rows are far larger than the others, the first is 7"),
+    "gain": (put(GAIN, 6, lambda w: 1100 * np.median(w)), put(GAIN, 6, lambda w: 900 * np.median(w)),
+             "outliers", GAIN, "1 of 16 entries are far larger, the first is [6] = "),
+    "added": (shift_gains(1.0), shift_gains(0.4), "gains", "model.layers.0.input_layernorm.weight",
+              "mean gain 1.94 in the median of 5 norms, 0 % of gains below 0.95"),
+    "subtracted": (shift_gains(-1.0), shift_gains(-0.8), "gains", "model.layers.0.input_layernorm.weight",
+                   "mean gain -0.0557 in the median of 5 norms, 40 % of gains below -0.1"),
+    "eps": (put(EMBEDDING, ..., lambda w: w * 0.015), put(EMBEDDING, ..., lambda w: w * 0.017), "eps", EMBEDDING,
+            "median mean square 3.4"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_check_finds_every_fault_above_its_limit_and_none_below(fault, folder):
+    above, below, kind, tensor, found = FAULTS[fault]
+    [(found_kind, found_tensor, text)] = checked(folder, above)
+    assert found_kind == kind and tensor in found_tensor and text.startswith(found)
+    assert f"{kind:15}{found_tensor}: {text}"[:60] in run("info", "model", "--check", code=4).out
+    assert checked(folder, above, "--ignore", kind, code=0) == []
+    if below is not None:
+        assert checked(folder, below, code=0) == []
+
+
+def test_check_continues_after_tied_copies_that_differ(folder):
+    def edit(tensors):
+        tensors["lm_head.weight"] = tensors[EMBEDDING] * 1.0
+        tensors["lm_head.weight"][3, 3] += 1e-9
+        tensors[GAIN][2] = math.nan
+    assert [found[:2] for found in checked(folder, edit)] == [("non-finite", GAIN), ("tied-copies", "lm_head.weight")]
+    rejected("info", "model", code=3, names="expected equal tensors")
+
+
+def test_the_padding_tokens_row_may_be_zero(folder):
+    pad = put(EMBEDDING, 5, 0.0)
+    assert checked(folder, pad, code=0, pad_token_id=5) == []
+    assert len(checked(folder, pad, pad_token_id=6)) == 1
+    rejected("info", "model", "--check", "--ignore", "zero", names=("--ignore zero", "repeated-rows"))
+    rejected("info", "model", "--ignore", "zeros", names="--check")
+
+
+@pytest.mark.parametrize("family", LETTERS)
+def test_check_finds_nothing_in_random_checkpoints(family, folder):
+    for seed in range(3):
+        run("write-checkpoint", "--family", family, "--out", f"m{seed}", "--quiet", SMALL, f"run.seed={seed}")
+        assert run("info", f"m{seed}", "--check").out.startswith("0 findings in ")
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gemma3-nested"])
+def test_check_finds_gains_to_which_one_was_added_twice(name, folder):
+    shutil.copytree(FIXTURES / name, folder / "model")
+    tensors = read_tensors(folder / "model" / "model.safetensors")
+    assert "gains" not in run("info", "model", "--check", "--json", "--quiet", code=None).out
+    write_tensors(folder / "model" / "model.safetensors",
+                  {key: np.abs(w) + 0.5 if "norm" in key else w for key, w in tensors.items()})
+    assert "was 1 added twice?" in run("info", "model", "--check", "--json", "--quiet", code=4).out
 
 
 LLAMA = ROOT / "tests" / "checkpoint" / "fixtures" / "llama"

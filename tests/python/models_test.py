@@ -1,6 +1,7 @@
 """Models in memory equal models in files; passes recorded by other programs give the results of probe."""
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +200,24 @@ def test_inconsistent_passes_are_rejected(made):
                         ({"labels": [99] * 5}, "label 99"), ({"dtype": "f8"}, "f8")):
         with rejected(name, ps.Error):
             made.replay(**words)
+
+
+def test_check_finds_faults_of_models_in_memory_and_in_files():
+    weights = random_weights()
+    weights = {name: np.abs(w) if "norm" in name else w for name, w in weights.items()}
+    assert ps.check(ps.Model(STACK, weights)) == ps.check(LLAMA) == []
+    ps.assert_healthy(LLAMA)
+    weights["layers.0.mlp.up.weight"][1, 2] = np.nan
+    bad = ps.Model(STACK, weights)
+    [found] = ps.check(bad, ignore=["eps"])
+    assert (found.kind, found.tensor, found.expected) == ("non-finite", "layers.0.mlp.up.weight", "finite numbers")
+    assert "[1, 2] = nan" in found.found
+    assert ps.check(bad, ignore="non-finite") == []
+    with pytest.raises(ps.WeightsError, match="up.weight") as caught:
+        ps.assert_healthy(bad)
+    assert (caught.value.findings, caught.value.exit_code) == ([found], 4)
+    assert pickle.loads(pickle.dumps(caught.value)).findings == [found]
+    with rejected("ignore nan: expected one of non-finite", ps.ConfigError):
+        ps.check(bad, ignore="nan")
+    with rejected("expected a folder", ps.ConfigError):
+        ps.check(None)

@@ -101,3 +101,13 @@ def test_half_precision_violates_no_identity(family, dtype):
         model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss.backward()
     ds = recorder.datasets[0]
     assert not ds.growth_violated and np.isfinite(ds.growth_residual).all()
+
+
+@every_family
+def test_check_finds_the_faults_of_a_live_model(family):
+    model, _ = model_of(family, SEED)
+    gain = next(p for name, p in model.named_parameters() if "norm" in name.lower() or "ln_" in name)
+    before = {found.kind for found in ps.check(ps.from_torch(model))}
+    with torch.no_grad():
+        gain[0] = float("inf")
+    assert {found.kind for found in ps.check(model)} - before == {"non-finite"}

@@ -20,15 +20,40 @@
 #include "sim/base/printable.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/checkpoint/recipe.h"
+#include "sim/checkpoint/weight_check.h"
 
 namespace periscope::app {
 namespace {
 
-const std::vector<study::Flag<study::CheckpointFlags>> info_flags{study::checkpoint_flag<study::CheckpointFlags>(),
-                                                                  study::ignore_key_flag<study::CheckpointFlags>()};
+struct InfoFlags {
+  std::string checkpoint;
+  std::vector<std::string> ignore_keys, ignore;
+  bool check = false;
+};
+
+const std::vector<study::Flag<InfoFlags>> info_flags{
+    study::checkpoint_flag<InfoFlags>(),
+    study::ignore_key_flag<InfoFlags>(),
+    {"check", &InfoFlags::check, "Report faults of the weights, with exit code 4 if there are any"},
+    {"ignore", &InfoFlags::ignore, fmt::format("Kinds of faults to omit: {}", fmt::join(fault_names, ", "))}};
+
+ExitCode run_check(const InfoFlags& own, const CommonOptions& options) {
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys, Checkpoint::TiedCopies::may_differ);
+  std::optional<TerminalProgress> progress(std::in_place, options.quiet);
+  const nlohmann::ordered_json check = check_json(checkpoint, own.ignore, *progress);
+  progress.reset();  // clears the progress line
+  if (options.json) {
+    print_json(check);
+  } else if (!options.quiet) {
+    print_result(check_text(check));
+  }
+  return check.at("findings").empty() ? ExitCode::ok : ExitCode::check_failed;
+}
 
 ExitCode run_info(const CommonOptions& options) {
   const auto own = study::read_flags(info_flags, options.from_flags.flags);
+  if (own.check) return run_check(own, options);
+  if (!own.ignore.empty()) throw ConfigError("--ignore has no effect without --check");
   const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
   if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
@@ -105,8 +130,9 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 }  // namespace
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
-  add_command(app, code, "info", "Describe a checkpoint: family, placement, norm names and shapes", no_run, run_info,
-              flag_texts(info_flags));
+  add_command(app, code, "info",
+              "Describe a checkpoint: family, placement, norm names and shapes; or check its weights (--check)", no_run,
+              run_info, flag_texts(info_flags));
   const auto family = std::make_shared<std::string>();
   CLI::App* const command = add_command(
       app, code, "write-checkpoint", "Write a random stack as a checkpoint for other programs, into --out",

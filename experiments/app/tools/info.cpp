@@ -12,6 +12,7 @@
 #include "experiments/engine/result/text_table.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/finite_weights.h"
+#include "sim/checkpoint/weight_check.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::app {
@@ -93,22 +94,25 @@ Json names_of(const Checkpoint& c) {
   return rows;
 }
 
-/// Returns the checkpoint's warnings, and one about the first weight that is not finite.
-std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t parameters, stacks::Progress& progress) {
+/// Returns a function that shows progress when it is called with the size of every block of weights.
+std::function<void(std::uint64_t)> reading_progress(const Checkpoint& c, stacks::Progress& progress) {
   constexpr std::uint64_t shown_from = 1 << 26;  // reading fewer numbers takes less than about half a second
   constexpr std::uint64_t million = 1'000'000;
-  std::uint64_t read = 0;
-  std::function<void(std::uint64_t)> after_block = [](std::uint64_t /*numbers*/) {};
-  if (parameters >= shown_from) {
-    progress.begin("reading weights (million numbers)", static_cast<std::int64_t>(parameters / million));
-    after_block = [&](std::uint64_t numbers) {
-      const auto before = read / million;
-      read += numbers;
-      progress.step("", static_cast<int>(read / million - before));
-    };
-  }
+  std::uint64_t parameters = 0;
+  for (const auto& [tensor, uses] : c.uses()) parameters += count_of(c.files().find(tensor));
+  if (parameters < shown_from) return [](std::uint64_t /*numbers*/) {};
+  progress.begin("reading weights (million numbers)", static_cast<std::int64_t>(parameters / million));
+  return [&progress, read = std::uint64_t{0}](std::uint64_t numbers) mutable {
+    const auto before = read / million;
+    read += numbers;
+    progress.step("", static_cast<int>(read / million - before));
+  };
+}
+
+/// Returns the checkpoint's warnings, and one about the first weight that is not finite.
+std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& progress) {
   std::vector<std::string> all = c.warnings();
-  if (const auto bad = find_non_finite_weight(c, {}, after_block)) all.push_back(*bad);
+  if (const auto bad = find_non_finite_weight(c, {}, reading_progress(c, progress))) all.push_back(*bad);
   return all;
 }
 
@@ -217,7 +221,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
           {"tensors", tensors},
           {"unused", c.unused()},
           {"defaults", c.defaults()},
-          {"warnings", warnings_of(c, parameters, progress)},
+          {"warnings", warnings_of(c, progress)},
           {"ignored_keys", c.ignored_keys()}};
 }
 
@@ -262,6 +266,27 @@ std::string info_text(const Checkpoint& c, const Json& info) {
   for (const Json& warning : info.at("warnings")) {
     text += "\nwarning: " + printable(warning.get<std::string>()) + "\n";
   }
+  return dataset::wrap_to_table_width(text);
+}
+
+Json check_json(const Checkpoint& c, const std::vector<std::string>& ignored, stacks::Progress& progress) {
+  Json findings = Json::array();
+  for (const Finding& one : check_weights(c, ignored, reading_progress(c, progress))) findings.push_back(json_of(one));
+  return {{"folder", c.folder()},
+          {"family", c.family().name},
+          {"tensors", c.uses().size()},
+          {"findings", findings},
+          {"ignored_keys", c.ignored_keys()}};
+}
+
+std::string check_text(const Json& check) {
+  std::string text;
+  for (const Json& finding : check.at("findings")) {
+    const auto part = [&](const char* key) { return printable(finding.at(key).get<std::string>()); };
+    text += fmt::format("{:<15}{}: {}; expected {}\n", part("kind"), part("tensor"), part("found"), part("expected"));
+  }
+  const std::size_t count = check.at("findings").size();
+  text += fmt::format("{} finding{} in {} tensors\n", count, count == 1 ? "" : "s", check.at("tensors").dump());
   return dataset::wrap_to_table_width(text);
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "experiments/engine/run/progress.h"
 #include "sim/checkpoint/checkpoint.h"
@@ -14,5 +15,12 @@ nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress&
 
 /// Formats `info`, the description of a checkpoint, as a text table.
 std::string info_text(const Checkpoint& checkpoint, const nlohmann::ordered_json& info);
+
+/// Checks the weights of a checkpoint: findings of check_weights except those of `ignored` kinds.
+nlohmann::ordered_json check_json(const Checkpoint& checkpoint, const std::vector<std::string>& ignored,
+                                  stacks::Progress& progress);
+
+/// Formats `check`, the result of check_json, with one line per finding.
+std::string check_text(const nlohmann::ordered_json& check);
 
 }  // namespace periscope::app
