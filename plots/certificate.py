@@ -17,7 +17,7 @@ from .makers import kind
 
 @dataclass(frozen=True)
 class Curve(style.Style):
-    """The curve of a class of signals, at all places or only in the sublayers of one kind of module."""
+    """The curve of one or more classes of signals, at all places or only in the sublayers of one kind of module."""
 
     name: str = ""
     first: int = 0  # place 0 is before sublayer 0: attention sublayers are at odd places, MLPs at even ones
@@ -33,7 +33,7 @@ PANELS = {
     ),
     "Inside modules": (
         Curve("attention scores", "#555555", "v", (0, (6, 1.5, 1, 1.5)), "scores", 1, 2),
-        Curve("queries, keys, values", "#CC79A7", "h", (0, (4, 2)), "attention", 1, 2),
+        Curve("queries, keys, values", "#CC79A7", "h", (0, (4, 2)), "attention cache", 1, 2),
         Curve("MLP's hidden layer", "#009E73", "^", "-", "mlp", 2, 2),
     ),
 }
@@ -57,9 +57,9 @@ def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
     return array(ds, "run_signal_bound")[names.index(judged[0])], f"{arithmetic}, {label}", words
 
 
-def of_class(ds: xr.Dataset, name: str, values: np.ndarray) -> np.ndarray:
-    """Returns the largest value of a class of signals at every place."""
-    return np.fmax.reduce(values[array(ds, "signal_class") == name])
+def of_class(ds: xr.Dataset, names: str, values: np.ndarray) -> np.ndarray:
+    """Returns the largest value of classes of signals at every place."""
+    return np.fmax.reduce(values[np.isin(array(ds, "signal_class"), names.split())])
 
 
 def certified(ds: xr.Dataset, name: str) -> str:

@@ -300,6 +300,37 @@ def test_a_weight_beyond_the_range_of_a_format_is_named(folder):
     rejected("regauge", "heavy", "--format", "fp16", "--out", "made", names=f"{UP}: entry ")
 
 
+def test_a_cache_in_8_bits_is_judged_without_the_rest_of_the_run(folder):
+    run("write-checkpoint", "--family", "qwen3", "--out", "model", "--quiet", SMALL)
+    tensors = read_tensors(folder / "model" / "model.safetensors")
+    for name in tensors:
+        tensors[name] *= 1e5 if "k_proj" in name else 1.0
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    run("certify", "model", "--require", "cache:fp8_e4m3", "--quiet")  # the QK-norm limits keys
+    run("certify", "model", "--require", "attention:fp8_e4m3", "--quiet", code=4)
+    tensors["model.layers.1.self_attn.k_norm.weight"][0] = 500.0
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    run("certify", "model", "--require", "cache:fp8_e5m2", "--quiet")
+    answer = run("certify", "model", "--require", "cache:fp8_e4m3", code=4)
+    assert "k of layer 1, head 0" in answer.err and "cache" in answer.err
+    ds = result("certify", "model")
+    keys = ds.cache_bound.sel(cached="k", layer=1)
+    assert (keys >= 500).all() and (ds.cache_bound.sel(layer=0) < 448).all()
+    assert keys.max() == pytest.approx(ds.bound.sel(signal="k", place=2).item(), rel=1e-12)
+
+
+def test_products_that_overflow_accumulators_in_fp16_have_a_remedy(folder):
+    write_checkpoint(folder / "model", changes={"layers.1.mlp.up_proj": 3e4, "layers.1.mlp.down_proj": 1e-4})
+    ds = result("certify", "model", "--format", "fp16")
+    over = ds.fp16_partial_sums > 65504
+    assert [(ds["product"].values[i], ds.place.values[j]) for i, j in np.argwhere(over.values)] == [("up", 3)]
+    assert ((ds.fp16_curing_shift > 0) == over).all()
+    shift = ds.fp16_curing_shift.sel(product="up", place=3).item()
+    assert f"multiply the input by 2^-{shift:.0f}" in run("certify", "model", "--format", "fp16").err
+    assert "no partial sum can overflow" in run("certify", FIXTURES / "llama", "--format", "fp16").err
+    assert "fp16_partial_sums" not in result("certify", "model", "--format", "bf16")
+
+
 def test_a_non_finite_weight_far_into_a_large_tensor_is_named_by_its_index(folder):
     write_checkpoint(folder / "model", vocab=40000, changes={"embed_tokens": (600_000, math.nan)})
     assert "model.embed_tokens.weight: entry 600000 is nan" in run("info", "model").out

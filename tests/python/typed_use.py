@@ -21,7 +21,8 @@ def use() -> None:
     worst: float = ps.verdicts(ds, all=True)["worst_z"].max()
     print(ps.cite(ds) + ps.cite(), ps.placements().loc["peri"], ps.recipes().extras)
     ps.plot(ds, "variance").savefig("variance.svg")
-    print([found.tensor for found in ps.check(mine, ignore=["eps"])], ps.assert_healthy("DIR"))
+    print([found.tensor for found in ps.check(mine, ignore=["eps"])])
+    ps.assert_healthy("DIR")
     seen: list[float] = []
 
     def watch(snapshot: ps.Snapshot) -> None:

@@ -78,19 +78,19 @@ const std::vector<OpValues> op_values{
     {"a sum of 300 products and a bias",
      [](ComputedOps& ops) {
        const RowMatrix w = RowMatrix::Constant(1, 300, -0.5 / 300.0);
-       return bounds_of(ops.summed(image_and_sums(w, box(300, -0.5, 1.0)), 300, all(1, -3.0)));
+       return bounds_of(ops.summed(Weight::up, w, image_and_sums(w, box(300, -0.5, 1.0)), all(1, -3.0)));
      },
      {-4.29196428857, -1.95803571143, 0.791964288568, 1.25772425532, 1.24700546265}},
     {"a sum of 4096 products",
      [](ComputedOps& ops) {
-       return bounds_of(ops.linear(RowMatrix::Constant(1, 4096, 0x1p-13), {}, box(4096, -0.5, 1.0)));
+       return bounds_of(ops.linear(Weight::up, RowMatrix::Constant(1, 4096, 0x1p-13), {}, box(4096, -0.5, 1.0)));
      },
      {-25.4777449966, 25.7277449966, 25.5273361206}},
     {"a map of an ellipsoid",
      [](ComputedOps& ops) {
        const BoundedSet x{all(200, -infinity), all(200, infinity),
                           Ellipsoid{all(200, 1.0), all(200, 0.5), all(200, 0.25)}};
-       const Mapped y = ops.mapped(RowMatrix::Constant(2, 200, -0.5), all(2, -3.0), x);
+       const Mapped y = ops.mapped(Weight::up, RowMatrix::Constant(2, 200, -0.5), all(2, -3.0), x);
        Values values{y.centre.value[1], y.centre.error[1], y.axes.matrix(1, 3)};
        append(values, y.image);
        return values;

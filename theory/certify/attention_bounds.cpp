@@ -49,7 +49,7 @@ HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) 
   const Index e = m.head_dim;
   const RowMatrix w = module.matrix(weight);
   const Vector bias = module.bias(weight);
-  HeadInputs inputs{ops.linear(w, bias, module.input), {}, {}};
+  HeadInputs inputs{ops.linear(weight, w, bias, module.input), {}, {}};
   BoundedSet whole;
   if (qk_norm == QkNorm::full) whole = ops.normalised(inputs.projected, module.norm(norm));
   for (int h = 0; h < heads; ++h) {
@@ -60,7 +60,7 @@ HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) 
       head = ops.normalised(part(inputs.projected, h * e, e), module.norm(norm));
     } else {
       const Vector own = bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias;
-      head = ops.mapped(w.middleRows(h * e, e), own, module.input).image;
+      head = ops.mapped(weight, w.middleRows(h * e, e), own, module.input).image;
     }
     inputs.normed.push_back(head);
     inputs.read.push_back(m.rope ? rotated(head, ops) : head);
@@ -119,7 +119,8 @@ void record_scores(const BoundedModule& module, const HeadInputs& q, const HeadI
     const auto query = static_cast<std::size_t>(h);
     const auto key = static_cast<std::size_t>(h / (m.heads / m.kv_heads));
     const double q_error = rotation_error_of(q.normed[query].norm());
-    const double k_error = rotation_error_of(k.normed[key].norm());
+    const double k_rotation = rotation_error_of(k.normed[key].norm());
+    const double k_error = k_rotation + ops.cache_error(k.normed[key].norm() + k_rotation, m.head_dim);
     const double q_norm = q.normed[query].norm() + q_error;
     const double k_norm = k.normed[key].norm() + k_error;
     const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + q_error * k_norm + q_norm * k_error;
@@ -197,8 +198,8 @@ BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>
 /// Returns the head outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate increases no magnitude: the box is
 /// an interval product, and an ellipsoid around 0 remains valid.
 BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
-  const BoundedSet projected =
-      module.ops.linear(module.matrix(Weight::attention_gate), module.bias(Weight::attention_gate), module.input);
+  const BoundedSet projected = module.ops.linear(Weight::attention_gate, module.matrix(Weight::attention_gate),
+                                                 module.bias(Weight::attention_gate), module.input);
   module.record(Signal::attention_gate, projected.magnitude());
   const BoundedSet gate = module.ops.sigmoid(projected);
   if (!module.ops.exact()) module.record(Signal::gated, gate.magnitude());
@@ -242,7 +243,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const RowMatrix wv = module.matrix(Weight::v);
   const RowMatrix wo = module.matrix(Weight::o);
   const Vector bv = module.bias(Weight::v);
-  ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
+  ComputedImage v = ops.summed(Weight::v, wv, image_and_sums(wv, x), bv);
   const Index e = m.head_dim;
   std::vector<BoundedSet> normed;  // values of every key/value head after V-norm
   if (m.v_norm_at(layer)) {
@@ -252,6 +253,8 @@ BoundedSet attention_bounds(const BoundedModule& module) {
     v.set = joined(normed);
   }
   module.record(Signal::v, v.set.magnitude());
+  v = ops.cached(std::move(v));
+  for (BoundedSet& of_head : normed) of_head = ops.cached({of_head, Vector::Zero(e)}).set;
   record_scores(module, q, k);
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
@@ -272,7 +275,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
                                             : module.output(Weight::o, read);
   };
   if (m.v_norm_at(layer)) return finish(mixed_normed_values(m, normed, weights, mixed, to_heads(averages.error)));
-  if (!x.ellipsoid) return inside ? finish(mixed) : ops.linear(wo, module.bias(Weight::o), mixed);
+  if (!x.ellipsoid) return inside ? finish(mixed) : ops.linear(Weight::o, wo, module.bias(Weight::o), mixed);
 
   // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + rounding errors, S the sum of its weights.
   const AxesImage over = axes_image(wv, *x.ellipsoid);
@@ -306,7 +309,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
     image.set.ellipsoid = Ellipsoid{centre.value, Vector::Constant(wo.rows(), all), centre.error, false};
     image.set = cleaned(std::move(image.set));
   }
-  return ops.summed(std::move(image), wo.cols(), module.bias(Weight::o)).set;
+  return ops.summed(Weight::o, wo, std::move(image), module.bias(Weight::o)).set;
 }
 
 }  // namespace periscope::theory

@@ -45,10 +45,11 @@ BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, I
 /// Propagates bounds through the stack and records every bound.
 class BoundPropagation {
  public:
-  BoundPropagation(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
-      : m_(model), ends_(model.ends()), p_(parameters), ops_(arithmetic, longest) {}
+  BoundPropagation(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest,
+                   const std::vector<NumberFormat>& cached = {})
+      : m_(model), ends_(model.ends()), p_(parameters), ops_(arithmetic, longest, cached) {}
 
-  std::vector<SignalBound> run(const InputDomain& domain) {
+  Certificate run(const InputDomain& domain) {
     record(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
     const BoundedSet initial = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
     streams_.assign(static_cast<std::size_t>(ends_.streams()), initial);
@@ -57,7 +58,7 @@ class BoundPropagation {
     for (int s = 0; s < m_.steps(); ++s) step(s);
     head();
     record_intermediates(m_.sublayers());
-    return std::move(bounds_);
+    return {.bounds = std::move(bounds_), .products = std::move(products_)};
   }
 
  private:
@@ -81,6 +82,10 @@ class BoundPropagation {
   /// Records the intermediate values of a sublayer's operations. If eps rounds to 0, the bound on reciprocals and all
   /// later bounds are infinite; reciprocals are placed first, so that verdicts name them as the cause.
   void record_intermediates(int sublayer) {
+    for (ProductBound& product : ops_.take_products()) {
+      product.sublayer = sublayer;
+      products_.push_back(product);
+    }
     for (const auto& [signal, magnitude] : ops_.take_maxima()) {
       record(signal, sublayer, Vector::Constant(1, magnitude));
       if (signal != Signal::reciprocals) continue;
@@ -112,7 +117,7 @@ class BoundPropagation {
       rows = widened(std::move(rows), centre_of(map, {Vector::Zero(table_width), scaling_error, scaling_error}).error);
     }
     image.set = intersected(rows, image.set);
-    return ops_.summed(std::move(image), table_width, p_.bias(0, Weight::project_in)).set;
+    return ops_.summed(Weight::project_in, map, std::move(image), p_.bias(0, Weight::project_in)).set;
   }
 
   BoundedSet token_input() {
@@ -250,7 +255,7 @@ class BoundPropagation {
   }
 
   [[nodiscard]] BoundedSet mapped(Weight weight, const BoundedSet& x) {
-    return ops_.linear(p_.matrix(0, weight), p_.bias(0, weight), x);
+    return ops_.linear(weight, p_.matrix(0, weight), p_.bias(0, weight), x);
   }
 
   [[nodiscard]] BoundedSet unembedded(const BoundedSet& x) {
@@ -258,7 +263,7 @@ class BoundPropagation {
     const Vector bias = p_.bias(0, Weight::unembedding);
     p_.visit_rows(Weight::unembedding, [&](Index at, const RowMatrix& rows) {
       const Vector part = bias.size() > 0 ? Vector(bias.segment(at, rows.rows())) : Vector();
-      const BoundedSet image = ops_.linear(rows, part, x);
+      const BoundedSet image = ops_.linear(Weight::unembedding, rows, part, x);
       y.low.segment(at, rows.rows()) = image.low;
       y.high.segment(at, rows.rows()) = image.high;
     });
@@ -270,6 +275,7 @@ class BoundPropagation {
   const Parameters& p_;
   ComputedOps ops_;
   std::vector<SignalBound> bounds_;
+  std::vector<ProductBound> products_;
   std::vector<BoundedSet> streams_;
   BoundedSet last_;
 };
@@ -277,17 +283,17 @@ class BoundPropagation {
 }  // namespace
 
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
-                    const RunArithmetic& arithmetic, int longest) {
-  if (arithmetic.kind == Arithmetic::exact)
-    return {.bounds = BoundPropagation(model, parameters, arithmetic, 0).run(domain)};
+                    const RunArithmetic& arithmetic, int longest, const std::vector<NumberFormat>& cached) {
+  if (arithmetic.kind == Arithmetic::exact) return BoundPropagation(model, parameters, arithmetic, 0).run(domain);
   const EmbeddingSpec& e = model.embedding;
   if (domain.tokens && e.positions > 0) longest = std::min(longest, e.positions - e.position_offset);
   const RoundedParameters rounded(parameters, arithmetic.stored);
-  Certificate certificate{.bounds = BoundPropagation(model, rounded, arithmetic, longest).run(domain),
-                          .arithmetic = arithmetic,
-                          .longest = longest,
-                          .weights_rounded = rounded.changed(),
-                          .largest_weight = rounded.largest_entry()};
+  Certificate certificate = BoundPropagation(model, rounded, arithmetic, longest, cached).run(domain);
+  certificate.arithmetic = arithmetic;
+  certificate.longest = longest;
+  certificate.weights_rounded = rounded.changed();
+  certificate.largest_weight = rounded.largest_entry();
+  if (!cached.empty()) certificate.cached = cached.front();
   if (auto& weight = certificate.largest_weight) weight->name = parameters.entry_name(weight->parameter, weight->entry);
   double largest = rounded.largest();
   if (std::isinf(largest)) largest = std::abs(rounded.largest_entry()->value);  // still exceeds the format's range

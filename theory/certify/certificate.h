@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/numerics/number_format.h"
-#include "theory/certify/bounded_set.h"
+#include "theory/certify/computed_ops.h"
 #include "theory/certify/parameters.h"
 #include "theory/certify/rounded_parameters.h"
 #include "theory/certify/signal.h"
@@ -40,6 +40,8 @@ struct Certificate {
   int longest = 0;                                 ///< maximum length of a sequence in tokens; 0: unlimited
   bool weights_rounded = false;                    ///< some weights are not representable and were rounded
   std::optional<WeightEntry> largest_weight = {};  ///< largest weight before rounding; nullopt in exact arithmetic
+  std::vector<ProductBound> products = {};         ///< all products of a run, in dataflow order
+  std::optional<NumberFormat> cached = {};         ///< format of stored keys and values, if not the signals' format
 
   /// Returns a bound, or null if the stack does not have the signal.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;
@@ -68,8 +70,10 @@ bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 
 /// Bounds every signal of a stack with the given weights. Inputs may have any length in exact arithmetic, otherwise up
 /// to `longest` tokens or the end of the position table. Bounds are infinite for unbounded inputs, placements without
-/// norms, or an ε that rounds to 0.
+/// norms, or an ε that rounds to 0. `cached` are narrower formats to which a run may round keys and values when it
+/// stores them; the bounds hold for each of them, and Certificate::cached is the first.
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
-                    const RunArithmetic& arithmetic = {}, int longest = default_longest);
+                    const RunArithmetic& arithmetic = {}, int longest = default_longest,
+                    const std::vector<NumberFormat>& cached = {});
 
 }  // namespace periscope::theory

@@ -14,7 +14,8 @@ SignalClass class_of(Signal signal) {
   static const std::vector<std::pair<SignalClass, std::vector<Signal>>> classes{
       {SignalClass::stream, {embedding, input, sum, x_out, r_out}},
       {SignalClass::branch, {A_out, inner, f_out, B_out}},
-      {SignalClass::attention, {q_projected, k_projected, q, k, v_projected, v, mixed, attention_gate, gated_mixed}},
+      {SignalClass::attention, {q_projected, k_projected, q, v_projected, mixed, attention_gate, gated_mixed}},
+      {SignalClass::cache, {k, v}},
       {SignalClass::scores, {dots, cap_inputs, scores}},
       {SignalClass::mlp, {gate, up, gated, hidden}},
       {SignalClass::head, {output, projected, dense, activated, transformed, head_scores, logits}},
@@ -42,6 +43,7 @@ const SignalBound* Certificate::worst(SignalClass kind) const {
 
 double Certificate::limit(const SignalBound& bound) const {
   if (arithmetic.kind == Arithmetic::exact) return infinity;
+  if (cached && class_of(bound.signal) == SignalClass::cache) return cached->largest;
   return is_accumulated(bound.signal) ? arithmetic.accumulated.largest : arithmetic.stored.largest;
 }
 

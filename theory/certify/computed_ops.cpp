@@ -14,27 +14,67 @@ Vector rounding_error(const Vector& magnitude, double u, double eta) {
   return magnitude.unaryExpr([=](double m) { return outward(u * m + eta); });
 }
 
+/// Returns κ = u + (n−1)u(1+u), the relative error of a sum of n products.
+double relative_error(Index n, double u) { return outward(u + static_cast<double>(n - 1) * u * (1.0 + u)); }
+
+/// Returns the absolute error nη(1 + (n−1)u) of a sum of n products.
+double absolute_error(Index n, double u, double eta) {
+  const auto terms = static_cast<double>(n);
+  return outward(terms * eta * (1.0 + (terms - 1.0) * u));
+}
+
+BoundedSet rounded_set(BoundedSet x, double u, double eta) {
+  const Vector slack = rounding_error(x.magnitude(), u, eta);
+  x.low -= slack;
+  x.high += slack;
+  if (x.ellipsoid) {
+    Ellipsoid& e = *x.ellipsoid;
+    e.error += rounding_error(e.error + e.centre.cwiseAbs(), u, eta);
+    e.error *= 1.0 + rounding(0);
+    e.axes *= (1.0 + u) * (1.0 + rounding(0));
+    e.centred = false;
+  }
+  return cleaned(std::move(x));
+}
+
 }  // namespace
 
-ComputedOps::ComputedOps(const RunArithmetic& arithmetic, Index longest)
+double ProductBound::sums_in(const NumberFormat& format, int shift) const {
+  const double u = format.unit_roundoff(), eta = format.smallest_subnormal();
+  const double scaled = std::ldexp(absolute, -shift) + (shift > 0 ? weights * eta : 0.0);
+  return outward(scaled * (1.0 + relative_error(terms, u)) + absolute_error(terms, u, eta));
+}
+
+std::string_view ProductBound::operand() const {
+  return name == name_of(Signal::dots) ? "queries" : name == name_of(Signal::mixed) ? "values" : "the input";
+}
+
+std::optional<int> ProductBound::curing_shift(const NumberFormat& format) const {
+  constexpr int most = 1100;  // 2^−1100 is 0 in every format
+  for (int shift = 0; std::isfinite(absolute) && shift < most; ++shift) {
+    if (sums_in(format, shift) <= format.largest) return shift;
+  }
+  return std::nullopt;
+}
+
+ComputedOps::ComputedOps(const RunArithmetic& arithmetic, Index longest, const std::vector<NumberFormat>& cached)
     : arithmetic_(arithmetic), longest_(std::max<Index>(longest, 1)), exact_(arithmetic.kind == Arithmetic::exact) {
   if (exact_) return;
   u_ = arithmetic.stored.unit_roundoff();
   eta_ = arithmetic.stored.smallest_subnormal();
   sum_u_ = arithmetic.accumulated.unit_roundoff();
   sum_eta_ = arithmetic.accumulated.smallest_subnormal();
+  for (const NumberFormat& format : cached) {
+    cache_u_ = std::max(cache_u_, format.unit_roundoff());
+    cache_eta_ = std::max(cache_eta_, format.smallest_subnormal());
+  }
 }
 
 double ComputedOps::rounded(double x) const { return exact_ ? x : rounded_to(arithmetic_.stored, x); }
 
-double ComputedOps::sum_factor(Index n) const {
-  return outward(sum_u_ + static_cast<double>(n - 1) * sum_u_ * (1.0 + sum_u_));
-}
+double ComputedOps::sum_factor(Index n) const { return relative_error(n, sum_u_); }
 
-double ComputedOps::sum_underflow(Index n) const {
-  const auto terms = static_cast<double>(n);
-  return outward(terms * sum_eta_ * (1.0 + (terms - 1.0) * sum_u_));
-}
+double ComputedOps::sum_underflow(Index n) const { return absolute_error(n, sum_u_, sum_eta_); }
 
 void ComputedOps::record(Signal signal, double magnitude) {
   if (exact_) return;
@@ -42,30 +82,38 @@ void ComputedOps::record(Signal signal, double magnitude) {
   if (!(magnitude <= maximum)) maximum = std::isnan(magnitude) ? infinity : magnitude;
 }
 
-std::map<Signal, double> ComputedOps::take_maxima() { return std::exchange(maxima_, {}); }
-
-BoundedSet ComputedOps::stored(BoundedSet x) const {
-  if (exact_) return x;
-  const Vector slack = rounding_error(x.magnitude(), u_, eta_);
-  x.low -= slack;
-  x.high += slack;
-  if (x.ellipsoid) {
-    Ellipsoid& e = *x.ellipsoid;
-    e.error += rounding_error(e.error + e.centre.cwiseAbs(), u_, eta_);
-    e.error *= 1.0 + rounding(0);
-    e.axes *= (1.0 + u_) * (1.0 + rounding(0));
-    e.centred = false;
-  }
-  return cleaned(std::move(x));
+void ComputedOps::record(const ProductBound& product) {
+  auto at = std::ranges::find(products_, product.name, &ProductBound::name);
+  if (at == products_.end()) at = products_.insert(at, {.name = product.name, .terms = product.terms});
+  at->absolute = std::max(at->absolute, std::isnan(product.absolute) ? infinity : product.absolute);
+  at->weights = std::max(at->weights, product.weights);
 }
 
-ComputedImage ComputedOps::summed(LinearImage image, Index n, const Vector& bias) {
+std::map<Signal, double> ComputedOps::take_maxima() { return std::exchange(maxima_, {}); }
+
+std::vector<ProductBound> ComputedOps::take_products() { return std::exchange(products_, {}); }
+
+BoundedSet ComputedOps::stored(BoundedSet x) const { return exact_ ? x : rounded_set(std::move(x), u_, eta_); }
+
+ComputedImage ComputedOps::cached(ComputedImage x) const {
+  if (cache_u_ == 0.0) return x;
+  x.error = (x.error + rounding_error(x.set.magnitude(), cache_u_, cache_eta_)) * (1.0 + rounding(0));
+  x.set = rounded_set(std::move(x.set), cache_u_, cache_eta_);
+  return x;
+}
+
+ComputedImage ComputedOps::summed(Weight weight, const RowMatrix& w, LinearImage image, const Vector& bias) {
   if (exact_) {
     BoundedSet set = bias.size() > 0 ? shifted(std::move(image.set), bias) : std::move(image.set);
     return {std::move(set), Vector::Zero(image.absolute.size())};
   }
+  const Index n = w.cols();
   Vector error = rounding_error(image.absolute, sum_factor(n), sum_underflow(n));
   record(Signal::sums, largest_of(image.absolute + error));
+  record({.name = name_of(weight),
+          .terms = n,
+          .absolute = largest_of(image.absolute),
+          .weights = outward(w.cwiseAbs().rowwise().sum().maxCoeff(), n)});
   BoundedSet y = widened(std::move(image.set), error);
   error += rounding_error(y.magnitude(), u_, eta_);
   y = stored(std::move(y));
@@ -78,11 +126,11 @@ ComputedImage ComputedOps::summed(LinearImage image, Index n, const Vector& bias
   return {std::move(y), error * (1.0 + rounding(0))};
 }
 
-BoundedSet ComputedOps::linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
-  return summed(image_and_sums(w, x), w.cols(), bias).set;
+BoundedSet ComputedOps::linear(Weight weight, const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
+  return summed(weight, w, image_and_sums(w, x), bias).set;
 }
 
-Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
+Mapped ComputedOps::mapped(Weight weight, const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
   Mapped y;
   LinearImage image = image_and_sums(w, x);
   if (x.ellipsoid) {
@@ -92,7 +140,7 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
     image.set.ellipsoid = Ellipsoid{y.centre.value, constant(w.rows(), radius), y.centre.error, false};
     image.set = cleaned(std::move(image.set));
   }
-  ComputedImage computed = summed(std::move(image), w.cols(), bias);
+  ComputedImage computed = summed(weight, w, std::move(image), bias);
   y.image = std::move(computed.set);
   if (!x.ellipsoid) return y;
   if (bias.size() > 0) {
@@ -258,6 +306,7 @@ ComputedImage ComputedOps::weighted_values(const WeightSum& weights, Index seen,
   const Vector absolute = v.magnitude() * (weights.high * (1.0 + rounding(0)));
   Vector error = rounding_error(absolute, sum_factor(n), sum_underflow(n));
   record(Signal::sums, largest_of(absolute + error));
+  record({.name = name_of(Signal::mixed), .terms = n, .absolute = largest_of(absolute), .weights = weights.high});
   y = widened(std::move(y), error);
   error += rounding_error(y.magnitude(), u_, eta_);
   return {stored(std::move(y)), error * (1.0 + rounding(0))};
@@ -271,6 +320,8 @@ ComputedOps::Score ComputedOps::score(double dot, double query, double key, Inde
   const double norms = outward(query * key);
   const double error = sum_factor(n) * norms + sum_underflow(n);
   record(Signal::sums, outward(norms + error));
+  const double keys = outward(std::sqrt(static_cast<double>(n)) * key);
+  record({.name = name_of(Signal::dots), .terms = n, .absolute = norms, .weights = keys});
   const double stored_dot = outward((dot + error) * (1.0 + u_) + eta_);
   const double in_format = rounded_to(arithmetic_.stored, scale);
   const double factor = std::max(scale, in_format) * (1.0 + u_) + eta_;
@@ -281,6 +332,7 @@ ComputedOps::Score ComputedOps::score(double dot, double query, double key, Inde
   const double query_error = (3.0 * u_ * scale + 2.0 * eta_) * norms + query_underflow * key;
   const double sums = sum_factor(n) * scaled_query * key + sum_underflow(n);
   record(Signal::sums, outward(scaled_query * key + sums));
+  record({.name = name_of(Signal::dots), .terms = n, .absolute = outward(scaled_query * key), .weights = keys});
   const double dot_of_scaled = outward((scale * dot + query_error + sums) * (1.0 + u_) + eta_);
   const double z = std::isnan(scaled_dot + dot_of_scaled) ? infinity : std::max(scaled_dot, dot_of_scaled);
   const double score_bound = soft_cap > 0.0 ? std::min(soft_cap * (1.0 + 16.0 * u_), z) : z;

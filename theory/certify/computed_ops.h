@@ -1,8 +1,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "sim/numerics/number_format.h"
+#include "sim/spec/weight.h"
 #include "theory/certify/bounded_set.h"
 #include "theory/certify/signal.h"
 
@@ -27,13 +31,31 @@ struct WeightSum {
   double high = 1.0;
 };
 
+/// Sums Σ_j w_j x_j of a product: of a matrix with its input, of queries with keys (x: the query), or of attention
+/// weights with values (x: the values).
+struct ProductBound {
+  std::string_view name;  ///< name of the matrix, "dots" or "mixed"
+  int sublayer = -1;
+  Index terms = 0;        ///< number of products in a sum
+  double absolute = 0.0;  ///< bound on Σ|w_j||x_j|
+  double weights = 0.0;   ///< bound on Σ|w_j|
+
+  /// Returns a bound on every partial sum that is accumulated in `format`, in any order, if x is multiplied by 2^−shift
+  /// and rounded to the format.
+  [[nodiscard]] double sums_in(const NumberFormat& format, int shift = 0) const;
+  /// Returns x in words: "the input", "queries" or "values".
+  [[nodiscard]] std::string_view operand() const;
+  /// Returns the smallest shift ≥ 0 with which no partial sum overflows; nullopt if there is none.
+  [[nodiscard]] std::optional<int> curing_shift(const NumberFormat& format) const;
+};
+
 /// Operations of a run in a given arithmetic, applied to sets (T24). Each returns a superset of the computed results
 /// and records the largest magnitude of its intermediate values. Every elementary operation rounds to nearest, with
 /// gradual underflow: fl(t) = t(1+δ) + e, |δ| ≤ u, |e| ≤ η/2; additions never underflow. Exact arithmetic: u = η = 0.
 class ComputedOps {
  public:
-  /// Attention reads at most `longest` tokens.
-  ComputedOps(const RunArithmetic& arithmetic, Index longest);
+  /// Attention reads at most `longest` tokens. Keys and values are rounded to any of the formats `cached`.
+  ComputedOps(const RunArithmetic& arithmetic, Index longest, const std::vector<NumberFormat>& cached = {});
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
@@ -43,13 +65,19 @@ class ComputedOps {
   /// Rounds x to the stored format. Rounding multiplies u_k by 1 + δ_k, so axes grow by 1 + u; the rounding of centre
   /// and error is added to the error.
   [[nodiscard]] BoundedSet stored(BoundedSet x) const;
+  /// Adds the rounding of keys or values to the cache's format.
+  [[nodiscard]] ComputedImage cached(ComputedImage x) const;
+  /// Returns the 2-norm of the error of `cached` for n features of 2-norm r.
+  [[nodiscard]] double cache_error(double r, Index n) const {
+    return cache_u_ == 0.0 ? 0.0 : outward(cache_u_ * r + cache_eta_ * std::sqrt(static_cast<double>(n)));
+  }
   /// W x + b. A sum of n products has error at most κΣ|w||x| + nη'(1+(n−1)u'), κ = u' + (n−1)u'(1+u'): each product
   /// rounds once, and additions in any order add (n−1)u' times the magnitudes (Rump; Jeannerod and Rump 2013).
-  BoundedSet linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
-  /// Adds the rounding of sums of `n` products per row to an image in exact arithmetic.
-  ComputedImage summed(LinearImage image, Index n, const Vector& bias);
+  BoundedSet linear(Weight weight, const RowMatrix& w, const Vector& bias, const BoundedSet& x);
+  /// Adds the rounding of sums to an image under W in exact arithmetic.
+  ComputedImage summed(Weight weight, const RowMatrix& w, LinearImage image, const Vector& bias);
   /// Same as `linear`, but also maps the ellipsoid of x. The ellipsoid of the image is a ball.
-  Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
+  Mapped mapped(Weight weight, const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// Norm (T2). docs/theory/certificates.md derives the bounds of a computed norm.
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
   /// σ(x) = 1/(1 + e^−x) elementwise, within [0, 1] in every arithmetic.
@@ -92,8 +120,11 @@ class ComputedOps {
   void record(Signal signal, double magnitude);
   /// Returns the recorded maxima and clears them.
   std::map<Signal, double> take_maxima();
+  /// Returns the largest sums of every product since the last call.
+  std::vector<ProductBound> take_products();
 
  private:
+  void record(const ProductBound& product);
   /// Returns a bound on the stored |z/cap|, for a cap that may be rounded first; infinite if it rounds to 0 or ∞.
   [[nodiscard]] double cap_input(double z, double cap) const;
   /// Relative factor κ and absolute underflow error of a sum of n products.
@@ -103,9 +134,11 @@ class ComputedOps {
   RunArithmetic arithmetic_;
   Index longest_;
   bool exact_;
-  double u_ = 0.0, eta_ = 0.0;          ///< unit roundoff and smallest subnormal of the stored format
-  double sum_u_ = 0.0, sum_eta_ = 0.0;  ///< u' and η' of the accumulation format
+  double u_ = 0.0, eta_ = 0.0;              ///< unit roundoff and smallest subnormal of the stored format
+  double sum_u_ = 0.0, sum_eta_ = 0.0;      ///< u' and η' of the accumulation format
+  double cache_u_ = 0.0, cache_eta_ = 0.0;  ///< of the cache's format; 0 if it is the stored format
   std::map<Signal, double> maxima_;
+  std::vector<ProductBound> products_;
 };
 
 }  // namespace periscope::theory

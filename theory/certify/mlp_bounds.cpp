@@ -68,8 +68,8 @@ BoundedSet gated_bounds(const BoundedModule& module) {
   BoundedSet hidden;
   double one = infinity;
   {
-    const Mapped gate = ops.mapped(module.matrix(Weight::gate), module.bias(Weight::gate), module.input);
-    const Mapped up = ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
+    const Mapped gate = ops.mapped(Weight::gate, module.matrix(Weight::gate), module.bias(Weight::gate), module.input);
+    const Mapped up = ops.mapped(Weight::up, module.matrix(Weight::up), module.bias(Weight::up), module.input);
     const ComputedImage activated_gate = ops.activated(activation_of(module.model.mlp), gate.image);
     module.record(Signal::gate, gate.image.magnitude());
     module.record(Signal::up, up.image.magnitude());
@@ -94,7 +94,7 @@ BoundedSet gated_bounds(const BoundedModule& module) {
   LinearImage image = image_and_sums(down, hidden);
   intersect_norm_bounds(down, hidden.norm(), outward(one), image);
   add_ball(down, hidden, module.with_norm, image);
-  return ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
+  return ops.summed(Weight::down, down, std::move(image), module.bias(Weight::down)).set;
 }
 
 /// Returns the box W(p/2) ± (½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) + |W_k|·(½ error of p + error of φ)) for p = p₀ + A u.
@@ -117,7 +117,7 @@ BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& phi_
 }
 
 BoundedSet plain_bounds(const BoundedModule& module) {
-  const Mapped up = module.ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
+  const Mapped up = module.ops.mapped(Weight::up, module.matrix(Weight::up), module.bias(Weight::up), module.input);
   const ComputedImage hidden = module.ops.activated(activation_of(module.model.mlp), up.image);
   module.record(Signal::up, up.image.magnitude());
   module.record(Signal::hidden, hidden.set.magnitude());
@@ -126,7 +126,7 @@ BoundedSet plain_bounds(const BoundedModule& module) {
   LinearImage image = image_and_sums(down, hidden.set);
   if (module.input.ellipsoid) image.set = intersected(image.set, from_half(down, up, hidden.error));
   add_ball(down, hidden.set, module.with_norm, image);
-  return module.ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
+  return module.ops.summed(Weight::down, down, std::move(image), module.bias(Weight::down)).set;
 }
 
 }  // namespace

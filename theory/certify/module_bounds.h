@@ -29,7 +29,8 @@ struct BoundedModule {
   }
   /// Returns the module's output, given the input of its last matrix.
   [[nodiscard]] BoundedSet output(Weight last, const BoundedSet& x) const {
-    return with_norm ? ops.mapped(matrix(last), bias(last), x).image : ops.linear(matrix(last), bias(last), x);
+    return with_norm ? ops.mapped(last, matrix(last), bias(last), x).image
+                     : ops.linear(last, matrix(last), bias(last), x);
   }
   /// Returns the module's output, given the input of the inner norm before its last matrix.
   [[nodiscard]] BoundedSet output_after_norm(Weight last, const BoundedSet& x) const {

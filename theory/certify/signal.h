@@ -25,9 +25,9 @@ inline const std::vector<Signal> certified_signals = [] {
 }();
 
 /// Classes of signals with separate verdicts.
-enum class SignalClass { stream, branch, attention, scores, mlp, head, inside };
-inline constexpr std::array<std::string_view, 7> signal_class_names{"stream", "branch", "attention", "scores",
-                                                                    "mlp",    "head",   "inside"};
+enum class SignalClass { stream, branch, attention, cache, scores, mlp, head, inside };
+inline constexpr std::array<std::string_view, 8> signal_class_names{"stream", "branch", "attention", "cache",
+                                                                    "scores", "mlp",    "head",      "inside"};
 static_assert(are_names_of<SignalClass>(signal_class_names));
 /// Returns the class of a signal. Throws std::logic_error for a signal that no certificate bounds.
 [[nodiscard]] SignalClass class_of(Signal signal);

@@ -60,6 +60,35 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
   return text + (place.sublayer < 0 ? ", input" : ", head");
 }
 
+std::vector<CachedHead> cached_heads(const theory::Certificate& certificate, const ModelSpec& model) {
+  std::vector<CachedHead> all;
+  for (const Signal signal : {Signal::k, Signal::v}) {
+    for (int layer = 0; layer < model.layers; ++layer) {
+      const theory::Vector& bound = certificate.find(signal, 2 * layer)->magnitude;
+      for (int head = 0; head < model.kv_heads; ++head) {
+        all.push_back({signal, layer, head, bound.segment(head * model.head_dim, model.head_dim).maxCoeff()});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<theory::ProductBound> overflowing_products(const CertifyResult& result) {
+  std::vector<theory::ProductBound> worst;
+  const theory::Certificate& certificate = result.certificates.in(fp16);
+  if (certificate.arithmetic.kind == Arithmetic::exact) return worst;
+  for (const theory::ProductBound& product : certificate.products) {
+    if (product.sums_in(fp16) <= fp16.largest) continue;
+    const auto at = std::ranges::find(worst, product.name, &theory::ProductBound::name);
+    if (at == worst.end()) {
+      worst.push_back(product);
+    } else if (product.sums_in(fp16) > at->sums_in(fp16)) {
+      *at = product;
+    }
+  }
+  return worst;
+}
+
 // Each of the R rescalings (one per block after the first) counts as two tokens. Lemma 6 requires (n + R)u' ≤ 1/2,
 // and that the undivided sum |Σp v| ≤ n·max|v|(1 + (n + 2R)u') ≤ 2n·max|v| fits the accumulators.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model) {

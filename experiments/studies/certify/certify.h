@@ -22,9 +22,14 @@ namespace periscope::certify {
 struct Certificates {
   theory::Certificate exact = {};
   std::vector<theory::Certificate> runs = {};
+  std::vector<theory::Certificate> caches = {};  ///< runs in bf16 that store keys and values in a format of 8 bits
 
   /// Returns the certificate of the run that stores signals in `format`, or `exact` if there is none.
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
+  /// Returns the certificate for a class of signals (nullopt: all) in `format`. The cache of an 8-bit format belongs to
+  /// a run in bf16.
+  [[nodiscard]] const theory::Certificate& of(std::optional<theory::SignalClass> kind,
+                                              const NumberFormat& format) const;
 };
 
 /// The factors by which a stack's stream and branches can be scaled in a number format.
@@ -119,7 +124,7 @@ struct CertifyResult {
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
 
   [[nodiscard]] theory::Verdict verdict(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
-    return theory::verdict(certificates.in(format), kind, format);
+    return theory::verdict(certificates.of(kind, format), kind, format);
   }
 };
 
@@ -131,6 +136,19 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
 /// Smallest block of flash attention (which divides by softmax's denominator after averaging) that certificates cover.
 constexpr int smallest_block = 64;
+
+/// Largest entry of the keys or values of a key/value head that a cache stores.
+struct CachedHead {
+  Signal signal;  ///< k or v
+  int layer, head;
+  double bound;
+};
+/// Returns the keys and then the values of every layer and head.
+std::vector<CachedHead> cached_heads(const theory::Certificate& certificate, const ModelSpec& model);
+
+/// Returns the products of a run that stores signals in FP16 and whose partial sums, accumulated in FP16 for one
+/// product at a time, may overflow: the worst sublayer of each.
+std::vector<theory::ProductBound> overflowing_products(const CertifyResult& result);
 
 /// Returns the longest input for which a run's certificate also covers division after averaging
 /// (docs/theory/certificates.md, "Division after averaging"); 0 if no length is covered.

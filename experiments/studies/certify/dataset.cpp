@@ -25,11 +25,12 @@ std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const
   return all;
 }
 
-/// Returns for every class of signals whether the certificate holds for the format.
-std::vector<bool> certified(const Certificate& certificate, const NumberFormat& format) {
+/// Returns for every class of signals whether its certificate holds for the format.
+std::vector<bool> certified(const Certificates& certificates, const NumberFormat& format) {
   std::vector<bool> all;
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
-    all.push_back(theory::verdict(certificate, static_cast<SignalClass>(k), format).certified);
+    const auto kind = static_cast<SignalClass>(k);
+    all.push_back(theory::verdict(certificates.of(kind, format), kind, format).certified);
   }
   return all;
 }
@@ -62,13 +63,13 @@ Table<InFormat> run_table() {
       .column({"run_weights_rounded", "format", "1", "1: weights are rounded to the format"},
               [](const F& f) { return f.certificate().weights_rounded; })
       .column({"certified", "format class", "1", "1: no input can overflow a signal of the class; 0: not certified"},
-              [](const F& f) { return certified(f.certificate(), f.format); })
+              [](const F& f) { return certified(f.r.certificates, f.format); })
       .column({"run_signal_bound", "format signal place", "1",
                "largest magnitude that any input can cause in the arithmetic of a run (T24)"},
               [](const F& f) { return by_place(f.certificate(), f.r.spec.model); })
       .column_if_any({"scaled_run_certified", "format class", "1", "certified, for the scaled stack"}, [](const F& f) {
         const std::optional<ScaledRun>& run = f.r.headroom.run;
-        return run ? std::optional(certified(run->certificates.in(f.format), f.format)) : std::nullopt;
+        return run ? std::optional(certified(run->certificates, f.format)) : std::nullopt;
       });
   return table;
 }
@@ -103,6 +104,32 @@ Table<InFormat> format_table() {
       .part(run_table(), [](const F& f) { return f.r.certificates.runs.empty() ? nullptr : &f; })
       .part(headroom, &F::headroom);
   return table;
+}
+
+/// Names of products, in the order of the dimension `product`.
+const std::vector<std::string_view> product_names = [] {
+  std::vector<std::string_view> all{name_of(Signal::dots), name_of(Signal::mixed)};
+  for (const Weight weight :
+       {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down, Weight::attention_gate,
+        Weight::unembedding, Weight::project_in, Weight::project_out, Weight::head_dense}) {
+    all.push_back(name_of(weight));
+  }
+  return all;
+}();
+
+/// Returns an array [product][place] of value(product); NaN if the stack has no such product. Nullopt unless signals of
+/// FP16 were certified for a run.
+template <class Value>
+std::optional<std::vector<double>> by_product(const CertifyResult& r, const Value& value) {
+  const Certificate& certificate = r.certificates.in(fp16);
+  if (certificate.products.empty()) return std::nullopt;
+  const auto places = static_cast<std::size_t>(r.spec.model.sublayers()) + 2;
+  std::vector<double> all(product_names.size() * places, std::nan(""));
+  for (const theory::ProductBound& p : certificate.products) {
+    const auto row = static_cast<std::size_t>(std::ranges::find(product_names, p.name) - product_names.begin());
+    all.at(row * places + static_cast<std::size_t>(p.sublayer + 1)) = value(p);
+  }
+  return all;
 }
 
 std::vector<SignalBound> stream_bounds(const CertifyResult& r) {
@@ -168,6 +195,23 @@ Table<CertifyResult> result_table() {
                        return seen ? std::optional(by_place(r.certificates.exact, r.spec.model, seen)) : std::nullopt;
                      })
       .rows("depth", stream, stream_bounds)
+      .column({"cache_bound", "cached layer kv_head", "1",
+               "largest entry of a key after RoPE and QK-norm, or of a value, that any input can cause in exact "
+               "arithmetic"},
+              [](const R& r) { return mapped(cached_heads(r.certificates.exact, r.spec.model), &CachedHead::bound); })
+      .column_if_any(
+          {"fp16_partial_sums", "product place", "1",
+           "largest partial sum that any input can cause if this product accumulates in FP16"},
+          [](const R& r) { return by_product(r, [](const theory::ProductBound& p) { return p.sums_in(fp16); }); })
+      .column_if_any({"fp16_curing_shift", "product place", "1",
+                      "smallest k for which no partial sum overflows FP16 if the input, the query or the value is "
+                      "multiplied by 2^-k"},
+                     [](const R& r) {
+                       return by_product(r, [](const theory::ProductBound& p) {
+                         const auto shift = p.curing_shift(fp16);
+                         return shift ? static_cast<double>(*shift) : std::nan("");
+                       });
+                     })
       .column_if_any({"own_bound", "signal place", "1",
                       "largest magnitude that any input can cause in the arithmetic of the measurement (T24)"},
                      [](const R& r) { return r.own ? std::optional(by_place(*r.own, r.spec.model)) : std::nullopt; })
@@ -189,7 +233,7 @@ Table<CertifyResult> result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "certify", 9,
+      "certify", 10,
       {{"signal", Type::text, "", "signal"},
        {"class", Type::text, "", "class of signals"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
@@ -197,6 +241,11 @@ const dataset::Schema& schema() {
        {"feature"},
        {"format", Type::text, "", "number format"},
        {"weights", Type::text, "", "file of weights, or drawn"},
+       {"cached", Type::text, "", "keys (k) or values (v)"},
+       {"layer", Type::integer, "1", "layer"},
+       {"kv_head", Type::integer, "1", "key/value head"},
+       {"product", Type::text, "",
+        "matrix of the product; dots: queries with keys; mixed: attention weights with values"},
        {"attack", Type::text, "", "attacked signal"},
        {"exclusion"}},
       result_table().specs());
@@ -212,6 +261,10 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.put("attack",
               mapped(result.attacks, [&](const AttackResult& a) { return place_text(a.place, result.spec.model); }));
   const auto sublayers = static_cast<std::size_t>(result.spec.model.sublayers());
+  builder.put("cached", std::vector{name_of(Signal::k), name_of(Signal::v)});
+  builder.put("product", product_names);
+  builder.count("layer", static_cast<std::size_t>(result.spec.model.layers));
+  builder.count("kv_head", static_cast<std::size_t>(result.spec.model.kv_heads));
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);
   result_table().put(result, builder.row());

@@ -95,6 +95,12 @@ const theory::Certificate& Certificates::in(const NumberFormat& format) const {
   return at == runs.end() ? exact : *at;
 }
 
+const theory::Certificate& Certificates::of(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
+  const auto name = [](const theory::Certificate& c) { return c.cached->name; };
+  const auto at = std::ranges::find(caches, format.name, name);
+  return kind == theory::SignalClass::cache && at != caches.end() ? *at : in(format);
+}
+
 std::string why_unscalable(const ModelSpec& m) {
   return is_pointwise(m.norm)
              ? fmt::format("model.norm = \"{}\": expected a norm that divides by its input's size, such as \"rms\"",
@@ -137,7 +143,7 @@ CertifyScaled certify_scaled(const StackContext& c, const theory::InputDomain& d
     theory::InputDomain scaled = domain;
     if (!domain.tokens && !model.embedding_norm) scaled.largest *= scale.stream;
     return theory::certify(model, config::TheoryParameters(c.ops, model, weights, names), scaled, like.arithmetic,
-                           like.longest);
+                           like.longest, like.cached ? std::vector{*like.cached} : std::vector<NumberFormat>());
   };
 }
 
@@ -160,6 +166,7 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   run.gains_alone = compare(gains_alone, c.model.norm_eps);
   run.certificates.exact = certify_at(scale, certificates.exact);
   for (const theory::Certificate& of : certificates.runs) run.certificates.runs.push_back(certify_at(scale, of));
+  for (const theory::Certificate& of : certificates.caches) run.certificates.caches.push_back(certify_at(scale, of));
   return run;
 }
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 
 #include "experiments/engine/run/memory_estimate.h"
@@ -149,6 +151,9 @@ void compute_headroom(const ModelToCertify& s, CertifyResult& result) {
   }
 }
 
+/// True for formats of 8 bits, in which caches are stored although the rest of a run is not.
+bool is_narrow(const NumberFormat& format) { return format.precision < 8; }
+
 /// Computes the certificates and the hashes of the weights. Random weights are hashed while `certify` reads them.
 void certify_all(const ModelToCertify& s, stacks::Progress& progress, CertifyResult& result) {
   const ModelSpec& m = s.spec.model;
@@ -164,6 +169,18 @@ void certify_all(const ModelToCertify& s, stacks::Progress& progress, CertifyRes
     if (result.config.arithmetic == Arithmetic::exact) break;
     const RunArithmetic run = run_arithmetic(result.config.arithmetic, f);
     result.certificates.runs.push_back(theory::certify(m, parameters, result.domain, run, result.config.length));
+  }
+  std::vector<NumberFormat> narrow;
+  if (result.config.arithmetic != Arithmetic::exact) {
+    std::ranges::copy_if(result.config.formats, std::back_inserter(narrow), is_narrow);
+  }
+  if (!narrow.empty()) {
+    const RunArithmetic run = run_arithmetic(result.config.arithmetic, config::parse_format("bf16"));
+    theory::Certificate cache = theory::certify(m, parameters, result.domain, run, result.config.length, narrow);
+    for (const NumberFormat& f : narrow) {
+      cache.cached = f;
+      result.certificates.caches.push_back(cache);
+    }
   }
   if (result.config.measures() || result.config.attack) {
     const NumberFormat& f = format_of(s.dtype);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -22,7 +23,7 @@ namespace {
 /// Returns the headroom of a class (its smallest ratio of limit to bound) as "3x", "(3x)" if a signal upstream may
 /// overflow, or "NO 0.5x SIGNAL" below 1. Empty if the class has no signal.
 std::string headroom_of_class(const CertifyResult& r, SignalClass kind, const NumberFormat& f) {
-  const theory::Certificate& c = r.certificates.in(f);
+  const theory::Certificate& c = r.certificates.of(kind, f);
   const SignalBound* at = nullptr;
   double least = theory::infinity;
   for (const SignalBound& b : c.bounds) {
@@ -57,15 +58,49 @@ std::string classes(const CertifyResult& r) {
     if (r.measured && exact != nullptr) cells.push_back(dataset::number(seen));
     table.add(std::move(cells));
   }
-  std::string text = table.text() +
-                     "exact bound: in exact arithmetic; formats: headroom, the smallest ratio of the "
-                     "format's limit to a bound in its arithmetic; NO: this signal may overflow; in brackets: not "
-                     "certified, because a signal upstream may overflow; dots: q·k before the division by √d_head; "
-                     "inside: intermediate results of norms, softmax and products";
+  std::string text =
+      table.text() +
+      "exact bound: in exact arithmetic; formats: headroom, the smallest ratio of the "
+      "format's limit to a bound in its arithmetic; NO: this signal may overflow; in brackets: not "
+      "certified, because a signal upstream may overflow; cache: keys after RoPE and QK-norm, and values, for "
+      "formats of 8 bits in a run in bf16; dots: q·k before the division by √d_head; inside: intermediate results of "
+      "norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
     text += "; inputs can be any numbers of the format, so the headroom of their class is at most 1x";
   }
   return text + ".\n";
+}
+
+/// Returns the bounds on keys and values of the heads with the largest ones.
+std::string heads(const CertifyResult& r) {
+  constexpr std::size_t shown = 5;
+  std::vector<std::tuple<double, std::string>> all;
+  for (const CachedHead& head : cached_heads(r.certificates.exact, r.spec.model)) {
+    all.emplace_back(head.bound, fmt::format("{} of layer {}, head {}: {:.4g}", name_of(head.signal), head.layer,
+                                             head.head, head.bound));
+  }
+  std::ranges::stable_sort(all, std::greater<>(), [](const auto& row) { return std::get<0>(row); });
+  all.resize(std::min(all.size(), shown));
+  std::vector<std::string> words;
+  for (const auto& [bound, text] : all) words.push_back(text);
+  return fmt::format("largest cached entries in exact arithmetic: {}\n", fmt::join(words, "; "));
+}
+
+/// Returns the products that may overflow FP16 accumulators, with a remedy for each.
+std::string products(const CertifyResult& r) {
+  if (r.certificates.in(fp16).arithmetic.kind == Arithmetic::exact) return "";
+  dataset::TextTable table({"FP16 accumulators", "sublayer", ">partial sums", ">headroom", "remedy"});
+  const std::vector<theory::ProductBound> all = overflowing_products(r);
+  for (const theory::ProductBound& p : all) {
+    const std::string place = place_text({Signal::sums, p.sublayer, 0}, r.spec.model);
+    const auto shift = p.curing_shift(fp16);
+    table.add({std::string(p.name), place.substr(place.find(", ") + 2), dataset::number(p.sums_in(fp16)),
+               fmt::format("{:.2g}x", fp16.largest / p.sums_in(fp16)),
+               shift ? fmt::format("multiply {} by 2^-{}", p.operand(), *shift) : "none"});
+  }
+  const std::string what = "products with FP16 accumulators, one at a time";
+  return all.empty() ? fmt::format("{}: no partial sum can overflow\n", what)
+                     : table.text() + what + "; others cannot overflow.\n";
 }
 
 std::string input_of(const CertifyResult& r) {
@@ -179,7 +214,8 @@ std::string headroom(const CertifyResult& r) {
 }  // namespace
 
 std::string table(const CertifyResult& r) {
-  std::string text = fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r);
+  std::string text =
+      fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r) + heads(r) + products(r);
   for (const NumberFormat& f : r.config.formats) text += verdict_line(r, f);
   return text + conditions(r) + attacks(r) + headroom(r);
 }
