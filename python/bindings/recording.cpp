@@ -70,11 +70,11 @@ std::string layout(const Model& model) {
       {{"layers", m.layers}, {"rope", m.rope}, {"causal", m.causal}, {"rules", rules}, {"parameters", parts}});
 }
 
-std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vector<int>& ids,
+std::shared_ptr<Result> replay(const Model& model, const std::vector<int>& lengths, const std::vector<int>& ids,
                                const std::vector<int>& labels, const std::vector<GivenSignal>& signals,
                                const std::vector<GivenGradient>& gradients, const std::optional<Matrix>& logits,
                                const std::string& dtype, double unit_roundoff, int top) {
-  probe::OutsidePass pass{.sequences = sequences, .ids = ids, .labels = labels, .unit_roundoff = unit_roundoff};
+  probe::OutsidePass pass{.lengths = lengths, .ids = ids, .labels = labels, .unit_roundoff = unit_roundoff};
   for (const auto& [sublayer, name, is_gradient, values] : signals) {
     const auto signal = static_cast<Signal>(index_of(signal_names, name, "signal"));
     pass.signals.push_back({.at = {sublayer, signal, is_gradient ? Pass::backward : Pass::forward},
@@ -108,7 +108,7 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
 void add_recording(nb::module_& module) {
   module.def("layout", &layout, "model"_a,
              "Returns sizes and norms of a model, and the tensors of its parameters, as JSON.");
-  module.def("replay", &replay, "model"_a, "sequences"_a, "ids"_a, "labels"_a, "signals"_a, "gradients"_a, "logits"_a,
+  module.def("replay", &replay, "model"_a, "lengths"_a, "ids"_a, "labels"_a, "signals"_a, "gradients"_a, "logits"_a,
              "dtype"_a, "unit_roundoff"_a, "top"_a, "Returns the result of a pass that another program computed.");
 }
 

@@ -45,7 +45,8 @@ class StepHooks:
         self._signal_gradients: Signals = {}
         self._sums: dict[tuple[int, str], float] = {}  # squared norms of gradients by layer and matrix
         self._backward_pass: int | None = None  # id of the first backward pass that reached a recorded signal
-        self._ids: Any = None
+        self._ids: Any = None  # [sequences, tokens]
+        self._real: Any = None  # mask of the tokens that are not padding, like _ids; None: all
         self._labels: Any = None
         self._logits: Any = None
         self._logits_version: Any = None
@@ -93,11 +94,9 @@ class StepHooks:
         if _is_compiled_call():
             raise InputError("record: found a call of the compiled model (torch.compile), which hooks cannot observe; "
                              "expected a call of the original module, which shares its weights")  # fmt: skip
-        mask = named.get("attention_mask")
-        if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
-            raise InputError("record: found padding in attention_mask; expected sequences of one length")
         self._signals, self._signal_gradients = {}, {}
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
+        self._real = _real_tokens(ids, named.get("attention_mask"))
         self._start_pass()
 
     def _start_pass(self) -> None:
@@ -178,7 +177,7 @@ class StepHooks:
         key = (place.sublayer, place.signal)
         if not self._is_recording() or key in self._signals:
             return
-        rows = view.detach().flatten(0, -2)
+        rows = self._rows(view)
         if place.signal not in _WHOLE:
             self._signals[key] = rows.abs().amax(-1, keepdim=True)
         else:  # copied because modules may change x in place; one copy if two signals are the same tensor
@@ -195,7 +194,7 @@ class StepHooks:
                 self._backward_pass = _current_backward_pass()
             if self._backward_pass != _current_backward_pass():
                 return
-            gradient = (gradient if place.columns is None else gradient[..., place.columns]).detach().flatten(0, -2)
+            gradient = self._rows(gradient if place.columns is None else gradient[..., place.columns])
             if place.through is None:
                 gradients.setdefault(key, gradient)
                 return
@@ -205,6 +204,11 @@ class StepHooks:
             gradients.setdefault((place.sublayer, f"{place.through}_in"), gradient @ w)
 
         x.register_hook(on_gradient)
+
+    def _rows(self, x: Any) -> Any:
+        """Returns x [sequences, tokens, columns] as [real tokens, columns]."""
+        rows = x.detach().flatten(0, -2)
+        return rows if self._real is None else rows[self._real.flatten().to(rows.device)]
 
     # Backward pass.
     def _add_sum(self, gradient: Any, part: dict[str, Any]) -> None:
@@ -229,15 +233,21 @@ class StepHooks:
         single = any(x.dtype.itemsize <= 4 for x in self._signals.values())
         stream = {x.dtype for (_, signal), x in self._signals.items() if signal in ("x_in", "sum", "x_out")}
         return {
-            "sequences": int(self._ids.shape[0]),
-            "ids": self._ids.flatten().tolist(),
+            "lengths": self._lengths(),
+            "ids": self._rows(self._ids[..., None]).flatten().tolist(),
             "labels": self._labels_of(),
             "signals": [*self._forward(), *self._backward()],
             "gradients": [(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
-            "logits": None if self._logits is None else _numbers(self._logits.flatten(0, -2)),
+            "logits": None if self._logits is None else _numbers(self._rows(self._logits)),
             "dtype": "f32" if single else "f64",
             "unit_roundoff": max(float(torch.finfo(dtype).eps) for dtype in stream) / 2,
         }
+
+    def _lengths(self) -> list[int]:
+        """Returns the number of real tokens of every sequence that has any."""
+        if self._real is None:
+            return [int(self._ids.shape[1])] * int(self._ids.shape[0])
+        return [length for length in self._real.sum(1).tolist() if length > 0]
 
     def _labels_of(self) -> list[int]:
         """Returns the label of every position, from the batch or else the next token; −1 for no label."""
@@ -245,11 +255,13 @@ class StepHooks:
 
         causal = self._layout.info["causal"]
         if self._logits is None or (self._labels is None and not causal):
-            return [-1] * self._ids.numel()
+            return [-1] * sum(self._lengths())
         labels = self._ids if self._labels is None else self._labels.detach().cpu()
+        if self._real is not None:
+            labels = labels.masked_fill(~self._real.cpu(), -1)
         if causal:
             labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -1)], dim=1)
-        return list(labels.clip(min=-1).flatten().tolist())
+        return list(self._rows(labels.clip(min=-1)[..., None]).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
         """Returns signals and aliases: f_out also as B_out if norm B is absent, and the next x_in also as x_out."""
@@ -315,6 +327,16 @@ def _rows_of(part: dict[str, Any], tensor: Any) -> Any:
     """Returns the part of a stored tensor, such as a fused QKV matrix, that holds the matrix `part`."""
     rows = slice(part["first"], part["first"] + part["rows"])
     return tensor[:, rows] if part["transposed"] else tensor[rows]
+
+
+def _real_tokens(ids: Any, mask: Any) -> Any:
+    """Returns attention_mask as a Boolean tensor, or None if no token is padding. Raises InputError if all are."""
+    if mask is None or mask.dim() != 2 or bool((mask != 0).all()):
+        return None
+    if mask.shape != ids.shape or not bool((mask != 0).any()):
+        raise InputError(f"record: found an attention_mask of shape {list(mask.shape)} for input_ids of shape "
+                         f"{list(ids.shape)}; expected one shape with at least one token")  # fmt: skip
+    return (mask != 0).detach()
 
 
 def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

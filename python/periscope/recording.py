@@ -40,15 +40,15 @@ class Recorder:
         recorder.dataset.second_moment_measured.plot(x="depth", hue="step")
 
     Records the steps 0, ``every``, 2·``every``, … or the given ``steps``; other steps have no hooks. A record covers
-    the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys after RoPE and
-    QK-norm. With ``gradients`` it also covers the gradients of the stream and of every matrix, for the loss of the
-    ``backward`` call; passes without gradients, such as validation, are then ignored.
+    the tokens of the first micro-batch that are not padding: the stream, the outputs of norms, modules and projections,
+    queries and keys after RoPE and QK-norm. With ``gradients`` it also covers the gradients of the stream and of every
+    matrix, for the loss of the ``backward`` call; passes without gradients, such as validation, are then ignored.
     Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
     its ``step`` ends a step, so that ``recorder.step()`` need not be called. For ``ignore_keys`` see ``from_torch``.
 
     Raises InputError for a model that is sharded, quantized or compiled, checkpoints its activations, or has PEFT
-    adapters. The pass raises it for batches with padding and for calls of ``torch.compile(model)``; call the original
-    module instead. The end of a step raises it for two passes before one backward pass, and for skipped layers.
+    adapters. The pass raises it for calls of ``torch.compile(model)``; call the original module instead. The end
+    of a step raises it for two passes before one backward pass, and for skipped layers.
     """
 
     def __init__(

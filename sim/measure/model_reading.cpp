@@ -27,8 +27,8 @@ std::vector<double> branch_size_from_gains(const StackContext& c) {
   return sizes;
 }
 
-ModelProbes::ModelProbes(const StackContext& context, int top)
-    : probe(context, true), extremes(context, top), gradients(context) {}
+ModelProbes::ModelProbes(const StackContext& context, int top, const std::vector<int>& lengths)
+    : probe(context, true, lengths), extremes(context, top), gradients(context) {}
 
 Hooks ModelProbes::hooks() { return {.recorders = {&probe, &extremes, &gradients}, .gradients = {&gradients}}; }
 

@@ -33,7 +33,8 @@ struct ModelReading {
 
 /// Probes that fill a ModelReading, from a pass or from recorded signals.
 struct ModelProbes {
-  ModelProbes(const StackContext& context, int top);
+  /// `lengths`: see Probe.
+  ModelProbes(const StackContext& context, int top, const std::vector<int>& lengths = {});
 
   /// Returns hooks that point into this object.
   [[nodiscard]] Hooks hooks();

@@ -27,8 +27,16 @@ double growth_rounding(double unit_roundoff, Tensor::Index width) {
   return 2.0 * stored + stored * stored + 4.0 * rounding_bound(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
 }
 
-Probe::Probe(const StackContext& context, bool growth)
-    : context_(context), with_growth_(growth), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {}
+Probe::Probe(const StackContext& context, bool growth, const std::vector<int>& lengths)
+    : context_(context), with_growth_(growth), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {
+  int first = 0;
+  for (const int length : lengths) {
+    std::vector<int> rows(static_cast<std::size_t>(length));
+    std::iota(rows.begin(), rows.end(), first);
+    first += length;
+    if (length > 1) sequences_.push_back(std::move(rows));
+  }
+}
 
 void Probe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward) return;
@@ -68,12 +76,22 @@ Probe::Slot Probe::measure(const Tensor& x) {
   for (const MeasuredSignal& m : recent_) {
     if (m.signal.same_as(x)) return m.slot;
   }
-  const StatisticsRequest request{
-      .moments = true, .squares = true, .cosine_of_sequences = context_.sequences, .top_magnitudes = top_count};
+  const StatisticsRequest request{.moments = true,
+                                  .squares = true,
+                                  .cosine_of_sequences = sequences_.empty() ? context_.sequences : 0,
+                                  .top_magnitudes = top_count};
   MeasuredSignal& m = recent_[oldest_];
   oldest_ = (oldest_ + 1) % recent_.size();
   m = {x, record_.measure(x, request)};
+  for (const auto& rows : sequences_) record_.measure(context_.ops.gather(x, rows), {.cosine_of_sequences = 1});
   return m.slot;
+}
+
+double Probe::token_cosine(Slot slot) const {
+  if (sequences_.empty()) return record_[slot].token_cosine;
+  double sum = 0.0;
+  for (std::size_t i = 1; i <= sequences_.size(); ++i) sum += record_[slot + i].token_cosine;
+  return sum / static_cast<double>(sequences_.size());
 }
 
 void Probe::fill(const Place& place) {
@@ -95,7 +113,7 @@ void Probe::fill(const Place& place) {
     const bool largest = statistic == Statistic::maximum;  // max_element ignores NaN
     set(statistic, !largest ? mean_of(of_tokens) : finite ? *std::ranges::max_element(of_tokens) : second_moment);
   }
-  set(Statistic::token_cosine, s.token_cosine);
+  set(Statistic::token_cosine, token_cosine(place.slot));
   if (place.signal == Signal::x_out && !finite && reading_.diverged_at < 0) {
     reading_.diverged_at = std::max(place.index - 1, 0);
   }

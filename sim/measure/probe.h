@@ -51,8 +51,9 @@ struct Growth {
 /// is NaN. Angular distances use at most `angular_tokens` evenly spaced tokens, which limits memory to depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
-  /// If `growth`, also measures the terms of the growth identity.
-  explicit Probe(const StackContext& context, bool growth = false);
+  /// If `growth`, also measures the terms of the growth identity. `lengths` are the lengths of the sequences if they
+  /// differ; sequences of one token then do not count for the token cosine.
+  explicit Probe(const StackContext& context, bool growth = false, const std::vector<int>& lengths = {});
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns the recorded statistics. Call once, after the pass.
   Reading take();
@@ -84,6 +85,7 @@ class Probe final : public SignalRecorder {
   };
 
   Slot measure(const Tensor& x);
+  [[nodiscard]] double token_cosine(Slot slot) const;
   void choose_tokens(Tensor::Index tokens);
   void store_for_angles(const Tensor& x);
   void fill(const Place& place);
@@ -97,7 +99,8 @@ class Probe final : public SignalRecorder {
 
   const StackContext& context_;
   bool with_growth_;
-  int parts_;  ///< number of parts of the stream, see StreamEnds
+  std::vector<std::vector<int>> sequences_;  ///< rows of every sequence of at least two tokens, if lengths differ
+  int parts_;                                ///< number of parts of the stream, see StreamEnds
   Reading reading_;
   StatisticsRecord record_;
   std::vector<Place> places_;

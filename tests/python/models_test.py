@@ -144,7 +144,7 @@ class Pass:
                 for p in matrices]
 
     def replay(self, **words):
-        given = {"sequences": 1, "ids": IDS, "labels": [*IDS[1:], -1], "signals": self.signals(), "dtype": "f64",
+        given = {"lengths": [len(IDS)], "ids": IDS, "labels": [*IDS[1:], -1], "signals": self.signals(), "dtype": "f64",
                  "unit_roundoff": 2.0**-53, "gradients": self.gradients(), "logits": self.dumped["logits"], "top": 10}
         return dataset.of_result(_periscope.replay(self.model, **given | words), [])
 
@@ -168,7 +168,7 @@ def test_a_replay_equals_probe(made):
 
 def test_a_replay_may_have_two_sequences(made):
     twice = [(*where, np.concatenate([values, values])) for *where, values in made.signals()]
-    ds = made.replay(sequences=2, ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
+    ds = made.replay(lengths=2 * [len(IDS)], ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
                      logits=np.concatenate([made.dumped["logits"]] * 2))
     assert json.loads(ds.attrs["config"])["stacks"][0]["input"]["tokens"] == len(IDS)
     assert ds.sizes["token"] == 2 * len(IDS)
@@ -195,7 +195,7 @@ def test_inconsistent_passes_are_rejected(made):
     x = made.dumped["stream.0"]
     for words, name in (({"signals": [(0, "x_in", False, x[:2])]}, "x_in of sublayer 0"),
                         ({"signals": [(0, "x_in", False, x[:, :3].copy())]}, "x_in of sublayer 0"),
-                        ({"signals": [(9, "x_in", False, x)]}, "sublayer 9"), ({"sequences": 2}, "2 sequences"),
+                        ({"signals": [(9, "x_in", False, x)]}, "sublayer 9"), ({"lengths": [4]}, "4 tokens"),
                         ({"signals": [(0, "x", False, x)]}, "signal x"), ({"labels": [1]}, "1 labels"),
                         ({"labels": [99] * 5}, "label 99"), ({"dtype": "f8"}, "f8")):
         with rejected(name, ps.Error):

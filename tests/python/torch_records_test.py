@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from module import ps, python, rejected
-from torch_models import t, torch
+from torch_models import all_in_double, t, torch
 
 TOKENS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(3))
 OTHERS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(4))
@@ -189,6 +189,43 @@ def test_masked_labels_and_partial_logits_are_supported(expected):
         assert "not_finite" not in ds and np.isfinite(ds.grad_sq_measured).all(), "the loss is unknown"
 
 
+def padded(lengths, side):
+    """Returns a batch of TOKENS with these lengths, padded to 15 tokens."""
+    mask = torch.stack([(torch.arange(15) < n) if side == "right" else (torch.arange(15) >= 15 - n) for n in lengths])
+    ids = torch.zeros(len(lengths), 15, dtype=torch.long)
+    ids[mask] = torch.cat([tokens[:n] for tokens, n in zip(TOKENS, lengths, strict=True)])
+    return {"input_ids": ids, "attention_mask": mask.long(), "position_ids": (mask.cumsum(1) - 1).clip(min=0)}
+
+
+def summed_loss(batch):
+    """Returns a call whose gradient is a sum over real tokens."""
+    def call(model):
+        logits = model(**batch).logits
+        logits[batch["attention_mask"] == 1].square().sum().backward()
+    return call
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_not_measured(side):
+    with all_in_double():
+        model = llama().double()
+        plain = {"input_ids": TOKENS, "attention_mask": torch.ones_like(TOKENS)}
+        ours, theirs = (recorded(model, summed_loss(batch)) for batch in (padded([12, 12], side), plain))
+        for name in (name for name, values in theirs.data_vars.items() if values.dtype.kind == "f"):
+            if name != "growth_residual":
+                np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12, err_msg=name)
+        ours = recorded(model, summed_loss(padded([12, 9], side)))
+        pair = [recorded(model, summed_loss({key: x[:1, :n] for key, x in batch.items()}))
+                for n, batch in ((12, plain), (9, {key: x[1:] for key, x in plain.items()}))]
+    assert not ours.growth_violated
+    assert list(ours.token_id.values) == [*TOKENS[0].tolist(), *TOKENS[1, :9].tolist()]
+    assert list(ours.label.values) == [*TOKENS[0, 1:].tolist(), -1, *TOKENS[1, 1:9].tolist(), -1]
+    for name, weights in (("second_moment", [12 / 21, 9 / 21]), ("grad_sq", [12 / 21, 9 / 21]),
+                          ("kurtosis", [12 / 21, 9 / 21]), ("token_cosine", [0.5, 0.5])):
+        expected = sum(weight * ds[f"{name}_measured"] for weight, ds in zip(weights, pair, strict=True))
+        np.testing.assert_allclose(ours[f"{name}_measured"], expected, rtol=1e-9, err_msg=name)
+
+
 def test_two_threads_record_models_of_one_family(expected):
     """The passes overlap; a pass of the same model in another thread is not recorded."""
     begins, is_over = ([threading.Event(), threading.Event()] for _ in range(2))
@@ -281,11 +318,9 @@ def test_unsupported_passes_are_rejected():
             output.logits.mul_(0)
     with ps.record(model), rejected("already recorded"), ps.record(model):
         pass
-    mask = torch.ones_like(TOKENS)
-    mask[0, 0] = 0
-    for call in (lambda: model(TOKENS, mask), lambda: model(TOKENS, attention_mask=mask)):
-        with rejected("padding"), ps.record(model):
-            call()
+    for mask in (torch.zeros_like(TOKENS), torch.zeros(2, 13)):
+        with rejected("attention_mask"), ps.record(model):
+            model(TOKENS, mask)
     model.gradient_checkpointing_enable()
     with rejected("gradient checkpointing"):
         ps.record(model)

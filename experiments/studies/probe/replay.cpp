@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/threads.h"
@@ -33,11 +34,11 @@ Tensor tensor_of(const Backend& ops, const OutsidePass::Value& value, DType dtyp
 
 void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
   const std::size_t rows = pass.ids.size();
-  if (pass.sequences < 1 || rows == 0 || rows % static_cast<std::size_t>(pass.sequences) != 0 ||
-      pass.labels.size() != rows) {
-    throw InputError(
-        fmt::format("{} ids, {} labels, {} sequences: expected one label per id and sequences of equal length", rows,
-                    pass.labels.size(), pass.sequences));
+  const bool is_empty = std::ranges::any_of(pass.lengths, [](int length) { return length < 1; });
+  const int tokens = std::accumulate(pass.lengths.begin(), pass.lengths.end(), 0);
+  if (is_empty || rows == 0 || static_cast<std::size_t>(tokens) != rows || pass.labels.size() != rows) {
+    throw InputError(fmt::format("{} ids, {} labels, {} tokens in {} sequences: expected one label per id", rows,
+                                 pass.labels.size(), tokens, pass.lengths.size()));
   }
   for (const OutsidePass::Value& value : pass.signals) {
     const bool is_of_a_sublayer = value.at.sublayer >= 0 && value.at.sublayer < model.sublayers();
@@ -53,7 +54,8 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
 }
 
 void measure(const StackContext& context, const OutsidePass& pass, DType dtype, int top, ModelReading& r) {
-  ModelProbes probes(context, top);
+  const bool is_ragged = context.sequences < static_cast<int>(pass.lengths.size());
+  ModelProbes probes(context, top, is_ragged ? pass.lengths : std::vector<int>());
   const Hooks hooks = probes.hooks();
   // Input and output of a missing norm share an array. They get the same tensor, so that probes measure it once.
   std::map<const double*, Tensor> tensors;
@@ -104,16 +106,18 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
   }
   const std::unique_ptr<Backend> backend = make_backend("cpu");
   const CheckpointWeights weights(*backend, checkpoint, dtype);
+  const int longest = std::ranges::max(pass.lengths);
+  const auto sequences = static_cast<int>(pass.lengths.size());
+  const bool are_equal = std::ranges::count(pass.lengths, longest) == sequences;
   const StackContext context{
-      .ops = *backend, .model = checkpoint.model(), .weights = weights, .sequences = pass.sequences};
+      .ops = *backend, .model = checkpoint.model(), .weights = weights, .sequences = are_equal ? sequences : 1};
   config::Config config;
   config.run.dtype = dtype;
   config.run.backward = pass.backward;
-  const auto tokens = static_cast<int>(pass.ids.size()) / pass.sequences;
   ProbeResult result =
       result_of(checkpoint, model->name, config,
                 {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
-                tokens, "not computed for a recorded pass");
+                longest, "not computed for a recorded pass");
   // Even with gradients, measuring takes fewer operations than a forward pass.
   const bool small = stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false);
   const stacks::Threads threads = stacks::Threads::one_if(small);

@@ -21,7 +21,7 @@ struct OutsidePass {
     std::int64_t cols = 0;
     std::span<const double> values = {};
   };
-  int sequences = 1;
+  std::vector<int> lengths = {};  ///< number of tokens of every sequence
   std::vector<int> ids = {};
   std::vector<int> labels = {};                                ///< one per id, no_label for none
   std::vector<Value> signals = {};                             ///< in the order of the dataflow, then gradients
