@@ -262,10 +262,24 @@ def test_two_threads_record_models_of_one_family(expected):
     assert len(others) == 1
 
 
-def test_branches_are_measured_after_dropout():
+DROPOUT = {  # OPT calls functional dropout; the others have modules
+    "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(
+        n_embd=32, n_layer=2, n_head=4, vocab_size=64, resid_pdrop=0.25, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "bert": lambda: t.BertForMaskedLM(t.BertConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, intermediate_size=64,
+        hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.0)),
+    "opt": lambda: t.OPTForCausalLM(t.OPTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64, ffn_dim=64, word_embed_proj_dim=32,
+        dropout=0.25, attention_dropout=0.0)),
+}
+
+
+@pytest.mark.parametrize("family", DROPOUT)
+def test_branches_are_measured_after_dropout(family):
     torch.manual_seed(1)
-    model = t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, resid_pdrop=0.25,
-                                           embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="eager"))
+    model = DROPOUT[family]()
+    if family == "bert":
+        model.bert.embeddings.dropout.p = 0.0  # so that the first branch has the same input
     whole, ds = recorded(model.eval()), recorded(model.train())
     assert not ds.growth_violated and ds.growth_residual.max() < 1.0
     branch, before = (d.site_second_moment_measured for d in (ds, whole))
