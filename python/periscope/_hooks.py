@@ -1,6 +1,7 @@
 """Hooks on the modules of a transformers model that record the signals of one micro-batch."""
 
 import inspect
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ._layout import OUTPUT_OF, Layout, Place
+from ._layout import OUTPUT_OF, Layout, Place, module_name
 from ._patches import function_recorder, unwatch_rotations, watch_rotations
+from ._wrappers import is_adapted, trained_of, weight_of
 from .errors import InputError
 
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
@@ -37,13 +39,13 @@ class _Hook:
 class StepHooks:
     """The hooks of one training step, which record its first micro-batch."""
 
-    def __init__(self, model: Any, layout: Layout, gradients: bool) -> None:
-        self._model, self._layout, self._gradients = model, layout, gradients
+    def __init__(self, model: Any, base: Any, layout: Layout, gradients: bool) -> None:
+        self._model, self._layout, self._gradients = model, layout, gradients  # the model that the caller calls
+        self._base, self._modules = base, dict(base.named_modules())
         self._rules: list[dict[str, bool]] = layout.info["rules"]  # existing norms, by sublayer
-        self._parameters = dict(model.named_parameters())
         self._signals: Signals = {}
         self._signal_gradients: Signals = {}
-        self._sums: dict[tuple[int, str], float] = {}  # squared norms of gradients by layer and matrix
+        self._sums: dict[tuple[int, str], list[float]] = {}  # squared norms of gradients by layer and matrix
         self._backward_pass: int | None = None  # id of the first backward pass that reached a recorded signal
         self._ids: Any = None  # [sequences, tokens]
         self._real: Any = None  # mask of the tokens that are not padding, like _ids; None: all
@@ -67,9 +69,14 @@ class StepHooks:
         on_close(self._model.register_forward_pre_hook(before, with_kwargs=True).remove)
         on_close(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True).remove)
         for part in self._layout.matrices() if self._gradients else ():
-            parameter = self._parameters[part["tensor"]]
-            if parameter.requires_grad:
-                on_close(parameter.register_hook(_Hook(lambda gradient, p=part: self._add_sum(gradient, p))).remove)
+            sums = self._sums.setdefault((part["sublayer"] // 2, part["weight"]), [])
+            for i, parameter in enumerate(trained_of(self._module_of(part), part["rows"])):
+                sums.append(math.nan)
+                hook = _Hook(lambda gradient, p=part, s=sums, i=i: self._add_sum(gradient, p, s, i))
+                on_close(parameter.register_hook(hook).remove)
+
+    def _module_of(self, part: dict[str, Any]) -> Any:
+        return self._modules[module_name(part)]
 
     def close(self) -> None:
         """Removes the hooks but not the recorded signals."""
@@ -102,7 +109,7 @@ class StepHooks:
     def _start_pass(self) -> None:
         """Registers hooks on the modules, and patches functions for signals that are not inputs or outputs of modules:
         rotated queries and keys, and branches after dropout."""
-        modules = dict(self._model.named_modules())
+        self._modules = modules = dict(self._base.named_modules())
         missing = next((name for name, _ in self._layout.places if name not in modules), None)
         if missing is not None:
             raise InputError(f"record: module {missing} no longer exists; expected the same modules as at the start")
@@ -199,7 +206,7 @@ class StepHooks:
                 gradients.setdefault(key, gradient)
                 return
             part = self._layout.parts[(place.sublayer, place.through)]  # read before the optimizer changes the matrix
-            w = _rows_of(part, self._parameters[part["tensor"]].detach())
+            w = _rows_of(part, weight_of(self._module_of(part)))
             w = (w.T if part["transposed"] else w).to(gradient.dtype)
             gradients.setdefault((place.sublayer, f"{place.through}_in"), gradient @ w)
 
@@ -211,13 +218,13 @@ class StepHooks:
         return rows if self._real is None else rows[self._real.flatten().to(rows.device)]
 
     # Backward pass.
-    def _add_sum(self, gradient: Any, part: dict[str, Any]) -> None:
-        """Adds a gradient of the recorded backward pass; gradients of other passes are ignored."""
+    def _add_sum(self, gradient: Any, part: dict[str, Any], sums: list[float], index: int) -> None:
+        """Stores the square of a gradient of the recorded backward pass; gradients of other passes are ignored."""
         import torch
 
-        key = (part["sublayer"] // 2, part["weight"])
-        if self._backward_pass == _current_backward_pass() and key not in self._sums:
-            self._sums[key] = float(_rows_of(part, gradient.detach()).to(torch.float64).square().sum())
+        if self._backward_pass == _current_backward_pass() and math.isnan(sums[index]):
+            gradient = gradient if is_adapted(self._module_of(part)) else _rows_of(part, gradient)
+            sums[index] = float(gradient.detach().to(torch.float64).square().sum())
 
     # Results.
     def replay_arguments(self) -> dict[str, Any]:
@@ -237,7 +244,8 @@ class StepHooks:
             "ids": self._rows(self._ids[..., None]).flatten().tolist(),
             "labels": self._labels_of(),
             "signals": [*self._forward(), *self._backward()],
-            "gradients": [(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
+            "gradients": [(layer, weight, sum(sums)) for (layer, weight), sums in sorted(self._sums.items())
+                          if sums and not math.isnan(sum(sums))],
             "logits": None if self._logits is None else _numbers(self._rows(self._logits)),
             "dtype": "f32" if single else "f64",
             "unit_roundoff": max(float(torch.finfo(dtype).eps) for dtype in stream) / 2,
@@ -301,9 +309,12 @@ class StepHooks:
             return []
         found = self._with_aliases(self._signal_gradients)
         for s, rule in enumerate(self._rules):
-            parts = [found[(s, f"{weight}_in")] for weight in OUTPUT_OF if (s, f"{weight}_in") in found]
-            if not rule["norm_a"] and parts:
-                found[(s, "A_out")] = sum(parts)
+            places = [(s, f"{weight}_in") for weight in OUTPUT_OF if (s, weight) in self._layout.parts]
+            parts = [found.pop(place) for place in places if place in found]
+            if len(parts) == len(places):  # otherwise a part is unknown, such as that of a frozen matrix
+                found.update(zip(places, parts, strict=True))
+                if not rule["norm_a"]:
+                    found[(s, "A_out")] = sum(parts)
         return _arrays(found, _BACKWARD, range(len(self._rules) - 1, -2, -1), True)
 
 

@@ -37,6 +37,11 @@ class Layout:
         return [part for (_, weight), part in self.parts.items() if weight in OUTPUT_OF or weight in _INPUT_OF]
 
 
+def module_name(part: dict[str, Any]) -> str:
+    """Returns the name of the module that stores a parameter."""
+    return str(part["tensor"]).rpartition(".")[0]
+
+
 def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
     """Returns the layout of a model. Raises InputError if the module of a signal cannot be identified."""
     from . import _periscope
@@ -46,7 +51,7 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
     layout = Layout(info, {(part["sublayer"], part["weight"]): part for part in info["parameters"]})
 
     def module_of(part: dict[str, Any]) -> str:
-        name = str(part["tensor"]).rpartition(".")[0]
+        name = module_name(part)
         if name not in modules:
             raise InputError(f"model: no module {name!r} for the tensor {part['tensor']!r}; expected the module layout "
                              "of transformers")  # fmt: skip

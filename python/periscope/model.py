@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _wrappers
 from .config import Config, ConfigLike
 from .errors import ConfigError, InputError, utf8
 
@@ -109,10 +110,11 @@ def from_torch(model: Any, *, copy: bool = True, name: str | None = None, ignore
     ``ignore_keys`` are unknown keys of the model's configuration that do not change its function; results list them in
     ``attrs["ignored_keys"]``.
 
-    ``copy=False`` refers to the model's memory, which must not change while a run reads it. Raises InputError for a
-    model that is sharded over processes or devices, quantized or compiled, and for a model without a configuration.
+    ``copy=False`` refers to the model's memory, which must not change while a run reads it. The model of a PeftModel
+    has its LoRA adapter merged. Raises InputError for a model that is sharded over processes or devices, quantized or
+    compiled, for other adapters, and for a model without a configuration.
     """
-    require_plain(model)
+    model = plain_of(model)
     made = Model.__new__(Model)
     made._compiled = compiled_from_torch(model, copy=copy, name=name, ignore_keys=ignore_keys)
     return made
@@ -123,22 +125,24 @@ def compiled_from_torch(
     *,
     copy: bool,
     name: str | None = None,
-    copied_vectors: bool = False,
+    only_vectors: bool = False,
     ignore_keys: Sequence[str] = (),
 ) -> "_periscope.Model":
-    """Returns a model of the compiled module for a model that ``require_plain`` accepts. ``copied_vectors`` copies its
-    vectors even without ``copy``."""
+    """Returns a model of the compiled module for a model that ``plain_of`` returned. ``only_vectors``: only its vectors
+    will be read; copies them even without ``copy``, and merges no adapters."""
     config = json.loads(model.config.to_json_string(use_diff=False))
     if not config.get("architectures"):
         config["architectures"] = [type(model).__name__]
-    tensors = {key: value for key, value in model.state_dict().items() if hasattr(value, "data_ptr")}
-    if copied_vectors:
+    tensors = _wrappers.tensors_of(model, merge=not only_vectors)
+    if only_vectors:
         tensors = {key: value.clone() if value.dim() < 2 else value for key, value in tensors.items()}
     return compiled(name or type(model).__name__, json.dumps(config), tensors, copy, ignore_keys)
 
 
-def require_plain(model: Any) -> None:
-    """Raises InputError, with the reason, unless ``model`` is a plain transformers model in this process."""
+def plain_of(model: Any) -> Any:
+    """Returns a transformers model, for a PeftModel the one with the adapters. Raises InputError, with the reason, for
+    a model that is not plain or not in this process."""
+    model = _wrappers.base_of(model)
     kind = type(model).__name__
     if kind in ("FullyShardedDataParallel", "FSDPModule", "DistributedDataParallel", "DeepSpeedEngine", "DataParallel"):
         raise InputError(f"model: found {kind}, which distributes weights or inputs; expected the plain module in it")
@@ -148,9 +152,6 @@ def require_plain(model: Any) -> None:
         raise InputError("model: found weights on several devices (hf_device_map); expected a model on one device")
     if getattr(getattr(model, "config", None), "quantization_config", None) is not None:
         raise InputError("model: found a quantized model (quantization_config); expected floating-point weights")
-    if any(type(part).__module__.startswith("peft.") for part in getattr(model, "modules", list)()):
-        raise InputError("model: found PEFT adapters, such as LoRA; expected the plain model returned by "
-                         "merge_and_unload() of the PeftModel")  # fmt: skip
     if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
         raise InputError(f"model: found {kind}; expected a transformers model with a configuration")
     for key, value in model.state_dict().items():
@@ -158,6 +159,7 @@ def require_plain(model: Any) -> None:
             raise InputError(f"model: {key} is a {tensor}, sharded over processes; expected whole tensors")
         if getattr(getattr(value, "device", None), "type", "") == "meta":
             raise InputError(f"model: {key} has no values (device meta); expected weights in memory")
+    return model
 
 
 def model_name(checkpoint: Any) -> tuple["_periscope.Model | None", Any]:

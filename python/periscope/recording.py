@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _hooks, _layout, dataset
+from . import _hooks, _layout, _wrappers, dataset
 from .errors import ConfigError, InputError, whole
-from .model import compiled_from_torch, require_plain
+from .model import compiled_from_torch, plain_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,14 +18,18 @@ _LOCK = threading.Lock()
 _RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # an attribute of the model would be copied with it
 
 
-def _require_observable(model: Any) -> None:
-    """Raises InputError for a model whose signals hooks cannot observe."""
-    require_plain(model)
+def _observable_of(model: Any, gradients: bool) -> Any:
+    """Returns the transformers model in ``model``. Raises InputError if hooks cannot observe its signals."""
+    base = plain_of(model)
+    if gradients and any(_wrappers.has_lora_dropout(part) for part in base.modules()):
+        raise InputError("model: found dropout in LoRA adapters, whose masks the gradients of their inputs depend on; "
+                         "expected lora_dropout = 0, or gradients=False")  # fmt: skip
     for part in model.modules():
         if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
                 or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
             raise InputError(f"model: {type(part).__name__} is compiled, which hooks cannot observe; expected a model "
                              "without compiled modules")  # fmt: skip
+    return base
 
 
 class Recorder:
@@ -46,9 +50,12 @@ class Recorder:
     Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
     its ``step`` ends a step, so that ``recorder.step()`` need not be called. For ``ignore_keys`` see ``from_torch``.
 
-    Raises InputError for a model that is sharded, quantized or compiled, checkpoints its activations, or has PEFT
-    adapters. The pass raises it for calls of ``torch.compile(model)``; call the original module instead. The end
-    of a step raises it for two passes before one backward pass, and for skipped layers.
+    A PeftModel with one plain LoRA adapter is recorded as the model that it computes; the gradient of an adapted matrix
+    is that of A and B, and is missing for a matrix that is a part of an adapted one, such as GPT-2's W_q.
+
+    Raises InputError for a model that is sharded, quantized or compiled, checkpoints its activations, or has other
+    adapters of PEFT. The pass raises it for calls of ``torch.compile(model)``; call the original module instead. The
+    end of a step raises it for two passes before one backward pass, and for skipped layers.
     """
 
     def __init__(
@@ -63,7 +70,7 @@ class Recorder:
         ignore_keys: Sequence[str] = (),
     ) -> None:
         every, top = whole("every", every), whole("top", top)
-        _require_observable(model)
+        base = _observable_of(model, gradients)
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             raise InputError("model: found gradient checkpointing, which computes every signal twice; disable it, or "
                              "set gradients=False")  # fmt: skip
@@ -76,7 +83,7 @@ class Recorder:
             raise ConfigError(f"optimizer: found {type(optimizer).__name__}; expected an optimizer of torch.optim")
         self._top = top
         self._ignore_keys = ignore_keys
-        self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
+        self._layout = _layout.layout_of(base, self._compiled_of(base))
         self._compiled: Any = None  # the model with the gains of the recorded step
         self._step = 0
         self._is_entered = False
@@ -140,11 +147,12 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._is_entered and self._due(self._step):
-            _require_observable(self._model)
-            self._compiled = compiled_from_torch(
-                self._model, copy=False, copied_vectors=True, ignore_keys=self._ignore_keys
-            )
-            self._hooks = _hooks.StepHooks(self._model, self._layout, self._gradients)
+            base = _observable_of(self._model, self._gradients)
+            self._compiled = self._compiled_of(base)
+            self._hooks = _hooks.StepHooks(self._model, base, self._layout, self._gradients)
+
+    def _compiled_of(self, base: Any) -> Any:
+        return compiled_from_torch(base, copy=False, only_vectors=True, ignore_keys=self._ignore_keys)
 
     def _end(self) -> None:
         hooks, self._hooks = self._hooks, None

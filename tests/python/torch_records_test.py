@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from module import ps, python, rejected
+from program import imported
 from torch_models import all_in_double, t, torch
 
 TOKENS = torch.randint(0, 64, (2, 12), generator=torch.Generator().manual_seed(3))
@@ -224,6 +225,61 @@ def test_padding_is_not_measured(side):
                           ("kurtosis", [12 / 21, 9 / 21]), ("token_cosine", [0.5, 0.5])):
         expected = sum(weight * ds[f"{name}_measured"] for weight, ds in zip(weights, pair, strict=True))
         np.testing.assert_allclose(ours[f"{name}_measured"], expected, rtol=1e-9, err_msg=name)
+
+
+def with_lora(model, peft, **given):
+    """Returns a PeftModel in f64 whose LoRA adapters change the function of `model`."""
+    targets = ["c_attn", "c_proj"] if "GPT2" in type(model).__name__ else ["q_proj", "v_proj", "down_proj"]
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=targets, **given)).double()
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.05)
+    return adapted
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_lora_adapters_are_recorded_as_the_merged_model(family):
+    peft = imported("peft", "python/requirements-torch.txt")
+    with all_in_double():
+        torch.manual_seed(1)
+        adapted = with_lora(llama() if family == "llama" else DROPOUT["gpt2"](), peft,
+                            fan_in_fan_out=family == "gpt2").eval()
+        ours, model = recorded(adapted), ps.from_torch(adapted)
+        layer = adapted.get_base_model()
+        layer = layer.transformer.h[0].mlp.c_proj if family == "gpt2" else layer.model.layers[0].mlp.down_proj
+        of_down = sum(float(p.grad.square().sum()) for name, p in layer.named_parameters() if "lora" in name)
+        merged = copy.deepcopy(adapted).merge_and_unload()
+        merged.requires_grad_(True)
+        theirs = recorded(merged)
+        pair = [ps.probe(one, tokens=TOKENS[0], no_theory=True).loss for one in (model, ps.from_torch(merged))]
+    assert float(pair[0]) == pytest.approx(float(pair[1]), rel=1e-12)
+    for name in ("second_moment_measured", "grad_sq_measured", "site_score_share_measured", "loss"):
+        known = np.isfinite(ours[name])  # the frozen embedding has no gradient
+        np.testing.assert_allclose(ours[name].where(known), theirs[name].where(known), rtol=1e-9, err_msg=name)
+        assert known.sum() >= np.isfinite(theirs[name]).sum() - 1
+    gradients = ours.weight_grad_sq_measured.isel(layer=0)
+    assert float(gradients.sel(weight="down")) == pytest.approx(of_down, rel=1e-12)
+    assert np.isnan(gradients.sel(weight="up" if family == "llama" else "q"))  # frozen; a part of an adapted matrix
+
+
+def test_unsupported_adapters_are_rejected():
+    peft = imported("peft", "python/requirements-torch.txt")
+    several = with_lora(llama(), peft)
+    several.add_adapter("other", peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    several.base_model.set_adapter(["default", "other"])
+    cases = {"several": several, "DoRA": with_lora(llama(), peft, use_dora=True),
+             "ModulesToSaveWrapper": with_lora(llama(), peft, modules_to_save=["lm_head"]),
+             "ia3": peft.get_peft_model(llama(), peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[])),
+             "prompt": peft.get_peft_model(llama(), peft.PromptTuningConfig("CAUSAL_LM", num_virtual_tokens=2))}
+    for name, model in cases.items():
+        for use in (ps.record, ps.from_torch):
+            with rejected(name):
+                use(model)
+    dropping = with_lora(llama(), peft, lora_dropout=0.1)
+    with rejected("lora_dropout"):
+        ps.record(dropping)
+    assert ps.from_torch(dropping) and ps.record(dropping, gradients=False)
 
 
 def test_two_threads_record_models_of_one_family(expected):
