@@ -24,12 +24,21 @@ def _observable_of(model: Any, gradients: bool) -> Any:
     if gradients and any(_wrappers.has_lora_dropout(part) for part in base.modules()):
         raise InputError("model: found dropout in LoRA adapters, whose masks the gradients of their inputs depend on; "
                          "expected lora_dropout = 0, or gradients=False")  # fmt: skip
+    if gradients and any(_is_reentrant(part) for part in base.modules()):
+        raise InputError("model: found gradient checkpointing with use_reentrant=True, whose backward pass consists of "
+                         "separate passes; expected use_reentrant=False, or gradients=False")  # fmt: skip
     for part in model.modules():
         if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
                 or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
             raise InputError(f"model: {type(part).__name__} is compiled, which hooks cannot observe; expected a model "
                              "without compiled modules")  # fmt: skip
     return base
+
+
+def _is_reentrant(part: Any) -> bool:
+    """Returns whether a module of transformers checkpoints its activations with nested backward passes."""
+    options = getattr(getattr(part, "_gradient_checkpointing_func", None), "keywords", {})
+    return getattr(part, "gradient_checkpointing", False) and options.get("use_reentrant", True)
 
 
 class Recorder:
@@ -53,9 +62,10 @@ class Recorder:
     A PeftModel with one plain LoRA adapter is recorded as the model that it computes; the gradient of an adapted matrix
     is that of A and B, and is missing for a matrix that is a part of an adapted one, such as GPT-2's W_q.
 
-    Raises InputError for a model that is sharded, quantized or compiled, checkpoints its activations, or has other
-    adapters of PEFT. The pass raises it for calls of ``torch.compile(model)``; call the original module instead. The
-    end of a step raises it for two passes before one backward pass, and for skipped layers.
+    Raises InputError for a model that is sharded, quantized or compiled, or has other adapters of PEFT, and for
+    gradients of activations that are checkpointed with ``use_reentrant=True``. The pass raises it for calls of
+    ``torch.compile(model)``; call the original module instead. The end of a step raises it for two passes before one
+    backward pass, and for skipped layers.
     """
 
     def __init__(
@@ -71,9 +81,6 @@ class Recorder:
     ) -> None:
         every, top = whole("every", every), whole("top", top)
         base = _observable_of(model, gradients)
-        if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
-            raise InputError("model: found gradient checkpointing, which computes every signal twice; disable it, or "
-                             "set gradients=False")  # fmt: skip
         self._model = model
         chosen = None if steps is None else {whole("steps", step, 0) for step in steps}
         self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen

@@ -391,9 +391,23 @@ def test_unsupported_passes_are_rejected():
     for mask in (torch.zeros_like(TOKENS), torch.zeros(2, 13)):
         with rejected("attention_mask"), ps.record(model):
             model(TOKENS, mask)
-    model.gradient_checkpointing_enable()
-    with rejected("gradient checkpointing"):
-        ps.record(model)
+
+
+@pytest.mark.parametrize("is_reentrant", [False, True])
+def test_checkpointed_activations_are_recorded_once(is_reentrant, expected):
+    model, calls = llama(), []
+    model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.activation_checkpointing_enable({"use_reentrant": is_reentrant})
+    if is_reentrant:
+        with rejected("use_reentrant=False"):
+            ps.record(model)
+        with ps.record(model, gradients=False) as recorder:
+            passed(model)
+        signals = recorder.datasets[0]
+        same(signals, expected[list(signals.data_vars)])
+    else:
+        same(recorded(model), expected)
+    assert len(calls) == 2  # the backward pass computes the layer again
 
 
 def test_compiled_models_are_rejected_by_name(expected):
