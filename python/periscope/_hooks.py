@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._layout import OUTPUT_OF, Layout, Place, module_name
-from ._patches import function_recorder, unwatch_rotations, watch_rotations
+from ._patches import function_recorder, run_eagerly, unwatch_rotations, watch_rotations
 from ._wrappers import is_adapted, trained_of, weight_of
 from .errors import InputError
 
@@ -65,8 +65,8 @@ class StepHooks:
     def _attach(self) -> None:
         """Registers hooks on the model and its parameters. Modules have hooks only during the recorded pass."""
         on_close = self._step_hooks.callback
-        before = _Hook(_never_compiled(self._before))
-        on_close(self._model.register_forward_pre_hook(before, with_kwargs=True).remove)
+        on_close(run_eagerly())
+        on_close(self._model.register_forward_pre_hook(_Hook(self._before), with_kwargs=True).remove)
         on_close(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True).remove)
         for part in self._layout.matrices() if self._gradients else ():
             sums = self._sums.setdefault((part["sublayer"] // 2, part["weight"]), [])
@@ -98,9 +98,6 @@ class StepHooks:
         ids = named.get("input_ids", arguments[0] if arguments else None)
         if ids is None or ids.dim() != 2:
             raise InputError("record: found no two-dimensional input_ids; expected a batch of token ids")
-        if _is_compiled_call():
-            raise InputError("record: found a call of the compiled model (torch.compile), which hooks cannot observe; "
-                             "expected a call of the original module, which shares its weights")  # fmt: skip
         self._signals, self._signal_gradients = {}, {}
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._real = _real_tokens(ids, named.get("attention_mask"))
@@ -377,24 +374,3 @@ def _numbers(x: Any) -> np.ndarray:
     import torch
 
     return np.ascontiguousarray(x.detach().to(device="cpu", dtype=torch.float64).numpy())
-
-
-def _never_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function so that torch.compile calls it without tracing."""
-    import torch
-
-    try:
-        return torch.compiler.disable(call, reason="periscope.record: call the plain module in recorded steps")
-    except TypeError:  # before torch 2.7
-        return torch.compiler.disable(call)
-
-
-def _is_compiled_call() -> bool:
-    """Returns whether compiled code calls the function that ``_never_compiled`` returned."""
-    frame: Any = sys._getframe(1)
-    contexts = []
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "torch._dynamo.eval_frame":
-            contexts.append(frame.f_code.co_qualname)
-        frame = frame.f_back
-    return len(contexts) > 1 and contexts[1].startswith("_TorchDynamoContext")  # contexts[0] belongs to _never_compiled

@@ -1,4 +1,5 @@
-"""Patches of functions during a recorded pass, for signals that are not inputs or outputs of modules."""
+"""Patches of functions during a recorded pass, for signals that are not inputs or outputs of modules, and of torch
+during a recorded step."""
 
 import threading
 from collections.abc import Callable
@@ -43,6 +44,25 @@ def unwatch_rotations(hooks: "StepHooks") -> None:
                 del _ROTATIONS[module]
                 if module.apply_rotary_pos_emb is patch:  # unless other code has patched it since
                     module.apply_rotary_pos_emb = patch.rotate
+
+
+_STANCES: list[Any] = []  # one entry per recorded step; the first one restores the earlier behaviour of torch
+
+
+def run_eagerly() -> Callable[[], None]:
+    """Makes compiled modules run without compilation, because hooks are not part of compiled code. Returns a function
+    that ends this, unless other steps are being recorded."""
+    import torch
+
+    def end() -> None:
+        with _LOCK:
+            if len(_STANCES) == 1:
+                _STANCES[0].__exit__(None, None, None)
+            _STANCES.pop()
+
+    with _LOCK:
+        _STANCES.append(_STANCES[0] if _STANCES else torch.compiler.set_stance("force_eager"))
+    return end
 
 
 def _dropout_input(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

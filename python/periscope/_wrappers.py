@@ -14,9 +14,19 @@ def called_module(model: Any) -> Any:
     return model
 
 
+def is_replica(model: Any) -> bool:
+    """Returns whether a model is a copy of a distributed model in another process than that of rank 0."""
+    while inner := _INNER.get(type(model).__name__):
+        if inner == "module":
+            return bool(model.process_group.rank() > 0)
+        model = getattr(model, inner)
+    return False
+
+
 def base_of(model: Any) -> Any:
     """Returns the transformers model inside a PeftModel, and other models unchanged. Raises InputError, with the
     reason, for adapters other than plain LoRA of linear layers."""
+    model = called_module(model)
     is_peft = type(model).__module__.startswith("peft.")
     base = model.get_base_model() if is_peft and hasattr(model, "get_base_model") else model
     embedding = getattr(getattr(base, "get_input_embeddings", lambda: None)(), "weight", None)

@@ -111,8 +111,8 @@ def from_torch(model: Any, *, copy: bool = True, name: str | None = None, ignore
     ``attrs["ignored_keys"]``.
 
     ``copy=False`` refers to the model's memory, which must not change while a run reads it. The model of a PeftModel
-    has its LoRA adapter merged. Raises InputError for a model that is sharded over processes or devices, quantized or
-    compiled, for other adapters, and for a model without a configuration.
+    has its LoRA adapter merged. Raises InputError for a model that is sharded over processes or devices or quantized,
+    for other adapters, and for a model without a configuration.
     """
     model = plain_of(model)
     made = Model.__new__(Model)
@@ -140,14 +140,12 @@ def compiled_from_torch(
 
 
 def plain_of(model: Any) -> Any:
-    """Returns a transformers model, for a PeftModel the one with the adapters. Raises InputError, with the reason, for
+    """Returns the transformers model in a compiled, distributed or adapted one. Raises InputError, with the reason, for
     a model that is not plain or not in this process."""
     model = _wrappers.base_of(model)
     kind = type(model).__name__
-    if kind in ("FullyShardedDataParallel", "FSDPModule", "DistributedDataParallel", "DeepSpeedEngine", "DataParallel"):
+    if kind in ("FullyShardedDataParallel", "FSDPModule", "DeepSpeedEngine", "DataParallel"):
         raise InputError(f"model: found {kind}, which distributes weights or inputs; expected the plain module in it")
-    if kind == "OptimizedModule" or hasattr(model, "_orig_mod"):
-        raise InputError("model: found a compiled model (torch.compile); expected the module that was compiled")
     if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
         raise InputError("model: found weights on several devices (hf_device_map); expected a model on one device")
     if getattr(getattr(model, "config", None), "quantization_config", None) is not None:

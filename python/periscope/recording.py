@@ -27,11 +27,6 @@ def _observable_of(model: Any, gradients: bool) -> Any:
     if gradients and any(_is_reentrant(part) for part in base.modules()):
         raise InputError("model: found gradient checkpointing with use_reentrant=True, whose backward pass consists of "
                          "separate passes; expected use_reentrant=False, or gradients=False")  # fmt: skip
-    for part in model.modules():
-        if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
-                or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
-            raise InputError(f"model: {type(part).__name__} is compiled, which hooks cannot observe; expected a model "
-                             "without compiled modules")  # fmt: skip
     return base
 
 
@@ -62,9 +57,11 @@ class Recorder:
     A PeftModel with one plain LoRA adapter is recorded as the model that it computes; the gradient of an adapted matrix
     is that of A and B, and is missing for a matrix that is a part of an adapted one, such as GPT-2's W_q.
 
-    Raises InputError for a model that is sharded, quantized or compiled, or has other adapters of PEFT, and for
-    gradients of activations that are checkpointed with ``use_reentrant=True``. The pass raises it for calls of
-    ``torch.compile(model)``; call the original module instead. The end of a step raises it for two passes before one
+    Compiled models run without compilation in recorded steps (torch 2.6 or later). With DistributedDataParallel, the
+    process of rank 0 records its own batches, and the others have no records.
+
+    Raises InputError for a model that is sharded or quantized, has other adapters of PEFT, or checkpoints its
+    activations with ``use_reentrant=True`` and ``gradients``. The end of a step raises it for two passes before one
     backward pass, and for skipped layers.
     """
 
@@ -81,9 +78,11 @@ class Recorder:
     ) -> None:
         every, top = whole("every", every), whole("top", top)
         base = _observable_of(model, gradients)
-        self._model = model
+        self._model = _wrappers.called_module(model)
         chosen = None if steps is None else {whole("steps", step, 0) for step in steps}
-        self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
+        is_first = not _wrappers.is_replica(model)
+        self._due: Callable[[int], bool] = lambda step: is_first and (
+            step % every == 0 if chosen is None else step in chosen)  # fmt: skip
         self._gradients = gradients
         self._optimizer = getattr(optimizer, "optimizer", optimizer)  # unwraps wrappers such as Accelerate's
         if optimizer is not None and not hasattr(self._optimizer, "register_step_post_hook"):

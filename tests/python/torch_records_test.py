@@ -6,6 +6,7 @@ import io
 import pickle
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -410,22 +411,62 @@ def test_checkpointed_activations_are_recorded_once(is_reentrant, expected):
     assert len(calls) == 2  # the backward pass computes the layer again
 
 
-def test_compiled_models_are_rejected_by_name(expected):
-    model = llama()
-    with rejected("torch.compile"):
-        ps.record(torch.compile(model))
-    compiled = torch.compile(model, backend="eager")
-    for _ in range(2):  # before and after compilation
-        with rejected("original module"), ps.record(model):
-            compiled(input_ids=TOKENS)
-        compiled(input_ids=TOKENS)
-    same(recorded(llama(), lambda model: torch.compiler.disable(passed)(model)), expected)
-    inside = llama()
-    with rejected("LlamaDecoderLayer"), ps.record(inside, steps=[1]) as recorder:
-        inside.model.layers[1].compile(backend="eager")
-        recorder.step()
-    with rejected("LlamaDecoderLayer"):
-        ps.record(inside)
+def test_compiled_models_run_eagerly_in_recorded_steps(expected):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    def compiled_layer(model):
+        model.model.layers[1].compile(backend=backend)
+        return model
+
+    def replaced_layer(model):
+        model.model.layers[1] = torch.compile(model.model.layers[1], backend=backend)
+        return model
+
+    for make in (lambda model: torch.compile(model, backend=backend), compiled_layer, replaced_layer):
+        torch.compiler.reset()
+        model = llama()
+        compiled = make(model)
+        passed(compiled)
+        count = len(graphs)
+        for recorded_part in (compiled, model):
+            with ps.record(recorded_part, every=2) as recorder:
+                for _ in range(2):
+                    model.zero_grad()
+                    passed(compiled)
+                    recorder.step()
+            same(recorder.datasets[0], expected)
+        assert len(graphs) == count > 0, "the graph of the second step is that of the first call"
+
+
+DISTRIBUTED = """
+import sys, numpy as np, torch, transformers as t
+rank = int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+torch.manual_seed(1)
+model = t.LlamaForCausalLM(t.LlamaConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=64,
+                                         intermediate_size=64))
+ids = torch.arange(24).reshape(2, 12) + rank
+found = []
+for one in (model, torch.nn.parallel.DistributedDataParallel(model)):
+    model.zero_grad()
+    with ps.record(one) as recorder:
+        one(input_ids=ids, labels=ids).loss.backward()
+    found.append(recorder.datasets)
+assert list(found[0]) == [0] and list(found[1]) == [0] * (rank == 0)
+for ds in found[1].values():
+    for name in ds.data_vars:
+        np.testing.assert_array_equal(ds[name], found[0][0][name])
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_rank_0_of_distributed_training_records_its_batches(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda rank: python(DISTRIBUTED, str(tmp_path / "store"), str(rank)), (0, 1)))
 
 
 class LoraLayer(torch.nn.Module):
