@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .errors import Error as Error
     from .errors import InputError as InputError
     from .errors import Stopped as Stopped
+    from .integrations import lightning_callback as lightning_callback
+    from .integrations import scalars as scalars
+    from .integrations import trainer_callback as trainer_callback
     from .model import Model as Model
     from .model import from_torch as from_torch
     from .plots import figures as figures
@@ -54,8 +57,9 @@ require_instructions()
 _MODULES = {name: module for module, names in {
     "config": "Config", "dataset": "open", "describe": "cite columns keys placements recipes",
     "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
-    "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
-    "_nulls": "at_init at_scales", "_sweep": "Sweep sweep", "_check": "Finding WeightsError assert_healthy check",
+    "integrations": "lightning_callback scalars trainer_callback", "recording": "Recorder record",
+    "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts", "_nulls": "at_init at_scales",
+    "_sweep": "Sweep sweep", "_check": "Finding WeightsError assert_healthy check",
     "verbs": "propagate theory compare ladder gradients_depth gradients_attenuation gradients_identity_path "
              "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
 }.items() for name in names.split()}  # fmt: skip

@@ -81,7 +81,7 @@ def stop_all() -> None: ...
 def layout(model: Model) -> str: ...
 def replay(
     model: Model,
-    lengths: list[int],
+    lengths: Sequence[int],
     ids: Sequence[int],
     labels: Sequence[int],
     signals: Sequence[tuple[int, str, bool, Any]],

@@ -14,13 +14,11 @@ def called_module(model: Any) -> Any:
     return model
 
 
-def is_replica(model: Any) -> bool:
-    """Returns whether a model is a copy of a distributed model in another process than that of rank 0."""
-    while inner := _INNER.get(type(model).__name__):
-        if inner == "module":
-            return bool(model.process_group.rank() > 0)
-        model = getattr(model, inner)
-    return False
+def rank() -> int:
+    """Returns the rank of this process in distributed training; 0 without it."""
+    import torch.distributed as distributed
+
+    return int(distributed.get_rank()) if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def base_of(model: Any) -> Any:

@@ -52,13 +52,14 @@ class Recorder:
     queries and keys after RoPE and QK-norm. With ``gradients`` it also covers the gradients of the stream and of every
     matrix, for the loss of the ``backward`` call; passes without gradients, such as validation, are then ignored.
     Dropout stays active, unlike in ``probe``: ``B_out`` is the branch after dropout. With ``optimizer``, each call of
-    its ``step`` ends a step, so that ``recorder.step()`` need not be called. For ``ignore_keys`` see ``from_torch``.
+    its ``step`` ends a step, so that ``recorder.step()`` need not be called. ``on_record(step, dataset)`` is called
+    with every new record. For ``ignore_keys`` see ``from_torch``.
 
     A PeftModel with one plain LoRA adapter is recorded as the model that it computes; the gradient of an adapted matrix
     is that of A and B, and is missing for a matrix that is a part of an adapted one, such as GPT-2's W_q.
 
-    Compiled models run without compilation in recorded steps (torch 2.6 or later). With DistributedDataParallel, the
-    process of rank 0 records its own batches, and the others have no records.
+    Compiled models run without compilation in recorded steps (torch 2.6 or later). In distributed training, the process
+    of rank 0 records its own batches, and the others have no records.
 
     Raises InputError for a model that is sharded or quantized, has other adapters of PEFT, or checkpoints its
     activations with ``use_reentrant=True`` and ``gradients``. The end of a step raises it for two passes before one
@@ -74,20 +75,20 @@ class Recorder:
         gradients: bool = True,
         optimizer: Any = None,
         top: int = 10,
+        on_record: Callable[[int, "xr.Dataset"], None] | None = None,
         ignore_keys: Sequence[str] = (),
     ) -> None:
         every, top = whole("every", every), whole("top", top)
         base = _observable_of(model, gradients)
         self._model = _wrappers.called_module(model)
         chosen = None if steps is None else {whole("steps", step, 0) for step in steps}
-        is_first = not _wrappers.is_replica(model)
-        self._due: Callable[[int], bool] = lambda step: is_first and (
-            step % every == 0 if chosen is None else step in chosen)  # fmt: skip
+        self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
         self._gradients = gradients
         self._optimizer = getattr(optimizer, "optimizer", optimizer)  # unwraps wrappers such as Accelerate's
         if optimizer is not None and not hasattr(self._optimizer, "register_step_post_hook"):
             raise ConfigError(f"optimizer: found {type(optimizer).__name__}; expected an optimizer of torch.optim")
         self._top = top
+        self._on_record = on_record
         self._ignore_keys = ignore_keys
         self._layout = _layout.layout_of(base, self._compiled_of(base))
         self._compiled: Any = None  # the model with the gains of the recorded step
@@ -152,7 +153,7 @@ class Recorder:
                          join="exact", combine_attrs="override")  # fmt: skip
 
     def _begin(self) -> None:
-        if self._is_entered and self._due(self._step):
+        if self._is_entered and self._due(self._step) and _wrappers.rank() == 0:
             base = _observable_of(self._model, self._gradients)
             self._compiled = self._compiled_of(base)
             self._hooks = _hooks.StepHooks(self._model, base, self._layout, self._gradients)
@@ -165,11 +166,13 @@ class Recorder:
         if hooks is None:
             return
         hooks.close()
-        if hooks.is_complete:  # otherwise no forward pass took place
+        if hooks.is_complete and _wrappers.rank() == 0:  # otherwise no forward pass took place
             from . import _periscope
 
             result = _periscope.replay(self._compiled, **hooks.replay_arguments(), top=self._top)
             self.datasets[self._step] = dataset.of_result(result, [])
+            if self._on_record is not None:
+                self._on_record(self._step, self.datasets[self._step])
 
 
 record = Recorder

@@ -456,7 +456,7 @@ for one in (model, torch.nn.parallel.DistributedDataParallel(model)):
     with ps.record(one) as recorder:
         one(input_ids=ids, labels=ids).loss.backward()
     found.append(recorder.datasets)
-assert list(found[0]) == [0] and list(found[1]) == [0] * (rank == 0)
+assert [list(records) for records in found] == [[0] * (rank == 0)] * 2
 for ds in found[1].values():
     for name in ds.data_vars:
         np.testing.assert_array_equal(ds[name], found[0][0][name])
