@@ -22,6 +22,7 @@
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/core/memory_reserve.h"
+#include "sim/core/op_types.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -61,13 +62,23 @@ std::string layout(const Model& model) {
                        {"transposed", use.part.transposed}});
     }
   }
+  nlohmann::ordered_json scores;  // by layer
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const AttentionShape shape{m.heads, m.kv_heads, m.head_dim, 1, m.causal, m.scores_at(layer)};
+    scores.push_back({{"scale", shape.scale()}, {"soft_cap", shape.scores.soft_cap}, {"window", shape.scores.window}});
+  }
   nlohmann::ordered_json rules;
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     rules.push_back({{"norm_a", rule.norm_a}, {"norm_b", rule.norm_b}, {"norm_c", rule.norm_c}});
   }
-  return config::json_text(
-      {{"layers", m.layers}, {"rope", m.rope}, {"causal", m.causal}, {"rules", rules}, {"parameters", parts}});
+  return config::json_text({{"heads", m.heads},
+                            {"kv_heads", m.kv_heads},
+                            {"rope", m.rope},
+                            {"causal", m.causal},
+                            {"scores", scores},
+                            {"rules", rules},
+                            {"parameters", parts}});
 }
 
 std::shared_ptr<Result> replay(const Model& model, const std::vector<int>& lengths, const std::vector<int>& ids,

@@ -16,9 +16,10 @@ from ._wrappers import is_adapted, trained_of, weight_of
 from .errors import InputError
 
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
-# Signals in dataflow order. Those in _WHOLE are stored completely; others only as the largest magnitude per row.
-_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "mixed", "gate", "up", "hidden", "f_out",
-            "B_out", "sum", "x_out")  # fmt: skip
+# Signals in dataflow order. Those in _WHOLE are stored completely; others only as the largest magnitude per row, and
+# scores as the largest magnitude per row and head.
+_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden",
+            "f_out", "B_out", "sum", "x_out")  # fmt: skip
 _WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
 _BACKWARD = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
 
@@ -49,6 +50,8 @@ class StepHooks:
         self._backward_pass: int | None = None  # id of the first backward pass that reached a recorded signal
         self._ids: Any = None  # [sequences, tokens]
         self._real: Any = None  # mask of the tokens that are not padding, like _ids; None: all
+        self._has_scores = True  # whether every real token attends to all earlier ones of its row
+        self._queries: Any = None  # latest queries without RoPE
         self._labels: Any = None
         self._logits: Any = None
         self._logits_version: Any = None
@@ -100,7 +103,9 @@ class StepHooks:
             raise InputError("record: found no two-dimensional input_ids; expected a batch of token ids")
         self._signals, self._signal_gradients = {}, {}
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
-        self._real = _real_tokens(ids, named.get("attention_mask"))
+        mask = named.get("attention_mask")
+        self._real = _real_tokens(ids, mask)
+        self._has_scores = (mask is None or mask.dim() == 2) and not self._is_packed(named.get("position_ids"))
         self._start_pass()
 
     def _start_pass(self) -> None:
@@ -135,7 +140,7 @@ class StepHooks:
     def _stop_pass(self) -> None:
         self._pass_hooks.close()
         self._thread, self._branch, self._attention = None, None, -1
-        self._latest = None  # breaks a reference cycle with the hooks of its autograd graph
+        self._latest = self._queries = None  # breaks a reference cycle with the hooks of its autograd graph
 
     def _after(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         if not self._is_recording():
@@ -164,6 +169,37 @@ class StepHooks:
             return
         for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
             self._record(Place(self._attention, signal), heads.detach(), heads.transpose(1, 2).flatten(2))
+        self._record_scores(self._attention, q.detach(), k.detach())
+
+    def _is_packed(self, positions: Any) -> bool:
+        """Returns whether a row consists of several sequences, which position_ids that are not consecutive show."""
+        if positions is None or positions.dim() > 2:
+            return positions is not None
+        jumps = positions.expand(self._ids.shape).diff(dim=-1) != 1
+        return bool((jumps if self._real is None else jumps & self._real[:, 1:] & self._real[:, :-1]).any())
+
+    def _record_scores(self, sublayer: int, q: Any, k: Any) -> None:
+        """Records the largest |score| that enters the softmax, by token and query head. q is [sequences, heads, tokens,
+        e], k [sequences, kv_heads, tokens, e]."""
+        import torch
+
+        if not self._has_scores or (sublayer, "scores") in self._signals:
+            return
+        rule = self._layout.info["scores"][sublayer // 2]
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        t = torch.arange(q.shape[2], device=q.device)
+        distance = t[:, None] - t  # of a key before a query
+        unseen = (distance < 0) if self._layout.info["causal"] else torch.zeros_like(distance, dtype=torch.bool)
+        if rule["window"] > 0:
+            unseen = unseen | (distance >= rule["window"])
+        scores = torch.empty(q.shape[0], q.shape[2], q.shape[1], dtype=dtype, device=q.device)
+        for s, head in np.ndindex(q.shape[:2]):  # one matrix [tokens, tokens] at a time
+            hidden = unseen if self._real is None else unseen | ~self._real[s].to(q.device)
+            z = q[s, head].to(dtype) @ k[s, head * k.shape[1] // q.shape[1]].to(dtype).T * rule["scale"]
+            if rule["soft_cap"] > 0:
+                z = (z / rule["soft_cap"]).tanh() * rule["soft_cap"]
+            scores[s, :, head] = z.abs().masked_fill(hidden, 0).amax(-1)
+        self._signals[(sublayer, "scores")] = self._rows(scores)
 
     def record_after_dropout(self, before: Any, after: Any) -> None:
         """Records a branch after dropout, as it is added to the stream."""
@@ -182,6 +218,13 @@ class StepHooks:
         if not self._is_recording() or key in self._signals:
             return
         rows = self._rows(view)
+        if place.signal in ("q_projected", "k_projected") and not self._layout.info["rope"]:
+            heads = self._layout.info["heads" if place.signal == "q_projected" else "kv_heads"]
+            parts = view.detach().unflatten(-1, (heads, -1)).transpose(1, 2)
+            if place.signal == "q_projected":
+                self._queries = parts
+            else:
+                self._record_scores(place.sublayer, self._queries, parts)
         if place.signal not in _WHOLE:
             self._signals[key] = rows.abs().amax(-1, keepdim=True)
         else:  # copied because modules may change x in place; one copy if two signals are the same tensor

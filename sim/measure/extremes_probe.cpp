@@ -16,9 +16,11 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
                               Signal::mixed, Signal::inner, Signal::attention_gate, Signal::gated_mixed,
                               Signal::gate,  Signal::up,    Signal::hidden};
   const bool is_inside = std::ranges::find(inside, at.signal) != inside.end();
-  if (at.pass != Pass::forward || (at.signal != Signal::x_out && !is_inside)) return;
-  const StatisticsRequest request = is_inside ? StatisticsRequest{.top_magnitudes = 1}
-                                              : StatisticsRequest{.top_entries = count_, .median_magnitude = true};
+  const bool is_score = at.signal == Signal::scores;
+  if (at.pass != Pass::forward || (at.signal != Signal::x_out && !is_inside && !is_score)) return;
+  const StatisticsRequest request = is_inside  ? StatisticsRequest{.top_magnitudes = 1}
+                                    : is_score ? StatisticsRequest{.column_maxima = true}
+                                               : StatisticsRequest{.top_entries = count_, .median_magnitude = true};
   places_.push_back({at.sublayer, at.signal, record_.measure(x, request)});
 }
 
@@ -31,6 +33,12 @@ Extremes ExtremesProbe::take() {
     const SignalStatistics& s = record_[place.slot];
     if (place.signal == Signal::x_out) {
       e.depths[static_cast<std::size_t>(place.sublayer + 1)] = {s.top_entries, s.median_magnitude};
+      continue;
+    }
+    if (place.signal == Signal::scores) {
+      const std::size_t heads = s.column_maxima.size();
+      e.scores.resize(sublayers / 2 * heads, std::numeric_limits<double>::quiet_NaN());
+      std::ranges::copy(s.column_maxima, e.scores.begin() + place.sublayer / 2 * static_cast<std::ptrdiff_t>(heads));
       continue;
     }
     std::vector<double>& maxima = e.inside[place.signal];

@@ -22,6 +22,7 @@ struct Extremes {
   std::vector<StreamExtremes> depths;  ///< stream at depths 0 … 2L
   /// Largest |x| of every signal inside modules, per sublayer; NaN where a sublayer lacks the signal.
   std::map<Signal, std::vector<double>> inside;
+  std::vector<double> scores;  ///< largest |score| entering the softmax [layers, heads]; empty if none was recorded
 };
 
 /// Records the Extremes of one forward pass. Results stay on the device until the end of the pass.

@@ -1,6 +1,7 @@
 #include "sim/measure/gradient_probe.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -50,6 +51,22 @@ void GradientProbe::take_into(Profile& profile) {
     profile.entry(Statistic::score_share, Signal::A_out, context_.model.curve_length(Signal::A_out), s.sublayer) =
         scores / (scores + squares(s.values));
   }
+}
+
+std::vector<double> GradientProbe::token_squares() const {
+  std::vector<double> all;
+  std::set<int> depths;  // as in take_into
+  for (const auto& [place, length, index, tokens, slot] : gradients_) {
+    if (place != CurvePlace(Signal::x_out)) continue;
+    const auto n = static_cast<std::size_t>(tokens);
+    all.resize(length * n, std::numeric_limits<double>::quiet_NaN());
+    const bool adds = !depths.insert(index).second;
+    for (std::size_t t = 0; t < n; ++t) {
+      double& entry = all[static_cast<std::size_t>(index) * n + t];
+      entry = record_[slot].squares[t] + (adds ? entry : 0.0);
+    }
+  }
+  return all;
 }
 
 }  // namespace periscope

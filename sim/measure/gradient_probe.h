@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "sim/core/statistics.h"
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
@@ -17,6 +19,8 @@ class GradientProbe final : public SignalRecorder, public GradientRecorder {
   void on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) override;
   /// Adds the gradients to `profile`, which must not contain any. Call once, after the pass.
   void take_into(Profile& profile);
+  /// Returns ‖∂loss/∂x_t‖² of the stream [depths, tokens], NaN where it is unknown. Call after `take_into`.
+  [[nodiscard]] std::vector<double> token_squares() const;
 
  private:
   using Slot = StatisticsRecord::Slot;

@@ -34,7 +34,10 @@ Hooks ModelProbes::hooks() { return {.recorders = {&probe, &extremes, &gradients
 
 void ModelProbes::take_into(const StackContext& context, bool backward, ModelReading& reading) {
   reading.reading = probe.take();
-  if (backward) gradients.take_into(reading.reading.profile);
+  if (backward) {
+    gradients.take_into(reading.reading.profile);
+    reading.token_gradients = gradients.token_squares();
+  }
   reading.growth = probe.growth();
   reading.branch_from_gains = branch_size_from_gains(context);
   reading.extremes = extremes.take();

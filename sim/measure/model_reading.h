@@ -22,6 +22,7 @@ struct ModelReading {
   std::vector<Growth> growth;             ///< terms of the growth identity (T15), per sublayer
   std::vector<double> branch_from_gains;  ///< per sublayer, result of branch_size_from_gains
   Extremes extremes;                      ///< largest entries of the stream and inside modules
+  std::vector<double> token_gradients;    ///< GradientProbe::token_squares; empty without `backward`
   std::vector<double> token_losses;       ///< cross-entropy per token in nats; NaN without a label
   double loss;                            ///< mean of token_losses over labelled tokens; NaN if there are none
   Tensor input;                           ///< input before the embedding norm [T, D]

@@ -22,10 +22,13 @@ TEST_CASE("extremes probe: records the median and the token and feature of the l
   const auto rows = [&](const Values& v) { return truth().from_host(2, 3, DType::f64, v); };
   ExtremesProbe probe(context, 2);
   probe.on_signal({-1, Signal::x_out, Pass::forward}, rows({1, -2, 3, 4, -5, 6}));
+  probe.on_signal({0, Signal::scores, Pass::forward}, rows({3, 0, 8, 1, 4, 5}));  // 2 tokens, 3 heads
   probe.on_signal({0, Signal::f_out, Pass::forward}, rows({9, 9, 9, 9, 9, 9}));
   probe.on_signal({0, Signal::x_out, Pass::forward}, rows({0, -7, 0, 2, 7, 1}));
   probe.on_signal({1, Signal::x_out, Pass::forward}, rows({1, 1, 1, 1, 1, 1}));
-  const std::vector<StreamExtremes> depths = probe.take().depths;
+  const Extremes all = probe.take();
+  CHECK(all.scores == Values{3, 4, 8});
+  const std::vector<StreamExtremes>& depths = all.depths;
   REQUIRE(depths.size() == 3);
   CHECK(depths[0].top == std::vector<Entry>{{1, 2, 6.0}, {1, 1, -5.0}});
   CHECK(depths[0].median == 3.5);

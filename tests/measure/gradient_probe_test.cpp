@@ -57,6 +57,10 @@ TEST_CASE("gradient probe: squares are means over tokens at a signal and sums ov
   CHECK(stream[1] == 2.0);
   CHECK(std::isnan(stream[2]));
   CHECK(p.find(Statistic::log_grad_sq, Signal::x_out)->value[0] == std::log(15.0));
+  const Values tokens = hand.probe().token_squares();  // [depth, token]
+  REQUIRE(tokens.size() == 10);
+  CHECK(Values(tokens.begin(), tokens.begin() + 4) == Values{5, 25, 4, 0});
+  CHECK(std::isnan(tokens[4]));
   const Values& inside = p.find(Statistic::grad_sq, Signal::A_out)->value;
   REQUIRE(inside.size() == 4);
   CHECK(inside[3] == 2.0);

@@ -203,6 +203,19 @@ TEST_CASE("probe: divergence is the first sublayer with a non-finite output") {
   }
 }
 
+TEST_CASE("probe: the token cosine of sequences of different lengths is their mean; one token has none") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.model.layers = 1;
+  spec.model.width = 2;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights, 1};
+  Probe probe(context, false, {2, 1, 3});
+  const Values x{1, 0, 3, 4, 9, 9, 0, 1, 0, 2, 0, -1};
+  probe.on_signal({-1, Signal::x_out, Pass::forward}, truth().from_host(6, 2, DType::f64, x));
+  // cos = 3/5 in the first sequence, and 1, −1, −1 in the last.
+  CHECK(value(probe.take(), Statistic::token_cosine, Signal::x_out, 0) == approx((0.6 - 1.0 / 3.0) / 2.0));
+}
+
 TEST_CASE("probe: statistics of a real stack equal statistics of the recorded signals") {
   for (const Placement& placement : placement_table()) {
     if (placement.wiring == Wiring::hyper) continue;  // the streams are parts of one signal

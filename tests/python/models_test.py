@@ -163,7 +163,7 @@ def test_a_replay_equals_probe(made):
     parts = {(part["sublayer"], part["weight"]): part["tensor"] for part in made.layout["parameters"]}
     assert parts[0, "q"] == "model.layers.0.self_attn.q_proj.weight"
     assert parts[3, "norm_a"] == "model.layers.1.post_attention_layernorm.weight"
-    assert (made.layout["layers"], [rule["norm_a"] for rule in made.layout["rules"]]) == (LAYERS, [True] * 4)
+    assert (len(made.layout["scores"]), [rule["norm_a"] for rule in made.layout["rules"]]) == (LAYERS, [True] * 4)
 
 
 def test_a_replay_may_have_two_sequences(made):

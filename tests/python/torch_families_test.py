@@ -79,7 +79,7 @@ def test_a_record_equals_probe_of_the_saved_model(family, dtype, tolerance, fold
         assert gap < tolerance, name
     maxima, expected = xr.align(ours.signal_maximum, theirs.signal_maximum)
     np.testing.assert_allclose(maxima, expected, rtol=tolerance)
-    for name in ("branch_from_gains", "loss", "token_loss"):
+    for name in ("branch_from_gains", "loss", "token_loss", "attention_logit_maximum", "qk_clip_factor"):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=10 * tolerance, err_msg=name)
 
 

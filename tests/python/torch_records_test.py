@@ -226,6 +226,16 @@ def test_padding_is_not_measured(side):
                           ("kurtosis", [12 / 21, 9 / 21]), ("token_cosine", [0.5, 0.5])):
         expected = sum(weight * ds[f"{name}_measured"] for weight, ds in zip(weights, pair, strict=True))
         np.testing.assert_allclose(ours[f"{name}_measured"], expected, rtol=1e-9, err_msg=name)
+    logits = [ds.attention_logit_maximum for ds in pair]
+    np.testing.assert_allclose(ours.attention_logit_maximum, np.maximum(*logits), rtol=1e-9)
+
+
+def test_packed_batches_have_no_attention_logits(expected):
+    """The mask of such a batch is unknown."""
+    positions = torch.tensor([[*range(5), *range(7)]] * 2)
+    ds = recorded(call=lambda model: model(input_ids=TOKENS, labels=TOKENS, position_ids=positions).loss.backward())
+    assert "attention_logit_maximum" in expected and "attention_logit_maximum" not in ds
+    assert np.isfinite(ds.token_grad_sq_measured).all()
 
 
 def with_lora(model, peft, **given):

@@ -46,6 +46,11 @@ void put_curves(const ProbeResult& r, const Builder::Row& row) {
   put_version(r, row, "at_profiles", r.nulls[stacks::rank_one_null].predicted.profile);
 }
 
+template <class T>
+std::optional<T> if_not_empty(const T& value) {
+  return value.empty() ? std::nullopt : std::optional(value);
+}
+
 /// Returns one end of the band expected for a random stack: theory ± (2 standard errors + finite-width term, T19).
 /// The term is relative for moments, and a difference of logarithms for gradients. `side` is −1 (low) or 1 (high).
 std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic statistic, double side) {
@@ -94,6 +99,9 @@ void add_tokens(Table<ProbeResult>& table) {
               [](const R& r) { return r.measured.loss; })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
               [](const R& r) { return r.measured.token_losses; })
+      .column_if_any({"token_grad_sq_measured", "depth token", std::string(units_of(Statistic::grad_sq)),
+                      "squared norm of the loss's gradient with respect to the stream at every token"},
+                     [](const R& r) { return if_not_empty(r.measured.token_gradients); })
       .family({{"angular_distance_measured", "depth other_depth", "1",
                 "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced "
                 "tokens"}},
@@ -196,14 +204,18 @@ void add_extremes(Table<ProbeResult>& table) {
         return mapped(e.top, [&](const Entry& entry) { return std::abs(entry.value) / e.median; });
       });
   table.rows("depth", extremes, [](const R& r) { return r.measured.extremes.depths; })
+      .column_if_any({"attention_logit_maximum", "layer head", "1",
+                      "largest |logit| entering the softmax, over all tokens and the keys that they see"},
+                     [](const R& r) { return if_not_empty(r.measured.extremes.scores); })
+      .column_if_any(
+          {"qk_clip_factor", "layer head", "1",
+           "min(1, 100 / attention_logit_maximum), by which QK-clip scales the head's logits at the threshold "
+           "of Kimi K2"},
+          [](const R& r) { return if_not_empty(mapped(r.measured.extremes.scores, qk_clip_factor)); })
       .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
       .column({"format_largest", "format", "1", "largest finite number of the format"},
               [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
       .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
-}
-
-std::optional<std::string> if_not_empty(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional(text);
 }
 
 void add_remarks(Table<ProbeResult>& table) {
@@ -241,6 +253,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"signal", Type::text, "", "place in the dataflow, also inside a module"});
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "distribution of random weights with which the model is compared"});
+    dimensions.push_back({"head", Type::integer, "1", "query head of a layer, from 0"});
     dimensions.push_back({"note"});
     return dataset::Schema("probe", 8, std::move(dimensions), table_of_all().specs());
   }();
@@ -251,6 +264,7 @@ dataset::Dataset dataset_of(const ProbeResult& result) {
   Builder builder(schema());
   dataset::put_curve_coordinates(builder, {result.at_init}, result.measured.extremes.depths.front().top.size());
   builder.count("token", result.input.ids.size());
+  builder.count("head", static_cast<std::size_t>(result.at_init.model.heads));
   builder.put("signal",
               mapped(signal_peaks(result.measured), [](const SignalPeaks& peaks) { return name_of(peaks.signal); }));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);

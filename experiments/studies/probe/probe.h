@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -71,6 +72,11 @@ struct GrowthSplit {
 
 /// Returns nullopt if one of the three predictions has no profile.
 [[nodiscard]] std::optional<GrowthSplit> growth_split(const ProbeResult& result);
+
+/// Threshold of the largest |attention logit| above which QK-clip rescales a head, in Kimi K2 (arXiv 2507.20534).
+inline constexpr double qk_clip_threshold = 100.0;
+/// Factor of the logits of a head whose largest |logit| is `largest`.
+[[nodiscard]] inline double qk_clip_factor(double largest) { return std::min(1.0, qk_clip_threshold / largest); }
 
 /// Returns whether a sublayer violates the growth identity (T15) beyond rounding.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);

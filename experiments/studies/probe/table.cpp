@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "experiments/engine/result/text_table.h"
@@ -106,6 +107,16 @@ std::string split_row(const ProbeResult& r) {
   return text;
 }
 
+std::string logit_row(const ProbeResult& r) {
+  const std::vector<double>& scores = r.measured.extremes.scores;
+  if (scores.empty()) return {};
+  const auto at = static_cast<int>(std::ranges::max_element(scores) - scores.begin());
+  const double largest = scores[static_cast<std::size_t>(at)];
+  return fmt::format("largest |attention logit|: {}, layer {}, head {}; factor of QK-clip at {:g}: {}\n",
+                     number(largest), at / r.at_init.model.heads, at % r.at_init.model.heads, qk_clip_threshold,
+                     number(qk_clip_factor(largest)));
+}
+
 std::string margin_rows(const ProbeResult& r) {
   const std::vector<SignalPeaks> maxima = signal_peaks(r.measured);
   dataset::TextTable table({"format", ">largest", ">max |x|", ">margin", "at", ""});
@@ -135,7 +146,7 @@ std::string table(const ProbeResult& r) {
           ? ""
           : "|dloss/dx|²: squared gradient of the stream, mean over tokens. ",
       fp16.largest);
-  text += split_row(r) + margin_rows(r);
+  text += split_row(r) + margin_rows(r) + logit_row(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: growth identity (T15), beyond rounding\n";
   if (const int at = r.measured.reading.diverged_at; at >= 0)
     text += fmt::format("not finite from sublayer {} on\n", at);
