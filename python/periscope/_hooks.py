@@ -105,7 +105,7 @@ class StepHooks:
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         mask = named.get("attention_mask")
         self._real = _real_tokens(ids, mask)
-        self._has_scores = (mask is None or mask.dim() == 2) and not self._is_packed(named.get("position_ids"))
+        self._has_scores = (mask is None or _is_plain(mask)) and not self._is_packed(named.get("position_ids"))
         self._start_pass()
 
     def _start_pass(self) -> None:
@@ -382,12 +382,17 @@ def _rows_of(part: dict[str, Any], tensor: Any) -> Any:
 
 def _real_tokens(ids: Any, mask: Any) -> Any:
     """Returns attention_mask as a Boolean tensor, or None if no token is padding. Raises InputError if all are."""
-    if mask is None or mask.dim() != 2 or bool((mask != 0).all()):
+    if mask is None or not _is_plain(mask) or bool((mask != 0).all()):
         return None
     if mask.shape != ids.shape or not bool((mask != 0).any()):
         raise InputError(f"record: found an attention_mask of shape {list(mask.shape)} for input_ids of shape "
                          f"{list(ids.shape)}; expected one shape with at least one token")  # fmt: skip
     return (mask != 0).detach()
+
+
+def _is_plain(mask: Any) -> bool:
+    """Returns whether a mask is [sequences, tokens]; others say which tokens each token sees."""
+    return hasattr(mask, "dim") and mask.dim() == 2
 
 
 def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -231,11 +231,13 @@ def test_padding_is_not_measured(side):
 
 
 def test_packed_batches_have_no_attention_logits(expected):
-    """The mask of such a batch is unknown."""
+    """The masks of such batches are unknown."""
     positions = torch.tensor([[*range(5), *range(7)]] * 2)
-    ds = recorded(call=lambda model: model(input_ids=TOKENS, labels=TOKENS, position_ids=positions).loss.backward())
-    assert "attention_logit_maximum" in expected and "attention_logit_maximum" not in ds
-    assert np.isfinite(ds.token_grad_sq_measured).all()
+    whole = torch.ones(12, 12).tril().log().expand(2, 1, 12, 12)
+    for words in ({"position_ids": positions}, {"attention_mask": whole}):
+        ds = recorded(call=lambda model, w=words: model(input_ids=TOKENS, labels=TOKENS, **w).loss.backward())
+        assert "attention_logit_maximum" in expected and "attention_logit_maximum" not in ds
+        assert np.isfinite(ds.token_grad_sq_measured).all()
 
 
 def with_lora(model, peft, **given):
