@@ -60,32 +60,54 @@ double next_power_of_two(double x) {
   return std::ldexp(1.0, mantissa == 0.5 ? exponent - 1 : exponent);
 }
 
+double block_rounding(double scale) {
+  static const Rounding rounding(fp8_e4m3, Rounding::Overflow::saturate);
+  return rounding(scale);
+}
+
 /// Rounds entries first … first + count − 1, as one group with a common scale or without a scale.
 template <class T>
 class Group {
  public:
-  Group(const T* x, float* y, const Quantization& q, Words words)
-      : x_(x), y_(y), q_(q), rounding_(q.format.floating, q.overflow), words_(words) {}
+  /// `tensor_scale` multiplies E4M3 scales of blocks.
+  Group(const T* x, float* y, const Quantization& q, Words words, double tensor_scale)
+      : x_(x),
+        y_(y),
+        q_(q),
+        rounding_(q.format.floating, q.format.has_block_scale() ? Rounding::Overflow::saturate : q.overflow),
+        words_(words),
+        tensor_scale_(tensor_scale) {}
 
   void unscaled(Index first, Index count) { round(first, count, 1.0); }
   void scaled(Index first, Index count) {
     const double largest = largest_magnitude(x_ + first, count);
-    if (!std::isfinite(largest)) {
+    if (!std::isfinite(largest * tensor_scale_)) {
       std::fill_n(y_ + first, count, std::numeric_limits<float>::quiet_NaN());
     } else if (q_.format.is_integer()) {
       round_to_integers(first, count, static_cast<float>(largest / q_.format.largest_integer));
     } else {
-      const double ratio = largest / q_.format.floating.largest;
-      round(first, count, ratio > 0.0 ? next_power_of_two(ratio) : 1.0);
+      round(first, count, largest > 0.0 ? scale_for(largest) : 1.0);
     }
   }
 
  private:
-  /// Rounds to scale · numbers of the format. The scale is a power of two, so both products are exact.
+  [[nodiscard]] double scale_for(double largest) const {
+    const double most = q_.format.floating.largest;
+    switch (q_.format.block_scale) {
+      case BlockScale::power_of_two:
+        return std::ldexp(1.0, std::clamp(std::ilogb(largest) - std::ilogb(most), -127, 127));
+      case BlockScale::e4m3: return block_rounding(largest / (most * tensor_scale_)) * tensor_scale_;
+      case BlockScale::none: break;
+    }
+    return next_power_of_two(largest / most);
+  }
   void round(Index first, Index count, double scale) {
-    const double inverse = 1.0 / scale;
+    if (scale == 0.0) {  // a block whose scale underflows
+      std::fill_n(y_ + first, count, 0.0F);
+      return;
+    }
     for (Index i = first; i < first + count; ++i) {
-      const double value = static_cast<double>(x_[i]) * inverse;
+      const double value = static_cast<double>(x_[i]) / scale;
       const double rounded = q_.stochastic ? rounding_.stochastic(value, words_.at(i)) : rounding_(value);
       y_[i] = static_cast<float>(rounded * scale);
     }
@@ -110,14 +132,21 @@ class Group {
   const Quantization& q_;
   Rounding rounding_;
   Words words_;
+  double tensor_scale_;
 };
 
 template <class T>
 void quantize(const Tensor& x, const Quantization& q, Words words, Tensor& y) {
-  Group<T> group(elements<T>(x), elements<float>(y), q, words);
-  if (q.scale == ScaleOver::nothing) return group.unscaled(0, x.size());
-  if (q.scale == ScaleOver::tensor) return group.scaled(0, x.size());
-  const Index length = q.scale == ScaleOver::row ? x.cols() : block_length;
+  double tensor_scale = 1.0;
+  if (q.format.block_scale == BlockScale::e4m3) {
+    const double most = q.format.floating.largest * fp8_e4m3.largest;
+    tensor_scale = static_cast<float>(largest_magnitude(elements<T>(x), x.size()) / most);
+    if (tensor_scale == 0.0) tensor_scale = std::numeric_limits<float>::denorm_min();
+  }
+  Group<T> group(elements<T>(x), elements<float>(y), q, words, tensor_scale);
+  if (!q.has_scale()) return group.unscaled(0, x.size());
+  if (!q.has_blocks() && q.scale == ScaleOver::tensor) return group.scaled(0, x.size());
+  const Index length = q.has_blocks() ? q.block : x.cols();
   for (Index row = 0; row < x.rows(); ++row) {
     for (Index col = 0; col < x.cols(); col += length) {
       group.scaled(row * x.cols() + col, std::min(length, x.cols() - col));

@@ -34,12 +34,13 @@ struct NumberFormat {
 inline constexpr NumberFormat fp64{"fp64", 0x1.fffffffffffffp1023, 53, -1022};
 inline constexpr NumberFormat fp32{"fp32", 0x1.fffffep127, 24, -126};
 inline constexpr NumberFormat fp16{"fp16", 65504.0, 11, -14};
+inline constexpr NumberFormat fp8_e5m2{"fp8_e5m2", 57344.0, 3, -14};
+inline constexpr NumberFormat fp8_e4m3{"fp8_e4m3", 448.0, 4, -6};
 
 /// The formats whose numerical headroom is evaluated: IEEE binary32 and binary16, bfloat16 (the upper half of
 /// binary32), and the two 8-bit formats of the OCP specification (E4M3 has no infinities).
 inline constexpr std::array<NumberFormat, 5> number_formats{fp32, NumberFormat{"bf16", 0x1.fep127, 8, -126}, fp16,
-                                                            NumberFormat{"fp8_e5m2", 57344.0, 3, -14},
-                                                            NumberFormat{"fp8_e4m3", 448.0, 4, -6}};
+                                                            fp8_e5m2, fp8_e4m3};
 
 /// γ_n = n·u/(1 − n·u): bound on the relative error of n roundings with unit round-off u. The error of a sum of n
 /// terms, in any order, is at most γ_n·Σ|terms| (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and

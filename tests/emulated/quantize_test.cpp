@@ -70,7 +70,7 @@ TEST_CASE("every format and scale rounds to nearest; square_errors returns the s
     for (const TensorFormat& format : tensor_formats) {
       for (const ScaleOver scale : scales) {
         INFO(format.name, " ", scale_over_names[static_cast<std::size_t>(scale)]);
-        if (format.is_integer() && scale == ScaleOver::nothing) continue;
+        if (format.has_block_scale() || (format.is_integer() && scale == ScaleOver::nothing)) continue;
         const Quantization q = quantization(format.name, scale);
         if (q.keeps_f32() && dtype == DType::f32) continue;
         const Values out = values_of(quantized(x, q, key));
@@ -113,8 +113,87 @@ TEST_CASE("quantization handles ties, the largest number of a scale, and groups 
   CHECK_THROWS_AS(quantized(tensor(1, 4), quantization("int8", ScaleOver::nothing), key), std::invalid_argument);
 }
 
+TEST_CASE("formats with block scales equal ml_dtypes' element types with the scales of their specifications") {
+  // Python: ml_dtypes 0.6 casts (clipped) x/s to float4_e2m1fn, float8_e4m3fn or float8_e5m2, and the scale to
+  // float8_e8m0fnu (blocks of 32) or float8_e4m3fn (blocks of 16, after division by the tensor's binary32 scale).
+  const Values x{0.0014, 0.3184,  -0.0805, 11.0,    -1.7694, -0.2111, 0.142,   1.5101,  -0.2592, -4.5866,
+                 1.0498, 0.1076,  0.1136,  -1.6564, -0.0242, 1.3764,  -1.2577, -0.8918, -8.0126, -0.6561,
+                 0.0,    -0.1479, -1.4395, 0.0828,  0.0878,  -0.1536, -6.1826, -1.6932, -0.0129, 0.0512,
+                 -2.922, -0.0651, -0.6158, -0.7339, 3.729,   -1.609,  -0.0234, 0.6117,  -0.4544, -0.5125};
+  const std::pair<const char*, Values> expected[] = {
+      {"mxfp4", {0.0,  0.0, -0.0, 12.0, -2.0, -0.0,  0.0, 2.0,  -0.0, -4.0, 1.0,  0.0,  0.0,  -2.0,
+                 -0.0, 1.0, -1.0, -1.0, -8.0, -1.0,  0.0, -0.0, -1.0, 0.0,  0.0,  -0.0, -6.0, -2.0,
+                 -0.0, 0.0, -3.0, -0.0, -0.5, -0.75, 3.0, -1.5, -0.0, 0.5,  -0.5, -0.5}},
+      {"mxfp8_e4m3", {0.0013427734375, 0.3125,   -0.078125, 11.0,     -1.75,         -0.21875,   0.140625,   1.5,
+                      -0.25,           -4.5,     1.0,       0.109375, 0.1171875,     -1.625,     -0.0234375, 1.375,
+                      -1.25,           -0.875,   -8.0,      -0.625,   0.0,           -0.140625,  -1.5,       0.0859375,
+                      0.0859375,       -0.15625, -6.0,      -1.75,    -0.0126953125, 0.05078125, -3.0,       -0.0625,
+                      -0.625,          -0.75,    3.5,       -1.625,   -0.0234375,    0.625,      -0.46875,   -0.5}},
+      {"mxfp8_e5m2",
+       {0.00146484375, 0.3125,   -0.078125, 12.0,     -1.75,      -0.21875, 0.15625,    1.5,    -0.25,        -5.0,
+        1.0,           0.109375, 0.109375,  -1.75,    -0.0234375, 1.5,      -1.25,      -0.875, -8.0,         -0.625,
+        0.0,           -0.15625, -1.5,      0.078125, 0.09375,    -0.15625, -6.0,       -1.75,  -0.013671875, 0.0546875,
+        -3.0,          -0.0625,  -0.625,    -0.75,    3.5,        -1.5,     -0.0234375, 0.625,  -0.4375,      -0.5}},
+      {"nvfp4",
+       {0.0,          0.0,          -0.0,        11.000001F,  -1.8333335F, -0.0,        0.0,          1.8333335F,
+        -0.0,         -5.5000005F,  0.91666675F, 0.0,         0.0,         -1.8333335F, -0.0,         1.8333335F,
+        -1.3095238F,  -0.6547619F,  -7.8571434F, -0.6547619F, 0.0,         -0.0,        -1.3095238F,  0.0,
+        0.0,          -0.0,         -5.2380953F, -1.9642859F, -0.0,        0.0,         -2.6190476F,  -0.0,
+        -0.58928573F, -0.58928573F, 3.5357144F,  -1.7678572F, -0.0,        0.58928573F, -0.58928573F, -0.58928573F}}};
+  for (const auto& [name, values] : expected) {
+    INFO(name);
+    for (const ScaleOver ignored : scales)
+      CHECK(values_of(quantized(row_of(x), quantization(name, ignored), key)) == values);
+  }
+}
+
+/// Rounds to nearest by search among the multiples of `scale` by numbers of E2M1, ties to the even significand.
+double nearest_fp4(double x, double scale) {
+  double best = 0.0;
+  int i = 0;
+  for (const double g : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}) {
+    const double gap = std::abs(std::abs(x) - g * scale) - std::abs(std::abs(x) - best * scale);
+    if (gap < 0.0 || (gap == 0.0 && i % 2 == 0)) best = g;
+    ++i;
+  }
+  return std::copysign(best * scale, x);
+}
+
+TEST_CASE("FP4 with blocks of any length; blocks that are infinite, zero, or tiny next to the rest of the tensor") {
+  const Tensor x = tensor(3, 21);
+  const Values in = quick().to_host(x);
+  for (const int block : {1, 4, 16, 50}) {
+    Quantization q = quantization("mxfp4", ScaleOver::nothing);
+    q.block = block;
+    const Values out = values_of(quantized(x, q, key));
+    int wrong = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::size_t first = i / 21 * 21 + i % 21 / block * block;
+      double largest = 0.0;
+      for (std::size_t j = first; j < std::min(first + block, i / 21 * 21 + 21); ++j)
+        largest = std::max(largest, std::abs(in[j]));
+      wrong += out[i] != nearest_fp4(in[i], std::exp2(std::floor(std::log2(largest)) - 2.0));
+    }
+    CHECK(wrong == 0);
+  }
+  const auto blocks_of_2 = [&](const char* name, const Values& values) {
+    Quantization q = quantization(name, ScaleOver::nothing);
+    q.block = 2;
+    return values_of(quantized(row_of(values), q, key));
+  };
+  const Values mx = blocks_of_2("mxfp4", {HUGE_VAL, 1.0, 0.0, -0.0, 0x1p-140, 0x1p-127});
+  CHECK((std::isnan(mx[0]) && std::isnan(mx[1])));
+  CHECK(Values(mx.begin() + 2, mx.end()) == Values{0.0, 0.0, 0.0, 0x1p-127});
+  for (const double v : blocks_of_2("nvfp4", {HUGE_VAL, 1.0, 0.0, 2.0})) CHECK(std::isnan(v));
+  // The smallest scale of a block is 2^-9 of the tensor's, so blocks below 6·2^-10 of it become zero.
+  CHECK(blocks_of_2("nvfp4", {2688.0, -3.0, 0.0, 0.0, 6.0 * 0x1p-9, 0.0, 2.9 * 0x1p-9, 0.0}) ==
+        Values{2688.0, -0.0, 0.0, 0.0, 6.0 * 0x1p-9, 0.0, 0.0, 0.0});
+  for (const double v : blocks_of_2("nvfp4", {0.0, -0.0, 1e-300, 0.0})) CHECK(v == 0.0);
+}
+
 TEST_CASE("stochastic rounding is unbiased, also below one step, and has the mean square of square_errors") {
-  for (const char* name : {"bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4"}) {
+  for (const char* name :
+       {"bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "mxfp8_e5m2", "mxfp8_e4m3", "mxfp4", "nvfp4"}) {
     for (const double size : {1.0, 2e-4}) {  // the second is a tenth of the smallest number of E4M3, 0.00195
       INFO(name, " at ", size);
       const bool integer = find_tensor_format(name)->is_integer();
@@ -137,7 +216,8 @@ TEST_CASE("stochastic rounding is unbiased, also below one step, and has the mea
         biases.push_back(bias / std::sqrt(sum));
       }
       check_consistent(name, estimate(ratios), 1.0);
-      check_consistent(name, estimate(biases), 0.0);
+      // The largest entries of blocks saturate, which is a bias.
+      if (!q.format.has_block_scale()) check_consistent(name, estimate(biases), 0.0);
     }
   }
   // E4M3 has spacing 1/4 from 2 to 4 and 2^-9 below 2^-6; zero and numbers of the format have no error.

@@ -20,9 +20,10 @@ namespace periscope::theory {
 /// (6.02p + 7.44 dB) on average over the fractional part of log₂ σ.
 double floating_noise(const NumberFormat& format, double sigma, bool stochastic = false);
 
-/// Returns the noise ratio of absmax-scaled integers −Q … Q with one scale per `group` entries: E[a²]/(12Q²) with
-/// a = max|x|/σ, or E[a²]/(6Q²) if stochastic. The largest entry has no error.
-double integer_noise(int largest_integer, std::size_t group, bool stochastic = false);
+/// Returns the noise ratio of a quantization with scales, for groups of `group` entries of N(0, σ²): the mean over the
+/// law of the largest entry M of ((n − 1)·E[(x̂ − x)² | |x| < M] + E(M̂ − M)²)/(n σ²). The scale follows from M (see
+/// Quantization); for BlockScale::e4m3 also from the median of the largest of the tensor's `tensor` entries.
+double scaled_noise(const Quantization& q, double sigma, std::size_t group, std::size_t tensor);
 
 /// Returns the noise ratio E(x̂ − x)²/σ² of a weight matrix of the stack, stored as `q` (T26).
 double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quantization& q);

@@ -14,10 +14,11 @@ namespace {
 
 // clang-format off
 constexpr Key<FormatsConfig> keys[] = {
-    {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4: one run in each, and one in f64"},
+    {.name = "format", .field = &FormatsConfig::format, .meaning = "fp32, bf16, fp16, fp8_e5m2, fp8_e4m3, int8, int4, mxfp8_e5m2, mxfp8_e4m3, mxfp4, nvfp4: one run in each, and one in f64"},
     {.name = "covers", .field = &FormatsConfig::covers, .meaning = "tensors in this format: stream, norms, modules, inputs (of matrices), weights", .default_text = "all; inputs, weights for formats of 8 bits or fewer"},
     {.name = "rest", .field = &FormatsConfig::rest, .meaning = "format of the other tensors: fp32, bf16, fp16"},
-    {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): entries that share a scale in formats of 8 bits or fewer; for FP8 in inputs and weights only"},
+    {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block: entries that share a scale in fp8, int8 and int4; for FP8 in inputs and weights only"},
+    {.name = "block", .field = &FormatsConfig::block, .range = from_to(0, 1 << 20), .meaning = "number of consecutive features that share a scale in blocks; 0: 32, or 16 in nvfp4"},
     {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: precision of the partial sums of matrix products"},
     {.name = "rounding", .field = word_field<&FormatsConfig::stochastic, rounding_names>(), .meaning = "nearest (ties to even), stochastic"},
     {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: NaN), saturate"},
@@ -92,8 +93,10 @@ FormatChoice format_choice_for(const FormatsConfig& config, const TensorFormat& 
                        .scale = scaled ? config.scale : ScaleOver::nothing,
                        .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::by_format,
                        .stochastic = config.stochastic};
+    if (config.block > 0) choice.parts[p].block = config.block;
   }
-  if (config.accumulates_in_format && !format.is_integer() && format.floating.precision < 24) {
+  const bool sums = !format.is_integer() && !format.has_block_scale() && format.floating.precision < 24;
+  if (config.accumulates_in_format && sums) {
     choice.sums = format.floating;
   }
   return choice;

@@ -45,7 +45,7 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
 bool certificate_applies(const FormatChoice& choice, const TensorFormat& format) {
   bool stored = false;
   for (const Quantization& q : choice.parts) {
-    stored = stored || (q.format.name == format.name && q.scale == ScaleOver::nothing);
+    stored = stored || (q.format.name == format.name && !q.has_scale());
     if (q.stochastic || q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
   }
   return stored;

@@ -33,6 +33,7 @@ struct FormatsConfig : config::Config {
   std::vector<std::string> covers{};  ///< parts; empty: all, or inputs and weights for formats of 8 bits or fewer
   std::string rest = "bf16";          ///< format of the other parts
   ScaleOver scale = ScaleOver::row;
+  int block = 0;                       ///< entries that share a scale in blocks; 0: the format's own number
   bool accumulates_in_format = false;  ///< sum products with weight matrices in the format, not in f32
   bool stochastic = false;
   bool saturates = false;    ///< clamp to the format's largest number

@@ -16,7 +16,9 @@ using Values = std::vector<double>;
 /// Returns whether values rounded to `first` are unchanged by rounding to `then`.
 bool is_unchanged(const Quantization& first, const Quantization& then) {
   if (then.keeps_f32()) return true;
-  if (first.format.is_integer() || then.format.is_integer()) return false;
+  for (const TensorFormat& format : {first.format, then.format}) {
+    if (format.is_integer() || format.has_block_scale()) return false;
+  }
   return first.format.floating.precision <= then.format.floating.precision &&
          first.format.floating.largest <= then.format.floating.largest;
 }
