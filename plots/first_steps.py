@@ -19,9 +19,6 @@ REQUIRED = (
     | on("placement step weight layer", "update_measured", "update_predicted")
 )
 # Colours (Okabe and Ito) and markers of the matrices.
-MATRICES = {"q": ("#56B4E9", "v"), "k": ("#0072B2", "^"), "v": ("#009E73", "o"), "o": ("#E69F00", "s"),
-            "gate": ("#CC79A7", "P"), "up": ("#882255", "D"), "down": ("#D55E00", "X"),
-            "attention_gate": ("#777777", "h")}  # fmt: skip
 SHIFT = 0.07  # distance between the markers of two matrices, in steps
 COHERENT, REST = 0.55, 0.2  # opacity of the two parts of the predicted stream
 
@@ -90,7 +87,7 @@ def matrices(ds: xr.Dataset) -> style.Page:
     drawn = []
     for p, (axes, curve_style) in enumerate(zip(panels, styles, strict=True)):
         for w, name in enumerate(names):
-            matrix = style.Style(name, *MATRICES[name])
+            matrix = style.Style(name, *style.MATRICES[name])
             curve = {v: _over_layers(ds, v, p, w) for v in ("measured", "stderr", "predicted", "predicted_stderr")}
             curve = {v: values[1:] for v, values in _until(ds, p, curve).items()}
             drawn += [curve["measured"], curve["predicted"]]
@@ -104,7 +101,7 @@ def matrices(ds: xr.Dataset) -> style.Page:
         axes.set_xlim(0.5, step[-1] + 0.5)
     panels[0].set_ylabel(r"Mean square of an entry of $(W-W_0)h$")
     scales.log_axis(panels, np.concatenate(drawn))
-    keys = [style.key(style.Style(f"W_{name}", *MATRICES[name]), True) for name in names]
+    keys = [style.key(style.Style(f"W_{name}", *style.MATRICES[name]), True) for name in names]
     words = "Change of each matrix's output since the start of training, for its inputs h on held-out windows, mean "
     words += "over layers; the markers of a step are shifted horizontally. Lines: theory. "
     return style.finish(figure, keys, words + _explanation(ds))

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.lines import Line2D
 
 from . import captions, scales, style
-from .dataset import array, config, coordinates, on
+from .dataset import array, config, coordinates, on, version
 from .makers import kind
 
 REQUIRED = (
@@ -15,6 +15,7 @@ REQUIRED = (
     | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
     | on("stack format features", "overflow_seeds")
 )
+THRESHOLD = 10 * np.log10(3)  # dB
 MARKERS = 13  # maximum number of markers per curve
 
 
@@ -66,8 +67,7 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
             scales.note_no_finite_value(axes)
     keys = [style.key(s, True) if predicted else _marker(s) for s in styles]
     signal = "the residual stream" if site == "x_out" else "the gradient of the residual stream"
-    words = f"Signal-to-quantization-noise ratio of {signal} relative to the same pass in FP64, {style.INPUTS[name]}; "
-    words += f"markers: mean over {config(ds)['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
+    words = f"Signal-to-quantization-noise ratio of {signal} relative to the same pass in FP64, {_passes(ds, name)}. "
     if predicted:
         words += (
             "Lines: first-order prediction from the pass in FP64, exact where the loss reads the stream, and too low "
@@ -75,7 +75,7 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
         )
     if overflowed:
         words += "Vertical lines: first overflow. "
-    return style.finish(figure, keys, words + _storage(ds) + captions.settings_text(ds))
+    return style.finish(figure, keys, words + _storage(ds) + _settings(ds))
 
 
 noise = kind("noise", "signal-to-quantization-noise ratio over depth", REQUIRED,
@@ -88,10 +88,76 @@ def _marker(curve_style: style.Style) -> Line2D:
     return style.entry(**curve_style.marks, label=curve_style.label)
 
 
+def _passes(ds: xr.Dataset, name: str) -> str:
+    """Describes the passes behind the markers."""
+    if "checkpoint" in ds.attrs:
+        return 'one pass on given tokens; "random": Gaussian weights with the root mean square of every given matrix'
+    return f"{style.INPUTS[name]}; markers: mean over {config(ds)['run']['seeds']} seeds, bars ± 2 standard errors"
+
+
+def _settings(ds: xr.Dataset) -> str:
+    if "checkpoint" not in ds.attrs:
+        return captions.settings_text(ds)
+    stack = captions.stacks(ds)[0]
+    sizes = (f"{stack[f'model.{key}']}" for key in ("layers", "width"))
+    words = "{}: {} layers, width {}, {} tokens. ".format(array(ds, "placement")[0], *sizes, stack["input.tokens"])
+    return words + version(ds)
+
+
 def _storage(ds: xr.Dataset) -> str:
     own = config(ds)["formats"]
     covers = ", ".join(own["covers"]) or "all tensors (formats of 8 bits or fewer: only matrices and their inputs)"
     return f"Stored in the format: {covers}; others in {style.format_name(own['rest'])}; sums in {own['accumulate']}. "
+
+
+@kind("products", "signal-to-quantization-noise ratio of every product with a matrix",
+      coordinates("format matrix") | on("stack format features matrix layer", "product_sqnr", "product_sqnr_predicted"),
+      lambda ds: {"": (0,)} if "checkpoint" in ds.attrs else {})  # fmt: skip
+def products(ds: xr.Dataset, stack: int) -> style.Page:
+    """Draws one panel per format: the SQNR of single products, measured and as predicted for Gaussian weights."""
+    formats, names = formats_of(ds), [str(name) for name in array(ds, "matrix")]
+    shown = [name for name in names if name in style.MATRICES and np.isfinite(_product(ds, stack, names, name)).any()]
+    figure, panels = style.small_multiples(len(formats), 1.6, "Layer", "SQNR (dB)", align=True)
+    for axes, f in zip(panels, formats, strict=False):
+        for name in shown:
+            matrix = style.Style(name, *style.MATRICES[name])
+            predicted, measured = (_product(ds, stack, names, name, v)[f] for v in ("_predicted", ""))
+            layer = np.arange(len(measured))
+            axes.plot(layer, predicted, **matrix.line, linewidth=1.0)
+            at = _markers(len(layer))
+            style.points(axes, matrix, layer[at], measured[at], markersize=matrix.size - 1.5)
+        axes.set_title(style.format_name(array(ds, "format")[f]))
+    keys = [style.key(style.Style(f"W_{name}", *style.MATRICES[name]), True) for name in shown]
+    words = ("Signal-to-quantization-noise ratio of single products x Wᵀ relative to FP64, with x the product's input "
+             "in FP64. Markers: both factors rounded to the format; lines: predicted for a Gaussian W with the same "
+             "root mean square. ")  # fmt: skip
+    return style.finish(figure, keys, words + _storage(ds) + _settings(ds))
+
+
+def _product(ds: xr.Dataset, stack: int, names: list[str], name: str, version: str = "") -> np.ndarray:
+    """Returns the SQNR of a matrix's product by format and layer, with plain input."""
+    return array(ds, f"product_sqnr{version}")[stack, :, 0, names.index(name)]
+
+
+@kind("gradient-threshold", "gradient of every layer's matrices relative to its noise, and the threshold of learning",
+      coordinates("format") | on("stack format features layer", "layer_gradient_sqnr", "layer_gradient_sqnr_stderr"),
+      by_input)  # fmt: skip
+def gradient_threshold(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
+    """Draws one panel per format with the SQNR of the gradients of every layer's matrices."""
+    formats, styles = formats_of(ds), [captions.styles(ds)[i] for i in stacks]
+    figure, panels = style.small_multiples(len(formats), 1.6, "Layer", "SQNR (dB)", align=True)
+    for axes, f in zip(panels, formats, strict=False):
+        for i, curve_style in zip(stacks, styles, strict=True):
+            sqnr, error = (array(ds, f"layer_gradient_sqnr{v}")[i, f, 0] for v in ("", "_stderr"))
+            at = _markers(len(sqnr))
+            axes.plot(sqnr, color=curve_style.colour, linewidth=0.8)
+            style.points(axes, curve_style, at, sqnr[at], 2 * error[at], markersize=0.8 * curve_style.size)
+        axes.axhline(THRESHOLD, color=style.INK, linewidth=0.8, linestyle="--", zorder=1)
+        axes.set_title(style.format_name(array(ds, "format")[f]))
+    words = ("Signal-to-quantization-noise ratio of the loss's gradient with respect to all matrices of a layer, "
+             f"relative to the same pass in FP64, {_passes(ds, name)}. Dashed: a gradient of √3 times its noise (4.8 "
+             "dB), below which training no longer improves the loss according to arXiv 2505.19115. ")  # fmt: skip
+    return style.finish(figure, [_marker(s) for s in styles], words + _storage(ds) + _settings(ds))
 
 
 @kind("law", "second moments in number formats", REQUIRED | on("stack depth", "second_moment_predicted"), by_input)

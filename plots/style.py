@@ -104,6 +104,10 @@ STYLES = {
     "x0": Style("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
     "hyper": Style("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
 }
+# colour and marker of every matrix
+MATRICES = {"q": ("#56B4E9", "v"), "k": ("#0072B2", "^"), "v": ("#009E73", "o"), "o": ("#E69F00", "s"),
+            "gate": ("#CC79A7", "P"), "up": ("#882255", "D"), "down": ("#D55E00", "X"),
+            "attention_gate": ("#777777", "h")}  # fmt: skip
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
 FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"), ("#DDCC77", "X"), ("#7F7F7F", "*"),

@@ -49,6 +49,40 @@ def test_a_model_in_memory_equals_its_files():
     files, memory = (ps.certify(one, format=["fp16"]) for one in (LLAMA, in_memory()))
     assert list(files.weights) != list(memory.weights), "names of hashed weights"
     same(memory.drop_dims("weights"), files.drop_dims("weights"))
+    same(*(ps.formats(one, tokens=[1, 2, 3], backward=True) for one in (in_memory(), LLAMA)))
+
+
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def in_mxfp4(w, block):
+    """Rounds rows [n, m] to MXFP4 with blocks of any length; ties are absent from random numbers."""
+    rounded = np.empty_like(w)
+    for first in range(0, w.shape[1], block):
+        part = w[:, first:first + block]
+        scale = 2.0 ** (np.floor(np.log2(np.abs(part).max(axis=1, keepdims=True))) - 2)
+        number = FP4[np.abs(np.abs(part / scale)[..., None] - FP4).argmin(-1)]
+        rounded[:, first:first + block] = np.sign(part) * number * scale
+    return rounded
+
+
+def decibels(x, exact):
+    return 10 * np.log10((exact**2).sum() / ((x - exact) ** 2).sum())
+
+
+@pytest.mark.parametrize("block", [5, 16])
+def test_formats_of_a_checkpoint_equal_an_emulation(block):
+    ds = ps.formats(LLAMA, tokens=IDS, formats={"format": ["mxfp4"], "block": block})
+    found = ds.isel(stack=0, features=0).sel(format="mxfp4")
+    for name, w in read_tensors(LLAMA / "model.safetensors").items():
+        words = name.removesuffix("_proj.weight").split(".")
+        if not name.endswith("_proj.weight"):
+            continue
+        own = found.sel(matrix=words[-1], layer=int(words[-3]))
+        w = np.asarray(w, float)
+        assert own.weight_sqnr == pytest.approx(decibels(in_mxfp4(w, block), w), rel=1e-9), name
+        assert own.weight_underflow == np.mean(in_mxfp4(w, block)[w != 0] == 0), name
+        assert 1 < own.product_sqnr < 30 and abs(own.weight_sqnr - own.weight_sqnr_predicted) < 6
 
 
 def test_arrays_of_any_layout_and_type_are_equivalent():

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
@@ -60,16 +59,23 @@ void require_other_folder(std::string_view key, const std::string& folder, const
                                 printable(folder), printable((std::filesystem::path(folder) / "results").string())));
 }
 
+nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
+  nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
+  for (const auto& [name, hash] : hashes_of_files(checkpoint.files())) files[name] = hash;
+  return files;
+}
+
+void require_keys_of_checkpoint(const config::Config& config, const std::vector<std::string>& allowed) {
+  for (const std::string& key : config.given) {
+    if (std::ranges::any_of(allowed, [&](const std::string& prefix) { return key.starts_with(prefix); })) continue;
+    throw ConfigError(fmt::format("{}: does not apply to a checkpoint; expected keys that begin with {}", key,
+                                  fmt::join(allowed, ", ")));
+  }
+}
+
 config::Config load_for_checkpoint(const Request& request) {
   config::Config config = request.load();
-  for (const std::string& key : config.given) {
-    const auto is_of = [&](std::string_view section) { return key.starts_with(section); };
-    constexpr std::string_view sections[] = {"init.", "run.", "theory.", "agreement."};
-    if (key == "input.second_moment" || std::ranges::any_of(sections, is_of)) continue;
-    throw ConfigError(fmt::format(
-        "{}: determined by the checkpoint; expected keys of init, run, theory or agreement, or input.second_moment",
-        key));
-  }
+  require_keys_of_checkpoint(config, {"init.", "run.", "theory.", "agreement.", "input.second_moment"});
   config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   return config;
 }

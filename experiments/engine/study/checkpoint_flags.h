@@ -66,6 +66,9 @@ using NamedHash = std::pair<std::string, std::string>;
 /// "tensors", of their names, types, shapes and bytes.
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
+/// Returns the SHA-256 of config.json and of the files with tensors, by name.
+nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint);
+
 /// Sets the attributes `checkpoint` and, unless empty, `ignored_keys` of a result.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
@@ -82,6 +85,9 @@ C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, c
   require_other_folder("run.out", own.run.out, own.checkpoint);
   return own;
 }
+
+/// Throws ConfigError for a given key that has none of the prefixes `allowed`, such as "run.".
+void require_keys_of_checkpoint(const config::Config& config, const std::vector<std::string>& allowed);
 
 /// Loads the configuration for a checkpoint, by default in f64. Throws ConfigError for keys set by the checkpoint.
 config::Config load_for_checkpoint(const Request& request);

@@ -67,10 +67,7 @@ void require_scalable(const CertifyConfig& own, const ModelSpec& m) {
 }
 
 void require_checkpoint(const CertifyConfig& own) {
-  for (const std::string& key : own.given) {
-    if (!key.starts_with("run."))
-      throw ConfigError(fmt::format("{}: does not apply to a checkpoint; only keys of run are allowed", key));
-  }
+  study::require_keys_of_checkpoint(own, {"run."});
   reject({{own.measure, "--measure: does not apply to a checkpoint; use --tokens or --text"},
           {own.input_maximum.has_value(), "--input-maximum: does not apply to a checkpoint, which reads token ids"}});
 }

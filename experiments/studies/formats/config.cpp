@@ -21,6 +21,7 @@ constexpr Key<FormatsConfig> keys[] = {
     {.name = "block", .field = &FormatsConfig::block, .range = from_to(0, 1 << 20), .meaning = "number of consecutive features that share a scale in blocks; 0: 32, or 16 in nvfp4"},
     {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: precision of the partial sums of matrix products"},
     {.name = "rounding", .field = word_field<&FormatsConfig::stochastic, rounding_names>(), .meaning = "nearest (ties to even), stochastic"},
+    {.name = "passes", .field = word_field<&FormatsConfig::backward_only, pass_names>(), .meaning = "both, backward: passes in which tensors are rounded; a pass without rounding is in f32"},
     {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: NaN), saturate"},
     {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor applied to the loss in the backward pass, divided out before gradients are compared"},
     {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor applied to the massive features of the input in separate runs; 1: no separate runs"},
@@ -54,6 +55,9 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
   if (config.run.dtype_choice) {
     throw ConfigError(fmt::format("run.dtype = \"{}\": expected formats.format instead", name_of(config.run.dtype)));
   }
+  if (config.backward_only && !config.run.backward) {
+    throw ConfigError("formats.passes = \"backward\": expected run.backward = true");
+  }
   if (config.format.empty()) throw ConfigError("formats.format = []: expected at least one format");
   config::require_different("formats.format", config.format);
   config::require_different("formats.covers", config.covers);
@@ -81,7 +85,8 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
 }
 
 FormatChoice format_choice_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed) {
-  FormatChoice choice{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
+  FormatChoice choice{
+      .parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed, .backward_only = config.backward_only};
   for (std::size_t p = 0; p < part_names.size(); ++p) {
     const Part part = static_cast<Part>(p);
     // By default formats of 8 bits or fewer cover matrix inputs and weights, as in W8A8 and FP8 linear layers, and

@@ -44,7 +44,13 @@ Table<Overflow> overflow_table(const std::string& name, const std::string& pass)
   return table;
 }
 
-Table<Variant> variant_table(const std::vector<Site>& sites) {
+/// Coordinates of the dimensions `site` and `matrix`.
+struct Coordinates {
+  std::vector<Site> sites;
+  std::vector<Weight> matrices;
+};
+
+Table<Variant> variant_table(const Coordinates& all) {
   Table<Variant> table;
   table
       .part(averages("stream_sqnr_predicted", on_features + " depth", "dB",
@@ -56,16 +62,31 @@ Table<Variant> variant_table(const std::vector<Site>& sites) {
     const MeasureFacts& facts = measure_facts[m];
     table.rows("site", averages(std::string(facts.name), on_features + " site place", facts.units, facts.meaning),
                [=](const Variant& v) {
-                 return mapped(sites, [&](const Site& site) {
+                 return mapped(all.sites, [&](const Site& site) {
                    const auto found = v.numbers.find({site, static_cast<Measure>(m)});
                    return found == v.numbers.end() ? std::vector<RunningMoments>() : found->second;
                  });
                });
   }
+  for (std::size_t m = 0; m < product_facts.size(); ++m) {
+    const ProductFacts& facts = product_facts[m];
+    table.rows("matrix",
+               averages(std::string(facts.name), on_features + " matrix layer", std::string(facts.units),
+                        std::string(facts.meaning)),
+               [=](const Variant& v) {
+                 return mapped(all.matrices, [&](Weight matrix) {
+                   const auto found = v.products.find({matrix, static_cast<ProductMeasure>(m)});
+                   return found == v.products.end() ? std::vector<RunningMoments>() : found->second;
+                 });
+               });
+  }
+  table.part(averages("layer_gradient_sqnr", on_features + " layer", "dB",
+                      "SQNR of the gradient of all matrices of a layer together, in a whole pass"),
+             [](const Variant& v) { return &v.layer_gradients; });
   return table;
 }
 
-Table<FormatResult> format_table(const std::vector<Site>& sites) {
+Table<FormatResult> format_table(const Coordinates& all) {
   using Bound = theory::SignalBound;
   Table<Bound> first;
   first
@@ -100,7 +121,7 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
             [](const F& f) { return f.is_f64() ? nullptr : &f.drift; })
       .part(certificate, &F::certificate)
       .part(massive, [](const F& f) { return f.branch_cost.count() > 0 ? &f : nullptr; })
-      .rows("features", variant_table(sites), &F::variants);
+      .rows("features", variant_table(all), &F::variants);
   return table;
 }
 
@@ -116,8 +137,7 @@ std::optional<std::vector<double>> predicted_maxima(const FormatsStack& stack) {
   return mapped(q->value, [&](double moment) { return theory::typical_maximum(entries, std::sqrt(moment)); });
 }
 
-/// `sites` are the coordinates of the dimension `site`.
-Table<FormatsStack> stack_table(const std::vector<Site>& sites) {
+Table<FormatsStack> stack_table(const Coordinates& all) {
   const std::string on_depth = "stack depth";
   Table<FormatsStack> table;
   table
@@ -131,7 +151,7 @@ Table<FormatsStack> stack_table(const std::vector<Site>& sites) {
       .column_if_any({"maximum_predicted", on_depth, "1",
                       "approximate largest |x| of the stream, after norm C if there is one (T18)"},
                      predicted_maxima)
-      .rows("format", format_table(sites), &FormatsStack::formats);
+      .rows("format", format_table(all), &FormatsStack::formats);
   return table;
 }
 
@@ -143,33 +163,41 @@ std::string label_of(const Site& site) {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "formats", 6,
+      "formats", 7,
       {{"stack"},
        {"format", Type::text, "", "number format"},
        {"features", Type::text, "", "input variant: plain, or with massive features"},
        {"site", Type::text, "", "name of the signal; for a gradient, grad followed by that name"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
-       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"}},
+       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
+       {"matrix", Type::text, "", "weight matrix"},
+       {"layer", Type::integer, "1", "layer; 0 for matrices outside layers"}},
       stack_table({}).specs());
   return schema;
 }
 
 dataset::Dataset dataset_of(const std::vector<FormatsStack>& stacks) {
-  std::set<Site> arisen;
+  std::set<Site> sites;
+  std::set<Weight> matrices;
   std::size_t longest = 0;
+  int layers = 0;
   for (const FormatsStack& stack : stacks) {
     longest = std::max(longest, places_of(stack.spec.model));
-    for (const auto& [at, averages] : stack.formats.front().variants.front().numbers) arisen.insert(at.first);
+    layers = std::max(layers, stack.spec.model.layers);
+    for (const auto& [at, averages] : stack.formats.front().variants.front().numbers) sites.insert(at.first);
+    for (const auto& [at, averages] : stack.formats.back().variants.front().products) matrices.insert(at.first);
   }
-  const std::vector<Site> sites(arisen.begin(), arisen.end());
+  const Coordinates all{{sites.begin(), sites.end()}, {matrices.begin(), matrices.end()}};
   const std::vector<FormatResult>& formats = stacks.front().formats;
   dataset::Builder builder(schema());
-  builder.put("site", mapped(sites, label_of));
+  builder.put("site", mapped(all.sites, label_of));
+  builder.put("matrix", mapped(all.matrices, [](Weight matrix) { return name_of(matrix); }));
+  builder.count("layer", static_cast<std::size_t>(layers));
   builder.put("format", mapped(formats, &FormatResult::name));
   builder.put("features", std::span(variant_names).first(formats.front().variants.size()));
   builder.count("place", longest, -1);
   builder.count("depth", longest - 1);
-  const Table<FormatsStack> table = stack_table(sites);
+  const Table<FormatsStack> table = stack_table(all);
   for (std::size_t i = 0; i < stacks.size(); ++i) table.put(stacks[i], builder.at("stack", i));
   return builder.finish();
 }

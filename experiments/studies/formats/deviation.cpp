@@ -66,7 +66,7 @@ std::array<double, measure_facts.size()> measures_of(const std::vector<double>& 
     lost += r[i] != 0.0 && x[i] == 0.0 ? 1 : 0;
     bad += std::isfinite(x[i]) ? 0 : 1;
   }
-  return {10.0 * std::log10(all.rr / all.noise),
+  return {decibels(all.rr, all.noise),
           all.xx / entries,
           all.variance / tokens,
           maximum,
@@ -88,12 +88,14 @@ void DeviationProbe::on_signal(const Emission& at, const Tensor& x) {
   if (!first.found && !std::ranges::all_of(values, [](double v) { return std::isfinite(v); })) {
     first = {true, at.sublayer, at.signal};
   }
-  if (!is_compared(model_, at.signal)) return;
+  const bool compared = is_compared(model_, at.signal);
+  if (!compared && at.signal != Signal::input && at.signal != Signal::embedding) return;
   if (at.pass == Pass::backward && loss_scale_ != 1.0) {
     for (double& v : values) v /= loss_scale_;
   }
   const Site site{at.pass, at.signal};
   if (exact_ == nullptr) stored_[{site, at.sublayer}] = values;
+  if (!compared) return;  // stored only for the prediction of noise
   const std::vector<double>& exact = (exact_ == nullptr ? *this : *exact_).at(site, at.sublayer);
   const auto measured = measures_of(values, exact, static_cast<std::size_t>(x.cols()));
   for (std::size_t m = 0; m < measured.size(); ++m) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/studies/formats/product_noise.h"
 #include "sim/base/enumerators.h"
 #include "sim/core/backend.h"
 #include "sim/model/hooks.h"
@@ -62,6 +63,8 @@ struct FirstOverflow {
 struct PassReading {
   BySite<double> numbers;         ///< NaN at places without the signal
   std::vector<double> predicted;  ///< SQNR of the stream by depth (T27), in dB; empty without gradients, and for f64
+  ByProduct<double> products;     ///< empty for f64
+  std::vector<double> layer_gradients;  ///< GradientNoise::of_layers
   FirstOverflow forward, backward;
 };
 

@@ -12,56 +12,55 @@ StreamKey key_of(const FormatChoice& choice, int sublayer, Stream stream) {
   return {choice.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
 }
 
-/// A matrix whose weights, inputs and output gradients are rounded.
-struct RoundedMatrix {
-  std::shared_ptr<const LinearMap> map;
-  const FormatChoice& choice;
-  int sublayer;
-  Weight weight;
-
-  [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what) const {
-    return quantized(x, choice.of(part), key_of(choice, sublayer, rounding_stream(weight, what)));
-  }
-  [[nodiscard]] Tensor weights() const { return rounded(map->dense(), Part::weights, Rounded::weight); }
-};
+/// Rounding of partial sums; nullopt if they are in f32.
+std::optional<Rounding> sums_of(const FormatChoice& choice) {
+  if (!choice.sums) return std::nullopt;
+  return Rounding(*choice.sums, choice.of(Part::inputs, true).overflow);
+}
 
 /// A product with a rounded matrix.
 class FormatProduct final : public LinearProduct {
  public:
   FormatProduct(const Backend& ops, const RoundedMatrix& matrix, const Tensor& x)
-      : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {
-    const FormatChoice& h = matrix.choice;
-    if (h.sums) sums_.emplace(*h.sums, h.of(Part::inputs).overflow);
-  }
+      : ops_(ops),
+        matrix_(matrix),
+        sums_(sums_of(matrix.choice)),
+        x_(matrix.rounded(x, Part::inputs, Rounded::input)) {}
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
-  [[nodiscard]] Tensor output() override { return sums_ ? rounded_linear(x_, w(), *sums_) : ops_.linear(x_, w()); }
+  [[nodiscard]] Tensor output() override { return matrix_.product(ops_, x_, w()); }
   [[nodiscard]] Tensor backward(const Tensor& dy) override {
     const Tensor read = rounded(dy);
-    return sums_ ? rounded_linear_backward_input(read, w(), *sums_) : ops_.linear_backward_input(read, w());
+    const Tensor& weights = w(true);
+    return sums_ ? rounded_linear_backward_input(read, weights, *sums_) : ops_.linear_backward_input(read, weights);
   }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override {
     const Tensor read = rounded(dy);
-    return sums_ ? rounded_linear_backward_weight(read, x_, *sums_) : ops_.linear_backward_weight(read, x_);
+    const Tensor x = matrix_.choice.backward_only ? matrix_.rounded(x_, Part::inputs, Rounded::input, true) : x_;
+    return sums_ ? rounded_linear_backward_weight(read, x, *sums_) : ops_.linear_backward_weight(read, x);
   }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
     return ops_.measure(gradient(dy), {.squares = true});
   }
-  void release() override { w_ = {}; }
+  void release() override { w_ = w_backward_ = {}; }
 
  private:
   /// Returns the output's gradient, rounded for both products of the backward pass.
-  [[nodiscard]] Tensor rounded(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
-  const Tensor& w() {
-    if (w_.empty()) w_ = matrix_.weights();
-    return w_;
+  [[nodiscard]] Tensor rounded(const Tensor& dy) const {
+    return matrix_.rounded(dy, Part::inputs, Rounded::gradient, true);
+  }
+  const Tensor& w(bool backward = false) {
+    Tensor& w = backward && matrix_.choice.backward_only ? w_backward_ : w_;
+    if (w.empty()) w = matrix_.weights(backward);
+    return w;
   }
 
   const Backend& ops_;
   RoundedMatrix matrix_;
-  std::optional<Rounding> sums_;  ///< rounding of partial sums; nullopt if sums are in f32
+  std::optional<Rounding> sums_;
   Tensor x_;
   Tensor w_;
+  Tensor w_backward_;  ///< if the passes differ in their formats
 };
 
 class FormatMap final : public LinearMap {
@@ -78,6 +77,15 @@ class FormatMap final : public LinearMap {
 };
 
 }  // namespace
+
+Tensor RoundedMatrix::rounded(const Tensor& x, Part part, Rounded what, bool backward) const {
+  return quantized(x, choice.of(part, backward), key_of(choice, sublayer, rounding_stream(weight, what)));
+}
+
+Tensor RoundedMatrix::product(const Backend& ops, const Tensor& x, const Tensor& w) const {
+  const std::optional<Rounding> sums = choice.backward_only ? std::nullopt : sums_of(choice);
+  return sums ? rounded_linear(x, w, *sums) : ops.linear(x, w);
+}
 
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at) {
   const bool back = at.pass == Pass::backward;
@@ -111,7 +119,7 @@ Tensor FormatSignals::replaced(const Emission& at, const Tensor& x) {
   if (!part) return y;
   const StreamKey key =
       key_of(choice_, at.sublayer, rounding_stream(at.signal, back ? Rounded::gradient : Rounded::signal));
-  return quantized(y, choice_.of(*part), key);
+  return quantized(y, choice_.of(*part, back), key);
 }
 
 SublayerWeights FormatWeights::fetch(int sublayer) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -32,9 +33,30 @@ struct FormatChoice {
   std::array<Quantization, part_names.size()> parts;
   std::optional<NumberFormat> sums;  ///< accumulation format of products with matrices; nullopt means f32
   double loss_scale = 1.0;
-  std::uint64_t seed = 0;  ///< seed of stochastic rounding
+  std::uint64_t seed = 0;      ///< seed of stochastic rounding
+  bool backward_only = false;  ///< the forward pass is in f32
 
-  [[nodiscard]] const Quantization& of(Part part) const { return parts[static_cast<std::size_t>(part)]; }
+  /// Returns the format of a part in the forward pass, or where the backward pass reads it.
+  [[nodiscard]] const Quantization& of(Part part, bool backward = false) const {
+    static constexpr Quantization in_f32{{fp32.name, fp32}};
+    return backward_only && !backward ? in_f32 : parts[static_cast<std::size_t>(part)];
+  }
+};
+
+/// A matrix whose weights, inputs and output gradients are rounded.
+struct RoundedMatrix {
+  std::shared_ptr<const LinearMap> map;
+  const FormatChoice& choice;  ///< must outlive the matrix and its products
+  int sublayer;
+  Weight weight;
+
+  /// `backward`: see FormatChoice::of.
+  [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what, bool backward = false) const;
+  [[nodiscard]] Tensor weights(bool backward = false) const {
+    return rounded(map->dense(), Part::weights, Rounded::weight, backward);
+  }
+  /// Returns x wᵀ in the forward pass, of rounded x [N, in] and w [out, in].
+  [[nodiscard]] Tensor product(const Backend& ops, const Tensor& x, const Tensor& w) const;
 };
 
 /// Returns the part that a signal, or in the backward pass its gradient, belongs to. nullopt for tensors that are

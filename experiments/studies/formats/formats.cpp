@@ -6,10 +6,13 @@
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
+#include "experiments/engine/run/weight_scales_of.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/seed_average.h"
+#include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
 #include "sim/numerics/tolerances.h"
@@ -18,13 +21,28 @@
 namespace periscope::formats {
 namespace {
 
-void pass_through(const StackContext& context, const Tensor& input, const std::vector<int>& labels,
-                  const Hooks& hooks) {
-  if (labels.empty()) {
+void pass_through(const StackContext& context, const Tensor& input, const Tokens& tokens, const Hooks& hooks) {
+  if (tokens.labels.empty()) {
     (void)logits_forward(context, stack_forward(context, input, hooks).output, hooks);
   } else {
-    (void)backpropagate(context, input, labels, hooks);
+    const Tensor gradient = backpropagate(context, input, tokens.labels, hooks).gradient;
+    if (context.model.projects_embedding()) embedding_backward(context, tokens.ids, gradient, hooks);
   }
+}
+
+/// Returns the rows of all tables that the tokens read.
+PassInput tables_of(const StackContext& context, const std::vector<int>& ids) {
+  PassInput input;
+  if (ids.empty()) return input;
+  const EmbeddingSpec& e = context.model.embedding;
+  const auto add = [&](Weight table, double factor, Signal signal) {
+    const std::vector<int> rows = stacks::rows_in_use(e, table, ids);
+    input.tables.push_back({context.ops.to_host(context.weights.rows(context.ops, table, rows)), factor, signal});
+  };
+  add(Weight::embedding, e.scale, context.model.projects_embedding() ? Signal::embedding : Signal::input);
+  if (e.positions > 0) add(Weight::positions, 1.0, Signal::input);
+  if (e.token_types > 0) add(Weight::token_types, 1.0, Signal::input);
+  return input;
 }
 
 void record_overflow(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
@@ -49,24 +67,6 @@ bool certificate_applies(const FormatChoice& choice, const TensorFormat& format)
     if (q.stochastic || q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
   }
   return stored;
-}
-
-void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
-                     FormatsStack& stack, const stacks::Progress& progress) {
-  const StackSpec& spec = stack.spec;
-  const GeneratedWeights weights(ops, spec, DType::f64, config.run.seed);
-  const config::TheoryParameters parameters(ops, spec.model, weights);
-  const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
-                                   .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
-  const Arithmetic kind = config.accumulates_in_format ? Arithmetic::pure : Arithmetic::mixed;
-  for (std::size_t f = 0; f < formats.size(); ++f) {
-    if (!certificate_applies(format_choice_for(config, formats[f], 0), formats[f])) continue;
-    progress.throw_if_stop_requested();
-    const theory::Certificate certificate =
-        theory::certify(spec.model, parameters, domain, run_arithmetic(kind, formats[f].floating), spec.input.tokens);
-    const theory::Verdict verdict = theory::verdict(certificate, std::nullopt);
-    stack.formats[f + 1].certificate = {verdict.certified, verdict.certified ? theory::SignalBound() : *verdict.first};
-  }
 }
 
 /// Returns the largest relative effect of one rounding of the stream on its mean square. A floating-point entry changes
@@ -101,13 +101,31 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
 
 }  // namespace
 
-SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
-                      const StackSpec& spec, std::uint64_t seed) {
-  const bool backward = config.run.backward;
-  const GeneratedWeights weights(ops, spec, DType::f64, seed);
-  const StackContext exact{.ops = ops, .model = spec.model, .weights = weights};
-  const Tensor drawn = stacks::stack_input(exact, spec, DType::f64, seed);
-  const std::vector<int> labels = backward ? stacks::label_ids(spec, seed) : std::vector<int>{};
+void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                     const WeightSource& weights, FormatsStack& stack, const stacks::Progress& progress) {
+  const StackSpec& spec = stack.spec;
+  const config::TheoryParameters parameters(ops, spec.model, weights);
+  const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
+                                   .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
+  const Arithmetic kind = config.accumulates_in_format ? Arithmetic::pure : Arithmetic::mixed;
+  for (std::size_t f = 0; f < formats.size(); ++f) {
+    if (!certificate_applies(format_choice_for(config, formats[f], 0), formats[f])) continue;
+    progress.throw_if_stop_requested();
+    const theory::Certificate certificate =
+        theory::certify(spec.model, parameters, domain, run_arithmetic(kind, formats[f].floating), spec.input.tokens);
+    const theory::Verdict verdict = theory::verdict(certificate, std::nullopt);
+    stack.formats[f + 1].certificate = {verdict.certified, verdict.certified ? theory::SignalBound() : *verdict.first};
+  }
+}
+
+SeedReading read_passes(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                        const StackSpec& spec, const WeightSource& weights, const Tokens& tokens, std::uint64_t seed) {
+  const bool backward = !tokens.labels.empty();
+  const auto input_of = [&](const StackContext& context) {
+    return tokens.ids.empty() ? gaussian_input(ops, spec, DType::f64, seed) : embedding_forward(context, tokens.ids);
+  };
+  std::vector<FormatChoice> choices;
+  for (const TensorFormat& format : formats) choices.push_back(format_choice_for(config, format, seed));
   SeedReading reading;
   for (int variant = 0; variant < (config.massive == 1.0 ? 1 : 2); ++variant) {
     const auto planted = [&](const Tensor& x) {
@@ -118,33 +136,60 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       }
       return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
     };
-    const Tensor input = planted(drawn);
+    const ComparedWeights compared(weights, spec, choices);
+    const StackContext exact{.ops = ops, .model = spec.model, .weights = compared};
+    const Tensor input = planted(input_of(exact));
     std::vector<PassReading>& passes = reading.emplace_back();
     DeviationProbe truth(ops, spec.model);
     GradientProbe gradients(exact);
-    pass_through(exact, input, labels, {.recorders = {&truth}, .gradients = {&gradients}});
+    GradientNoise exact_gradients(ops, spec.model);
+    pass_through(exact, input, tokens, {.recorders = {&truth}, .gradients = {&gradients, &exact_gradients}});
     passes.push_back(truth.take());
     Profile of_weights;
     gradients.take_into(of_weights);
-    for (const TensorFormat& format : formats) {
-      const FormatChoice choice = format_choice_for(config, format, seed);
+    PassInput read = tables_of(exact, tokens.ids);
+    if (variant == 1) read.massive = config.massive;
+    read.massive_features = config.massive_features;
+    for (std::size_t f = 0; f < formats.size(); ++f) {
+      const FormatChoice& choice = choices[f];
       const FormatWeights rounded(weights, choice);
       const StackContext context{.ops = ops, .model = spec.model, .weights = rounded};
       FormatSignals signals(ops, spec.model, choice);
       DeviationProbe probe(ops, spec.model, &truth, choice.loss_scale);
+      GradientNoise noise(ops, spec.model, &exact_gradients, choice.loss_scale);
       // Gaussian inputs are rounded once, from f64. Other inputs are table rows, which are already in the format.
-      const Tensor start = spec.input.kind == InputKind::gaussian
-                               ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
-                               : planted(stacks::stack_input(context, spec, DType::f32, seed));
-      pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
-      passes.push_back(probe.take());
-      if (backward && spec.model.ends().streams() == 1) {
-        passes.back().predicted =
-            predicted_sqnr(ops, spec, truth, of_weights, choice, ops.to_host(drawn), ops.to_host(input));
+      const Tensor start = tokens.ids.empty() ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
+                                              : planted(input_of(context));
+      pass_through(context, start, tokens, {.recorders = {&probe}, .gradients = {&noise}, .replacers = {&signals}});
+      PassReading& pass = passes.emplace_back(probe.take());
+      pass.products = compared.in_format(f);
+      noise.add_to(pass.products);
+      pass.layer_gradients = noise.of_layers();
+      if (backward && config::has_single_additions(spec.model)) {
+        pass.predicted = predicted_sqnr(ops, spec, truth, of_weights, choice, read);
       }
     }
   }
   return reading;
+}
+
+SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                      const StackSpec& spec, std::uint64_t seed) {
+  const GeneratedWeights weights(ops, spec, DType::f64, seed);
+  Tokens tokens{.ids = stacks::token_ids(spec, seed), .labels = {}};
+  if (config.run.backward) tokens.labels = stacks::label_ids(spec, seed);
+  return read_passes(config, formats, ops, spec, weights, tokens, seed);
+}
+
+FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const StackSpec& spec) {
+  FormatsStack stack{.spec = spec, .prediction = {}, .formats = {}};
+  stack.formats.emplace_back().name = fp64.name;
+  for (const TensorFormat& format : formats) {
+    FormatResult& added = stack.formats.emplace_back();
+    added.name = format.name;
+    added.stream_rounding = one_rounding(format_choice_for(config, format, 0).of(Part::stream));
+  }
+  return stack;
 }
 
 void add(FormatsStack& stack, const SeedReading& reading) {
@@ -156,7 +201,9 @@ void add(FormatsStack& stack, const SeedReading& reading) {
       const PassReading& pass = reading[v][f];
       Variant& variant = format.variants[v];
       for (const auto& [site, values] : pass.numbers) add_each(variant.numbers[site], values);
+      for (const auto& [product, values] : pass.products) add_each(variant.products[product], values);
       add_each(variant.predicted, pass.predicted);
+      add_each(variant.layer_gradients, pass.layer_gradients);
       record_overflow(variant.forward, pass.forward, first_seed, false);
       record_overflow(variant.backward, pass.backward, first_seed, true);
       const double input = pass.numbers.at({stream_site, Measure::maximum}).front();
@@ -192,19 +239,17 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
   progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
   const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
   for (const stacks::StackResult& prediction : predicted) {
-    FormatsStack stack{.spec = prediction.spec, .prediction = prediction.prediction, .formats = {}};
-    stack.formats.emplace_back().name = fp64.name;
-    for (const TensorFormat& format : formats) {
-      FormatResult& added = stack.formats.emplace_back();
-      added.name = format.name;
-      added.stream_rounding = one_rounding(format_choice_for(config, format, 0).of(Part::stream));
-    }
+    FormatsStack stack = empty_stack(config, formats, prediction.spec);
+    stack.prediction = prediction.prediction;
     const StackSpec& spec = stack.spec;
     stacks::over_cached_seeds(
         "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
         [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
         [&](const SeedReading& reading) { add(stack, reading); });
-    if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
+    if (config.certificates) {
+      const GeneratedWeights weights(*ops, spec, DType::f64, config.run.seed);
+      certify_formats(config, formats, *ops, weights, stack, progress);
+    }
     stacks.push_back(std::move(stack));
   }
   judge_formats(stacks, config.agreement);

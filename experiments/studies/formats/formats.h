@@ -10,7 +10,8 @@
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/formats/deviation.h"
 #include "experiments/studies/formats/format_pass.h"
 #include "sim/base/enumerators.h"
@@ -26,9 +27,10 @@ namespace periscope::formats {
 inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format"};
 inline constexpr std::array<std::string_view, 2> rounding_names{"nearest", "stochastic"};
 inline constexpr std::array<std::string_view, 2> overflow_names{"infinity", "saturate"};
+inline constexpr std::array<std::string_view, 2> pass_names{"both", "backward"};
 
 /// Section [formats]: the formats of the runs, and the tensors that they cover.
-struct FormatsConfig : config::Config {
+struct FormatsConfig : study::CheckpointConfig {
   std::vector<std::string> format{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"};
   std::vector<std::string> covers{};  ///< parts; empty: all, or inputs and weights for formats of 8 bits or fewer
   std::string rest = "bf16";          ///< format of the other parts
@@ -36,11 +38,13 @@ struct FormatsConfig : config::Config {
   int block = 0;                       ///< entries that share a scale in blocks; 0: the format's own number
   bool accumulates_in_format = false;  ///< sum products with weight matrices in the format, not in f32
   bool stochastic = false;
-  bool saturates = false;    ///< clamp to the format's largest number
-  double loss_scale = 1.0;   ///< multiplies the loss's gradient; divided out before gradients are compared
-  double massive = 1.0;      ///< multiplies the input's first features in separate runs; 1: no such runs
-  int massive_features = 1;  ///< number of massive features
+  bool backward_only = false;  ///< round only in the backward pass
+  bool saturates = false;      ///< clamp to the format's largest number
+  double loss_scale = 1.0;     ///< multiplies the loss's gradient; divided out before gradients are compared
+  double massive = 1.0;        ///< multiplies the input's first features in separate runs; 1: no such runs
+  int massive_features = 1;    ///< number of massive features
   bool certificates = true;
+  bool backward = false;  ///< --backward
 
   /// Returns the prediction's configuration: no backward pass, because noise follows from measured gradients (T27).
   [[nodiscard]] config::Config without_gradients() const;
@@ -63,21 +67,43 @@ inline constexpr std::array<std::string_view, 2> variant_names{"plain", "massive
 using SeedReading = std::vector<std::vector<PassReading>>;
 
 inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
-inline auto parts(PassReading& p) { return std::tie(p.numbers, p.predicted, p.forward, p.backward); }
+inline auto parts(PassReading& p) {
+  return std::tie(p.numbers, p.predicted, p.products, p.layer_gradients, p.forward, p.backward);
+}
 
 /// Runs one seed of `spec`, with gradients if run.backward. All passes have the same weights, input and labels.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
                       const StackSpec& spec, std::uint64_t seed);
 
+/// Token ids, empty for Gaussian input, and labels, empty for a forward pass.
+struct Tokens {
+  std::vector<int> ids, labels;
+};
+/// Runs given weights (f64). `spec` has their standard deviations (stddev_of); `seed` determines Gaussian input and
+/// stochastic rounding.
+SeedReading read_passes(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                        const StackSpec& spec, const WeightSource& weights, const Tokens& tokens, std::uint64_t seed);
+
+/// Rows of a table as read by the tokens, in f64 [tokens, width].
+struct TableRows {
+  std::vector<double> rows;
+  double factor;  ///< multiplies the rows
+  Signal signal;  ///< first signal that contains them: `embedding` or `input`
+};
+/// The input of a pass.
+struct PassInput {
+  std::vector<TableRows> tables;  ///< empty for Gaussian input
+  double massive = 1.0;           ///< multiplies the first `massive_features` features of the sum of the tables
+  int massive_features = 0;
+};
+
 /// Predicts the SQNR of the stream at every depth in dB (T27) for a pass with the formats `choice`. `exact` is the pass
-/// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). `drawn` is the stack's input in f64
-/// [tokens, width] from the table or the generator, `planted` the same with massive features. v_i of a signal is the
-/// mean square error of rounding its value in f64 (`square_errors`); T26 gives v of a matrix. Table rows are rounded
-/// when they are drawn: a factor, massive features and an embedding norm scale their errors too. NaN if sums are not in
-/// f32, or if all parts are fp32, as roundings inside ops are not modelled. Requires one stream.
+/// in f64 with gradients, `weights` has the gradients of matrices (GradientProbe). v_i of a signal is the mean square
+/// error of rounding its value in f64 (`square_errors`); T26 gives v of a matrix. Table rows are rounded when they are
+/// read, before factors and massive features. NaN if sums are not in f32, or if all parts are fp32, as roundings inside
+/// ops are not modelled. Requires one stream.
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
-                                   const Profile& weights, const FormatChoice& choice, const std::vector<double>& drawn,
-                                   const std::vector<double>& planted);
+                                   const Profile& weights, const FormatChoice& choice, const PassInput& input);
 
 /// The first overflow over all seeds, in the order of a pass.
 struct Overflow {
@@ -90,6 +116,8 @@ struct Overflow {
 struct Variant {
   BySite<RunningMoments> numbers;
   std::vector<RunningMoments> predicted;
+  ByProduct<RunningMoments> products;
+  std::vector<RunningMoments> layer_gradients;
   Overflow forward, backward;
 };
 
@@ -117,6 +145,7 @@ struct FormatResult {
   [[nodiscard]] bool is_f64() const { return name == fp64.name; }
 };
 
+/// A random stack, averaged over seeds, or the given weights of a checkpoint.
 struct FormatsStack {
   StackSpec spec;
   theory::Prediction prediction;
@@ -127,6 +156,23 @@ struct FormatsStack {
 
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
 std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress);
+
+/// Results of a checkpoint.
+struct CheckpointResult {
+  std::vector<FormatsStack> stacks;  ///< the checkpoint, and random weights with its root mean square of every matrix
+  std::vector<std::string> notes, ignored_keys;
+  config::Resolved resolved;
+};
+/// Runs a checkpoint and random weights of the same sizes on the same tokens, in f64 and in every format. Throws
+/// InputError for an invalid checkpoint or invalid tokens, ConfigError for a backward pass without labels.
+CheckpointResult run_checkpoint(const FormatsConfig& config, stacks::Progress& progress);
+
+/// Computes the certificate (T24) of `weights` in every format that applies.
+void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                     const WeightSource& weights, FormatsStack& stack, const stacks::Progress& progress);
+
+/// Returns a stack without results, with an entry for f64 and for every format.
+FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const StackSpec& spec);
 
 /// Adds the next seed to a stack's averages.
 void add(FormatsStack& stack, const SeedReading& reading);
@@ -144,6 +190,7 @@ std::string massive_words(const judge::Test& judged);
 bool check_failed(const std::vector<FormatsStack>& stacks);
 
 std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& config);
+std::string checkpoint_table(const CheckpointResult& result, const FormatsConfig& config);
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const std::vector<FormatsStack>& stacks);
 

@@ -1,8 +1,6 @@
 #include "experiments/studies/formats/formats.h"
 
 #include <limits>
-#include <numeric>
-#include <span>
 
 #include "sim/emulated/quantize.h"
 #include "sim/model/parameters.h"
@@ -32,16 +30,16 @@ class NoiseSum {
   NoiseSum(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact, const Profile& weights,
            const FormatChoice& choice)
       : ops_(ops), spec_(spec), exact_(exact), weights_(weights), choice_(choice) {}
-  void add_input(const Values& drawn, const Values& planted) {
+  void add_input(const PassInput& input) {
     const Quantization& stream = choice_.of(Part::stream);
-    if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
     // Table rows are rounded with one scale per row (FormatWeights::rows).
     Quantization table = choice_.of(Part::weights);
     if (table.scale == ScaleOver::tensor) table.scale = ScaleOver::row;
-    rounded_rows(table, drawn, planted);
-    // A norm, a factor or massive features change the rounded values.
-    const bool as_read = drawn == planted && spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
-    if (!as_read || !is_unchanged(table, stream)) rounded(stream, -1, Signal::x_out);
+    for (const TableRows& rows : input.tables) rounded_rows(table, rows, input);
+    const bool as_read = input.tables.size() == 1 && input.tables.front().factor == 1.0 && input.massive == 1.0 &&
+                         !spec_.model.projects_embedding();
+    if (!as_read || !is_unchanged(table, stream)) rounded(stream, -1, Signal::input);
+    if (spec_.model.embedding_norm) rounded(stream, -1, Signal::x_out);
   }
   void add_sublayer(int l) {
     const SublayerRule rule = spec_.model.rule(l);
@@ -83,34 +81,21 @@ class NoiseSum {
     const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
     budget_.add(v, g, times);
   }
-  /// Adds the errors of the drawn table rows after the factor, the massive features and the embedding norm. The norm
-  /// scales errors orthogonal to the token by the same factor as the token.
-  void rounded_rows(const Quantization& q, const Values& drawn, const Values& planted) {
+  /// Adds the errors of table rows, multiplied by the factors of the pass.
+  void rounded_rows(const Quantization& q, const TableRows& table, const PassInput& input) {
     if (q.keeps_f32()) return;
-    const Values& x = exact_.at({Pass::forward, Signal::x_out}, -1);
-    const Tensor::Index tokens = spec_.input.tokens;
-    const auto width = x.size() / static_cast<std::size_t>(tokens);
-    Values rows = drawn;
-    for (double& r : rows) r /= spec_.model.embedding.scale;
-    Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
-    for (std::size_t first = 0; first < x.size(); first += width) {
-      const std::span read = std::span(planted).subspan(first, width);
-      const bool centred = spec_.model.embedding_norm && subtracts_mean(spec_.model.norm);
-      const double mean = centred ? std::accumulate(read.begin(), read.end(), 0.0) / static_cast<double>(width) : 0.0;
-      double out = 0.0;
-      double in = 0.0;
+    const auto width = table.rows.size() / static_cast<std::size_t>(spec_.input.tokens);
+    Values v;
+    for (std::size_t first = 0; first < table.rows.size(); first += width) {
+      const Values row(table.rows.begin() + first, table.rows.begin() + first + width);
+      const Values errors = square_errors(ops_.from_host(1, static_cast<Tensor::Index>(width), DType::f64, row), q);
       for (std::size_t i = 0; i < width; ++i) {
-        out += x[first + i] * x[first + i];
-        in += (read[i] - mean) * (read[i] - mean);
-      }
-      const double norm = in > 0.0 ? out / in : 0.0;
-      for (std::size_t i = 0; i < width; ++i) {
-        const double row = rows[first + i];
-        const double times = row == 0.0 ? 0.0 : read[i] / row;  // a zero is rounded without error
-        v[first + i] *= times * times * norm;
+        const bool massive = static_cast<int>(i) < input.massive_features;
+        const double factor = table.factor * (massive ? input.massive : 1.0);
+        v.push_back(factor * factor * errors[i]);
       }
     }
-    budget_.add(v, exact_.at({Pass::backward, Signal::x_out}, -1));
+    budget_.add(v, exact_.at({Pass::backward, table.signal}, -1));
   }
   /// Adds the rounding of a matrix's input, unless the signal's own format already represents it.
   void read(int l, Signal signal) {
@@ -139,12 +124,11 @@ class NoiseSum {
 }  // namespace
 
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
-                                   const Profile& weights, const FormatChoice& choice, const std::vector<double>& drawn,
-                                   const std::vector<double>& planted) {
+                                   const Profile& weights, const FormatChoice& choice, const PassInput& input) {
   const int sublayers = spec.model.sublayers();
   if (choice.sums) return Values(static_cast<std::size_t>(sublayers) + 1, std::numeric_limits<double>::quiet_NaN());
   NoiseSum noise(ops, spec, exact, weights, choice);
-  noise.add_input(drawn, planted);
+  noise.add_input(input);
   Values sqnr{noise.sqnr_after(-1)};
   for (int l = 0; l < sublayers; ++l) {
     noise.add_sublayer(l);

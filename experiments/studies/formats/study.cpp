@@ -1,15 +1,23 @@
 #include "experiments/engine/study/study.h"
 
+#include <fmt/format.h>
+
 #include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/formats/formats.h"
+#include "sim/base/printable.h"
 
 namespace periscope::formats {
 namespace {
 
-const std::vector<study::Flag<config::RunOptions>> flags{
-    {"backward", &config::RunOptions::backward, "Also compute gradients, and predict the noise of the stream"}};
+const std::vector<study::Flag<FormatsConfig>>& flags() {
+  static const auto all = study::checkpoint_flags<FormatsConfig>(
+      {{"labels", &FormatsConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
+       {"backward", &FormatsConfig::backward, "Also compute gradients, and predict the noise of the stream"}},
+      false);
+  return all;
+}
 
 /// Returns the memory estimate of the certificates and the passes. One of the passes stores all signals and gradients.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
@@ -24,14 +32,56 @@ stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   return all;
 }
 
+/// Throws ConfigError for keys and flags without an effect on a checkpoint, or on random stacks.
+void require_meaning(const FormatsConfig& config, const study::Request& request) {
+  const bool reads = !config.tokens.empty() || !config.text.empty() || !config.labels.empty() ||
+                     !config.tokenizer.empty() || config.max_tokens;
+  if (config.checkpoint.empty()) {
+    if (reads || !config.ignore_keys.empty()) {
+      throw ConfigError(
+          "formats: --tokens, --text, --labels, --tokenizer, --max-tokens and --ignore-key apply only to a checkpoint");
+    }
+    return;
+  }
+  study::require_keys_of_checkpoint(config, {"run.", "formats."});
+  if (request.run.contains("seeds")) throw ConfigError("--seeds: does not apply to a checkpoint");
+  for (const char* key : {"run.seeds", "formats.massive", "formats.massive_features"}) {
+    if (config.given.contains(key)) throw ConfigError(fmt::format("{}: does not apply to a checkpoint", key));
+  }
+}
+
+study::Job resolve_checkpoint(const FormatsConfig& config) {
+  if (const std::unique_ptr<Checkpoint> model = config.open(); model->model().ends().parts_of_stream() > 1) {
+    throw ConfigError(fmt::format("{}: expected a model with one residual stream, found {}",
+                                  printable(config.checkpoint), model->model().ends().parts_of_stream()));
+  }
+  return {.file = "formats",
+          .run_options = config.run,
+          .resolved = {},
+          .overridden = config::override_json(config),
+          .unskippable_reason = "a checkpoint: its settings become known only during the run",
+          .run = [config](stacks::Progress& progress) {
+            const CheckpointResult result = run_checkpoint(config, progress);
+            study::Outcome outcome{.data = dataset_of(result.stacks),
+                                   .table = checkpoint_table(result, config),
+                                   .code = study::code_of(!check_failed(result.stacks)),
+                                   .resolved = result.resolved};
+            study::set_checkpoint(*outcome.data, config.checkpoint, result.ignored_keys);
+            return outcome;
+          }};
+}
+
 study::Job resolve(const study::Request& request) {
-  FormatsConfig config = request.load(section);
-  config.run = study::read_flags(flags, request.flags, config.run);
+  auto config = study::checkpoint_config(flags(), request, request.load());
+  config::read_section(config::TomlReader(config.tree), section, config);
+  config.run.backward = config.run.backward || config.backward;
+  require_meaning(config, request);
+  (void)checked_formats(config);  // rejects invalid formats before the run
+  if (!config.checkpoint.empty()) return resolve_checkpoint(config);
   config::require_dividing_norms(
       config.stacks(), "the variance law at this width and the noise after norms are unknown for pointwise norms");
   config::require_single_additions(config.stacks(),
                                    "rounding noise is propagated only through sublayers with one module (T1)");
-  (void)checked_formats(config);  // rejects invalid formats before the run
   return {.file = "formats",
           .run_options = config.run,
           .resolved = config::resolved(config).add(section, config),
@@ -49,17 +99,19 @@ study::Job resolve(const study::Request& request) {
 }  // namespace
 
 std::vector<study::Study> studies() {
-  return {{.name = "formats",
-           .question = "Run stacks in number formats: does the variance law hold, what drifts, what overflows?",
-           .example = "formats --config experiments/configs/formats.toml",
-           .sections = {config::any_section(section)},
-           .flags = flag_texts(flags),
-           .schema = &schema(),
-           .compares = true,
-           .skippable = true,
-           .without = {"device", "dtype", "memory"},
-           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
-           .resolve = resolve}};
+  return {
+      {.name = "formats",
+       .question =
+           "Run random stacks or a checkpoint in number formats: what drifts, what overflows, how large is the noise?",
+       .example = "formats --config experiments/configs/formats.toml",
+       .sections = {config::any_section(section)},
+       .flags = flag_texts(flags()),
+       .schema = &schema(),
+       .compares = true,
+       .skippable = true,
+       .without = {"device", "dtype", "memory"},
+       .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
+       .resolve = resolve}};
 }
 
 }  // namespace periscope::formats

@@ -12,7 +12,6 @@
 #include "experiments/engine/run/threads.h"
 #include "experiments/engine/run/weight_scales_of.h"
 #include "experiments/engine/settings/resolved.h"
-#include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/study/request.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/backends.h"
@@ -133,13 +132,6 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
   }
 }
 
-/// Returns the SHA-256 of config.json and of the tensor files.
-nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
-  nlohmann::ordered_json files{{"config.json", config::sha256_of(checkpoint.config_file())}};
-  for (const auto& [name, hash] : study::hashes_of_files(checkpoint.files())) files[name] = hash;
-  return files;
-}
-
 // clang-format off
 constexpr Key<ProbeConfig> keys[] = {
     {.name = "top", .field = &ProbeConfig::top, .meaning = "number of largest stream entries reported per depth"},
@@ -164,7 +156,7 @@ config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Checkpoint> opened = config.open();
   const Checkpoint& checkpoint = *opened;
-  const nlohmann::ordered_json files = hashes_of(checkpoint);  // hash first: files may change during the run
+  const nlohmann::ordered_json files = study::hashes_of(checkpoint);  // hash first: files may change during the run
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};

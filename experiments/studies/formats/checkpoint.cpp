@@ -1,0 +1,72 @@
+#include <omp.h>
+
+#include <memory>
+
+#include "experiments/engine/run/memory_estimate.h"
+#include "experiments/engine/run/size_nulls.h"
+#include "experiments/studies/formats/formats.h"
+#include "sim/backends.h"
+#include "sim/base/error.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+
+namespace periscope::formats {
+namespace {
+
+/// Returns the estimate of one pass at a time. One pass stores all signals, their gradients, and gradients of matrices.
+stacks::MemoryEstimate memory_of(const FormatsConfig& config, const StackSpec& spec) {
+  config::RunOptions run = config.run;
+  run.dtype = DType::f64;
+  const int threads = omp_get_max_threads();
+  stacks::MemoryEstimate memory = stacks::reading_memory(spec, run, 1, threads, run.backward ? 2.0 : 1.0);
+  memory.add_phase(stacks::gram_memory(spec.model));
+  memory.key = "--max-tokens";
+  return memory;
+}
+
+}  // namespace
+
+CheckpointResult run_checkpoint(const FormatsConfig& config, stacks::Progress& progress) {
+  const std::vector<TensorFormat> formats = checked_formats(config);
+  const std::unique_ptr<Checkpoint> checkpoint = config.open();
+  const nlohmann::ordered_json files = study::hashes_of(*checkpoint);  // hash first: files may change during the run
+  const std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  const CheckpointWeights given(*ops, *checkpoint, DType::f64);
+  stacks::TokenInput input = stacks::read_token_input(config, checkpoint->model(), config.checkpoint);
+  if (config.run.backward && !input.has_labels()) {
+    throw ConfigError("--backward: expected a loss; " + input.notes.back());
+  }
+  const Tokens tokens{.ids = input.ids, .labels = config.run.backward ? input.labels : std::vector<int>{}};
+  StackSpec spec;
+  spec.model = checkpoint->model();
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = static_cast<int>(input.ids.size());
+  CheckpointResult result{
+      .stacks = {}, .notes = std::move(input.notes), .ignored_keys = checkpoint->ignored_keys(), .resolved = {}};
+  for (const std::string& warning : checkpoint->warnings()) result.notes.push_back(warning);
+  stacks::within_memory(memory_of(config, spec), config.force, progress, [&] {
+    spec = stacks::with_scales_of(*ops, spec, given, tokens.ids, stacks::PreservedSizes::matrices);
+    StackSpec null = spec;
+    spec.label = config.model_name();
+    null.label = "random";
+    const GeneratedWeights random(*ops, null, DType::f64, config.run.seed);
+    progress.begin("formats", 2);
+    for (const auto& [of, weights] :
+         {std::pair<const StackSpec*, const WeightSource*>(&spec, &given), {&null, &random}}) {
+      progress.throw_if_stop_requested();
+      progress.next(of->label);
+      FormatsStack stack = empty_stack(config, formats, *of);
+      add(stack, read_passes(config, formats, *ops, *of, *weights, tokens, config.run.seed));
+      if (config.certificates) certify_formats(config, formats, *ops, *weights, stack, progress);
+      result.stacks.push_back(std::move(stack));
+      progress.step(of->label);
+    }
+  });
+  result.resolved = config::resolved(config, {result.stacks[0].spec, result.stacks[1].spec});
+  result.resolved.add(section, config);
+  for (auto* json : {&result.resolved.printed, &result.resolved.hashed}) (*json)["checkpoint"] = files;
+  result.resolved.hashed["ids"] = tokens.ids;
+  result.resolved.hashed["labels"] = tokens.labels;
+  return result;
+}
+
+}  // namespace periscope::formats
