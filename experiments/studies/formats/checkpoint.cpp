@@ -12,12 +12,8 @@
 namespace periscope::formats {
 namespace {
 
-/// Returns the estimate of one pass at a time. One pass stores all signals, their gradients, and gradients of matrices.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config, const StackSpec& spec) {
-  config::RunOptions run = config.run;
-  run.dtype = DType::f64;
-  const int threads = omp_get_max_threads();
-  stacks::MemoryEstimate memory = stacks::reading_memory(spec, run, 1, threads, run.backward ? 2.0 : 1.0);
+  stacks::MemoryEstimate memory = passes_memory(spec, config.run, 1, omp_get_max_threads());
   memory.add_phase(stacks::gram_memory(spec.model));
   memory.key = "--max-tokens";
   return memory;

@@ -14,6 +14,7 @@
 #include "sim/measure/seed_average.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
+#include "sim/model/parameters.h"
 #include "sim/model/stack.h"
 #include "sim/numerics/tolerances.h"
 #include "theory/certify/certificate.h"
@@ -116,6 +117,24 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
     const theory::Verdict verdict = theory::verdict(certificate, std::nullopt);
     stack.formats[f + 1].certificate = {verdict.certified, verdict.certified ? theory::SignalBound() : *verdict.first};
   }
+}
+
+stacks::MemoryEstimate passes_memory(const StackSpec& spec, config::RunOptions run, int seeds, int threads) {
+  run.dtype = DType::f64;
+  stacks::MemoryEstimate memory = stacks::reading_memory(spec, run, seeds, threads, run.backward ? 2.0 : 1.0);
+  double entries = 0.0;
+  double largest = 0.0;
+  for (const ParameterId& id : matrices_of(spec)) {
+    if (is_table(id.weight)) continue;
+    const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
+    const double size = static_cast<double>(shape.fan_in) * static_cast<double>(shape.fan_out);
+    entries += size;
+    largest = std::max(largest, size);
+  }
+  // A matrix, its rounded copy, and the entries of both as doubles.
+  const double bytes = 28.0 * largest + (run.backward ? 8.0 * entries : 0.0);
+  memory.add(bytes * (stacks::one_seed_per_thread(spec, run, seeds, threads) ? threads : 1.0), "model.width");
+  return memory;
 }
 
 SeedReading read_passes(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,

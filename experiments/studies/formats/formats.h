@@ -9,6 +9,7 @@
 
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/study/checkpoint_flags.h"
@@ -156,6 +157,10 @@ struct FormatsStack {
 
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
 std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress);
+
+/// Returns the estimate of the passes of `seeds` seeds. One pass stores all signals and, with run.backward, their
+/// gradients and those of all matrices.
+stacks::MemoryEstimate passes_memory(const StackSpec& spec, config::RunOptions run, int seeds, int threads);
 
 /// Results of a checkpoint.
 struct CheckpointResult {

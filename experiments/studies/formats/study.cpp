@@ -19,14 +19,11 @@ const std::vector<study::Flag<FormatsConfig>>& flags() {
   return all;
 }
 
-/// Returns the memory estimate of the certificates and the passes. One of the passes stores all signals and gradients.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
   stacks::MemoryEstimate all = stacks::stacks_memory(config.without_gradients(), true, false, threads);
-  config::RunOptions compared = config.run;
-  compared.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
-    all.add_phase(stacks::reading_memory(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
+    all.add_phase(passes_memory(spec, config.run, config.run.seeds, threads));
     all.add_phase(stacks::gram_memory(spec.model));
   }
   return all;
