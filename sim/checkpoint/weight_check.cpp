@@ -20,7 +20,7 @@ constexpr double entry_limit = 1000.0;    ///< largest |w| over the median rms o
 constexpr double slice_limit = 100.0;     ///< rms of a row or column over the median
 constexpr std::int64_t least_slice = 16;  ///< shortest row or column that is compared with others
 constexpr double mean_limit = 1e-3;       ///< distance of a row from the table's mean row over the median distance
-constexpr double eps_limit = 0.25;        ///< eps over the median E[x²] of the stack's input
+constexpr double eps_limit = 0.125;       ///< eps over the median E[x²] of the stack's input
 
 /// Returns the median of the positive values; 0 if there are none.
 double positive_median(std::vector<double> values) {
