@@ -28,17 +28,31 @@ struct Heads {
 Heads query_heads(const SublayerPass& p) { return {Weight::q_norm, p.context().model.heads}; }
 Heads key_heads(const SublayerPass& p) { return {Weight::k_norm, p.context().model.kv_heads}; }
 
+/// Multiplies queries or keys by the factors of RoPE's pairs. The map is diagonal, so it equals its transpose.
+Tensor with_rope_gains(const SublayerPass& p, const Heads& heads, Tensor x) {
+  const StackContext& c = p.context();
+  const std::vector<double> gains = c.model.rope_gains_at(layer_of(p));
+  if (gains.empty()) return x;
+  std::vector<double> all;
+  for (int half = 0; half < 2 * heads.count; ++half) all.insert(all.end(), gains.begin(), gains.end());
+  return c.ops.norm(NormKind::none, x, c.ops.from_host(1, x.cols(), x.dtype(), all), {}, c.model.norm_eps);
+}
+
 Tensor heads_forward(SublayerPass& p, const Heads& heads, const Tensor& projected) {
   const StackContext& c = p.context();
-  const Tensor x = c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm(heads.norm, projected) : projected;
+  Tensor x = c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm(heads.norm, projected) : projected;
   if (!c.model.rope) return x;
+  x = with_rope_gains(p, heads, std::move(x));
   return c.ops.rope(x, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p)), offset_of(c));
 }
 
 Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
   const StackContext& c = p.context();
-  const Tensor dx =
-      c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p))) : dy;
+  Tensor dx = dy;
+  if (c.model.rope) {
+    dx = c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p)));
+    dx = with_rope_gains(p, heads, std::move(dx));
+  }
   return c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm_backward(heads.norm, dx) : dx;
 }
 

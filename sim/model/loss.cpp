@@ -13,7 +13,8 @@ Tensor head_forward(SublayerPass& p, const Tensor& output) {
     const Tensor activated = p.emit(Signal::activated, c.ops.activate(activation_of(m.mlp), dense));
     x = p.emit(Signal::transformed, p.norm(Weight::head_norm, activated));
   }
-  const Tensor scores = p.emit(Signal::head_scores, p.linear(Weight::unembedding, x));
+  Tensor scores = p.emit(Signal::head_scores, p.linear(Weight::unembedding, x));
+  if (m.head.scale != 1.0) scores = c.ops.scale(m.head.scale, scores);
   return p.emit(Signal::logits, m.head.soft_cap > 0.0 ? c.ops.soft_cap(m.head.soft_cap, scores) : scores);
 }
 
@@ -22,7 +23,11 @@ Tensor head_backward(SublayerPass& p, const Tensor& dlogits) {
   const ModelSpec& m = c.model;
   Tensor d = p.emit_backward(Signal::logits, dlogits);
   if (!m.unembedding) return d;
-  if (m.head.soft_cap > 0.0) d = c.ops.soft_cap_backward(m.head.soft_cap, p.take(Signal::head_scores), d);
+  if (m.head.soft_cap > 0.0) {
+    const Tensor scores = p.take(Signal::head_scores);
+    d = c.ops.soft_cap_backward(m.head.soft_cap, m.head.scale == 1.0 ? scores : c.ops.scale(m.head.scale, scores), d);
+  }
+  if (m.head.scale != 1.0) d = c.ops.scale(m.head.scale, d);
   d = p.linear_backward(Weight::unembedding, p.emit_backward(Signal::head_scores, d));
   if (m.head.transform) {
     d = p.norm_backward(Weight::head_norm, p.emit_backward(Signal::transformed, d));

@@ -170,6 +170,14 @@ std::vector<double> ModelSpec::rope_frequencies_at(int layer) const {
   return rope_frequencies(head_dim, rope_base);
 }
 
+std::vector<double> ModelSpec::rope_gains_at(int layer) const {
+  const double scale = !rope || attention.empty() ? 1.0 : attention[static_cast<std::size_t>(layer)].rope_scale;
+  if (scale == 1.0) return {};
+  std::vector<double> gains = rope_frequencies_at(layer);
+  for (double& gain : gains) gain = gain != 0.0 ? scale : 1.0;
+  return gains;
+}
+
 Activation activation_of(MlpKind kind) {
   switch (kind) {
     case MlpKind::relu: return Activation::relu;

@@ -59,6 +59,7 @@ struct AttentionRule {
   ScoreRule scores = {};
   /// RoPE angle per position of pair i of a head, i < e/2. Empty means base^(−2i/e) with base 10000.
   std::vector<double> rope_frequencies = {};
+  double rope_scale = 1.0;  ///< multiplies queries and keys, except pairs of frequency 0 (YaRN, LongRoPE)
 };
 
 /// The stack's input from token ids: scale · E[id] + P[position + position_offset] + the first row of the token-type
@@ -72,10 +73,14 @@ struct EmbeddingSpec {
 };
 
 /// Computes logits from the stack's output: a projection to embedding.width if that differs from D, BERT's transform
-/// norm(φ(x Wᵀ)), the unembedding, and the soft cap.
+/// norm(φ(x Wᵀ)), the unembedding, a factor, and the soft cap.
 struct HeadSpec {
   bool transform = false;
+  double scale = 1.0;     ///< multiplies the output of the unembedding
   double soft_cap = 0.0;  ///< c: logits z become c·tanh(z/c); 0 means no cap
+
+  /// True if logits differ from the output of the unembedding.
+  [[nodiscard]] bool changes_scores() const { return scale != 1.0 || soft_cap > 0.0; }
 };
 
 /// Overrides for a range of layers.
@@ -125,6 +130,7 @@ struct ModelSpec {
   std::vector<AttentionRule> attention = {};  ///< one per layer; empty means the default rule
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
+  int rope_tokens = 0;  ///< longest sequence for which `attention` has the RoPE frequencies; 0 means no limit
 
   /// Number of modules in all layers.
   [[nodiscard]] int sublayers() const { return 2 * layers; }
@@ -144,6 +150,10 @@ struct ModelSpec {
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
   /// Norms and scales of a sublayer (T1); for `more_layers` see step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
+  /// Longest sequence that the model supports; 0 means no limit.
+  [[nodiscard]] int max_tokens() const {
+    return embedding.positions > 0 ? embedding.positions - embedding.position_offset : rope_tokens;
+  }
   /// Width of the embedding table and of the unembedding.
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
@@ -167,6 +177,8 @@ struct ModelSpec {
   [[nodiscard]] int gates_at(int layer) const;
   /// RoPE frequencies of a layer, with the default filled in; empty without RoPE.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
+  /// Factor of every pair of a head's queries and keys [e/2]; empty if all are 1.
+  [[nodiscard]] std::vector<double> rope_gains_at(int layer) const;
   /// Sublayers are numbered like their weights: attention, then MLP, of every layer. step() gives their order.
   [[nodiscard]] static ModuleKind kind_of(int sublayer) {
     return sublayer % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp;

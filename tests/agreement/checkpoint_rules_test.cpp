@@ -29,9 +29,10 @@ StackSpec with_rules() {
   spec.input.tokens = 12;
   spec.input.second_moment = 0.5;
   m.embedding = {.scale = 1.5, .width = 48, .positions = 14, .position_offset = 2, .token_types = 2};
-  m.head.soft_cap = 1.5;
+  m.head = {.scale = 0.7, .soft_cap = 1.5};
   const AttentionRule local{.scores = {.scale = 0.6, .soft_cap = 1.2, .window = 4},
-                            .rope_frequencies = rope_frequencies(m.head_dim, 50.0)};
+                            .rope_frequencies = {1.0, 0.3, 0.1, 0.0},
+                            .rope_scale = 1.3};
   const AttentionRule global{.scores = {.scale = 0.6, .soft_cap = 1.2}, .rope_frequencies = {}};
   m.attention = {local, global, local};
   validate(spec);

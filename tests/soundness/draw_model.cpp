@@ -49,6 +49,8 @@ void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double wind
     if (draw.chance(cap_chance)) rule.scores.soft_cap = draw.magnitude(-1.0, 2.5);
     if (m.causal && draw.chance(window_chance)) rule.scores.window = draw.integer(1, 4);
     if (m.rope && draw.chance(0.3)) rule.rope_frequencies = rope_frequencies(m.head_dim, draw.magnitude(0.5, 6.0));
+    if (m.rope && draw.chance(0.2)) rule.rope_scale = draw.magnitude(-1.0, 1.0);
+    if (!rule.rope_frequencies.empty() && draw.chance(0.3)) rule.rope_frequencies.back() = 0.0;
     m.attention.push_back(rule);
   }
 }
@@ -115,6 +117,7 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   set_scores(draw, m, f == "gemma2" || f == "any" ? 0.5 : 0.0,
              f == "mistral" || f == "gemma3" || f == "any" ? 0.4 : 0.0);
   if (f == "gemma2" || (f == "any" && draw.chance(0.3))) m.head.soft_cap = draw.magnitude(-1.0, 2.5);
+  if (f == "any" && draw.chance(0.3)) m.head.scale = draw.magnitude(-1.0, 1.0);
   if (f == "gpt2" || f == "bert" || (f == "any" && draw.chance(0.3))) set_positions(draw, m, 0, s.tokens);
   if (f.starts_with("opt")) set_positions(draw, m, 2, s.tokens);
   if (f == "bert") m.embedding.token_types = draw.integer(1, 2);

@@ -45,7 +45,11 @@ TEST_CASE("RoPE frequencies and score rules have defaults, and layers may overri
   CHECK(m.rope_frequencies_at(1) == std::vector<double>{2.0, 3.0});
   CHECK(m.scores_at(0).window == 0);
   CHECK(m.scores_at(1).window == 5);
+  CHECK(m.rope_gains_at(1).empty());
+  m.attention[1] = {.rope_frequencies = {2.0, 0.0}, .rope_scale = 1.5};
+  CHECK(m.rope_gains_at(1) == std::vector<double>{1.5, 1.0});
   m.rope = false;
+  CHECK(m.rope_gains_at(1).empty());
   CHECK(m.rope_frequencies_at(1).empty());
 }
 

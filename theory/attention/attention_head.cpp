@@ -128,17 +128,20 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : AttentionHea
 AttentionHead::AttentionHead(const PatternLaw& law, const std::vector<Index>& positions) : law_(law) {
   if (!law.rope) return;
   rotation_ = Rotation(positions,
-                       law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies);
+                       law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies,
+                       law.rope_gains);
 }
 
-Rotation::Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies)
+Rotation::Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies,
+                   const std::vector<double>& gains)
     : cos(static_cast<Index>(positions.size()), static_cast<Index>(frequencies.size())), sin(cos.rows(), cos.cols()) {
   for (Index i = 0; i < cos.cols(); ++i) {
+    const double gain = gains.empty() ? 1.0 : gains[static_cast<std::size_t>(i)];
     for (Index t = 0; t < cos.rows(); ++t) {
       const double angle =
           static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies[static_cast<std::size_t>(i)];
-      cos(t, i) = static_cast<float>(std::cos(angle));
-      sin(t, i) = static_cast<float>(std::sin(angle));
+      cos(t, i) = static_cast<float>(gain * std::cos(angle));
+      sin(t, i) = static_cast<float>(gain * std::sin(angle));
     }
   }
 }

@@ -31,6 +31,7 @@ struct PatternLaw {
   bool causal;
   ScoreRule scores = {};                      ///< scale, soft cap and window of the logits
   std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
+  std::vector<double> rope_gains = {};        ///< factor of every pair of queries and keys; empty: 1
   /// Unnormalised probability of drawing each query head: its share of the module's output. Empty: all equal.
   std::vector<double> head_weights = {};
   int sequence = 0;  ///< length of each concatenated sequence; 0: the tokens form a single sequence
@@ -87,13 +88,15 @@ struct CentredKernel {
 /// Replaces the logits of one query by their softmax. Weights below 2e-35 are set to 0, as in AttentionHead::pattern.
 void softmax_in_place(Eigen::Ref<Eigen::VectorXf> logits);
 
-/// Cosines and sines of the RoPE angles at given positions [T, e/2].
+/// Cosines and sines of the RoPE angles at given positions, times the gains of the pairs [T, e/2].
 struct Rotation {
   Sample cos, sin;
 
   Rotation() = default;
-  Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies);
-  /// Rotates every row of x by the angles of its position; direction = −1 inverts the rotation.
+  /// Without `gains`, they are 1.
+  Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies,
+           const std::vector<double>& gains);
+  /// Rotates every row of x by the angles of its position; direction = −1 applies the transpose.
   [[nodiscard]] Sample rotate(const Sample& x, float direction) const;
 };
 

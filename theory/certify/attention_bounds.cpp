@@ -37,7 +37,7 @@ BoundedSet rotated(const BoundedSet& head, const ComputedOps& ops) {
 /// Queries or keys.
 struct HeadInputs {
   BoundedSet projected;            ///< all heads, before QK-norm
-  std::vector<BoundedSet> normed;  ///< one set per head, after QK-norm, before RoPE
+  std::vector<BoundedSet> normed;  ///< one set per head, after QK-norm and the factors of pairs, before RoPE
   std::vector<BoundedSet> read;    ///< one set per head, after RoPE
 };
 
@@ -50,6 +50,8 @@ HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) 
   const RowMatrix w = module.matrix(weight);
   const Vector bias = module.bias(weight);
   HeadInputs inputs{ops.linear(weight, w, bias, module.input), {}, {}};
+  const std::vector<double> pairs = m.rope_gains_at(module.layer());
+  const Vector gains = Eigen::Map<const Vector>(pairs.data(), std::ssize(pairs)).replicate(2, 1);
   BoundedSet whole;
   if (qk_norm == QkNorm::full) whole = ops.normalised(inputs.projected, module.norm(norm));
   for (int h = 0; h < heads; ++h) {
@@ -62,6 +64,7 @@ HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) 
       const Vector own = bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias;
       head = ops.mapped(weight, w.middleRows(h * e, e), own, module.input).image;
     }
+    if (gains.size() > 0) head = ops.normalised(head, {NormKind::none, m.norm_eps, gains, {}});
     inputs.normed.push_back(head);
     inputs.read.push_back(m.rope ? rotated(head, ops) : head);
   }

@@ -247,10 +247,9 @@ class BoundPropagation {
       record(Signal::transformed, end, normed(end, Weight::head_norm, last_));
     }
     BoundedSet scores = unembedded(last_);
-    if (m_.head.soft_cap > 0.0) {
-      record(Signal::head_scores, end, scores);
-      scores = ops_.soft_capped(m_.head.soft_cap, scores);
-    }
+    if (m_.head.changes_scores()) record(Signal::head_scores, end, scores);
+    if (m_.head.scale != 1.0) scores = ops_.scaled(m_.head.scale, scores);
+    if (m_.head.soft_cap > 0.0) scores = ops_.soft_capped(m_.head.soft_cap, scores);
     record(Signal::logits, end, scores);
   }
 
@@ -285,8 +284,7 @@ class BoundPropagation {
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
                     const RunArithmetic& arithmetic, int longest, const std::vector<NumberFormat>& cached) {
   if (arithmetic.kind == Arithmetic::exact) return BoundPropagation(model, parameters, arithmetic, 0).run(domain);
-  const EmbeddingSpec& e = model.embedding;
-  if (domain.tokens && e.positions > 0) longest = std::min(longest, e.positions - e.position_offset);
+  if (domain.tokens && model.max_tokens() > 0) longest = std::min(longest, model.max_tokens());
   const RoundedParameters rounded(parameters, arithmetic.stored);
   Certificate certificate = BoundPropagation(model, rounded, arithmetic, longest, cached).run(domain);
   certificate.arithmetic = arithmetic;

@@ -14,7 +14,7 @@ SequenceAttention::SequenceAttention(const ModelSpec& model, int layer, Index se
   if (!model.rope) return;
   std::vector<Index> positions(static_cast<std::size_t>(sequence));
   std::iota(positions.begin(), positions.end(), Index{0});
-  rotation_ = Rotation(positions, model.rope_frequencies_at(layer));
+  rotation_ = Rotation(positions, model.rope_frequencies_at(layer), model.rope_gains_at(layer));
 }
 
 Sampled SequenceAttention::rotate(const Sampled& x, float direction) const {

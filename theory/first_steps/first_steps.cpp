@@ -82,6 +82,7 @@ std::string first_steps_unsupported(const StackSpec& spec) {
   if (!ends_in_norms(m))
     return "first steps are unsupported without a norm before the unembedding: gradients align with the stream";
   if (m.head.soft_cap > 0.0) return "first steps are unsupported for a soft cap of the logits";
+  if (m.head.scale != 1.0) return "first steps are unsupported for scaled logits";
   if (is_pointwise(m.norm)) return "first steps are unsupported for pointwise norms";
   if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {
     return "first steps are unsupported for position or type tables, embedding projections and head transforms";

@@ -38,6 +38,7 @@ bool logits_are_bounded(const StackSpec& spec, double limit) {
       if (branch.kind != ModuleKind::attention) continue;
       const PatternLaw law = pattern_law(spec, branch.layer());
       double size = law.scale() * std::sqrt(static_cast<double>(law.head_dim));
+      if (!law.rope_gains.empty()) size *= std::pow(std::ranges::max(law.rope_gains), 2.0);
       if (law.qk_norm == QkNorm::none) {
         const std::optional<std::size_t> stream = branch.read_stream();
         const bool after_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
@@ -77,6 +78,7 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .causal = m.causal,
           .scores = m.scores_at(layer),
           .rope_frequencies = m.rope_frequencies_at(layer),
+          .rope_gains = m.rope_gains_at(layer),
           .head_weights = {weights.begin(), weights.end()}};
 }
 

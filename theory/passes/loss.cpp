@@ -71,7 +71,7 @@ LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, const GridFi
 double logit_gain(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (!m.unembedding) return 1.0;
-  const double std = stddev_of(spec, 0, Weight::unembedding);
+  const double std = m.head.scale * stddev_of(spec, 0, Weight::unembedding);
   double gain = std * std * m.embedding_width();
   if (m.projects_embedding()) {
     const double project = stddev_of(spec, 0, Weight::project_out);

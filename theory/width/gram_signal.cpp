@@ -69,14 +69,19 @@ void normalise_parts(Matrix& x, Index features, double eps) {
   for (Index first = 0; first < x.cols(); first += features) normalise(x.middleCols(first, features), norm, 1.0);
 }
 
-/// Applies RoPE to every head: rotates the pair (i, i + e/2) at position t of a sequence by t·frequency_i.
-void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, Index sequence) {
+/// Applies RoPE to every head: rotates the pair (i, i + e/2) at position t of a sequence by t·frequency_i. Multiplies
+/// it by gains_i unless `gains` is empty.
+void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, const std::vector<double>& gains,
+            Index sequence) {
   const Index half = head_dim / 2;
   const Vector position =
       Vector::LinSpaced(sequence, 0.0, static_cast<double>(sequence - 1)).replicate(x.rows() / sequence, 1);
   const Matrix angle = position * Eigen::Map<const Vector>(frequencies.data(), half).transpose();
-  const Matrix cos = angle.array().cos();
-  const Matrix sin = angle.array().sin();
+  Matrix cos = angle.array().cos();
+  Matrix sin = angle.array().sin();
+  for (Matrix* part : {&cos, &sin}) {
+    if (!gains.empty()) *part = *part * Eigen::Map<const Vector>(gains.data(), half).asDiagonal();
+  }
   Matrix first;
   for (Index head = 0; head < x.cols(); head += head_dim) {
     auto a = x.middleCols(head, half);
@@ -182,8 +187,9 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Ind
   }
   if (m.rope) {
     const std::vector<double> frequencies = m.rope_frequencies_at(layer);
-    rotate(q, m.head_dim, frequencies, sequence);
-    rotate(k, m.head_dim, frequencies, sequence);
+    const std::vector<double> gains = m.rope_gains_at(layer);
+    rotate(q, m.head_dim, frequencies, gains, sequence);
+    rotate(k, m.head_dim, frequencies, gains, sequence);
   }
   Matrix head_outputs(x.tokens(), m.query_width());
   const int group = m.heads / m.kv_heads;

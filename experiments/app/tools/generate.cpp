@@ -34,14 +34,14 @@ const std::vector<study::Flag<GenerateFlags>> generate_flags = study::checkpoint
 
 const study::FlagNames omitted_by_generate{"vary", "seed", "seeds"};
 
-/// Throws ConfigError if the model reads more tokens than its position table or, without one, `most_tokens` allows.
+/// Throws ConfigError if the model reads more tokens than it supports or, without a limit, more than `most_tokens`.
 void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
-  const bool learned = model.embedding.positions > 0;
-  const std::int64_t most = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
+  const bool limited = model.max_tokens() > 0;
+  const std::int64_t most = limited ? model.max_tokens() : stacks::most_tokens;
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= most) return;
   throw ConfigError(fmt::format("--count {}: expected at most {} tokens including the prompt{}, found {}", count, most,
-                                learned ? ", the model's number of positions" : "", read));
+                                limited ? ", the model's number of positions" : "", read));
 }
 
 /// Returns the size of the cache of converted weights in bytes: at most --memory, by default half the available memory.

@@ -55,8 +55,7 @@ double power_of_two_below(double x) {
 
 std::vector<int> random_token_ids(const ModelSpec& model, std::uint64_t seed) {
   StackSpec spec{.model = model, .init = {}, .input = {.kind = InputKind::tokens, .tokens = 32, .path = {}}};
-  const EmbeddingSpec& e = model.embedding;
-  if (e.positions > 0) spec.input.tokens = std::min(spec.input.tokens, e.positions - e.position_offset);
+  if (model.max_tokens() > 0) spec.input.tokens = std::min(spec.input.tokens, model.max_tokens());
   return token_ids(spec, seed);
 }
 

@@ -140,8 +140,8 @@ std::vector<int> text_ids(const std::string& path, const Tokenizer* tokenizer, i
 }
 
 void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
-  const int positions = std::max(0, model.embedding.positions - model.embedding.position_offset);
-  if (model.embedding.positions > 0 && count > static_cast<std::size_t>(positions)) {
+  const int positions = model.max_tokens();
+  if (positions > 0 && count > static_cast<std::size_t>(positions)) {
     throw ConfigError(fmt::format(
         "{0} tokens: expected at most {1}, the model's number of positions; pass --max-tokens {1} to truncate", count,
         positions));

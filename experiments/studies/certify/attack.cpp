@@ -29,7 +29,7 @@ bool is_distinct(const ModelSpec& m, const Emission& at) {
     case Signal::B_out: return branch.norm_b;
     case Signal::sum: return in_stack && m.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)];
     case Signal::r_out: return at.sublayer >= 0;
-    case Signal::head_scores: return m.head.soft_cap > 0.0;
+    case Signal::head_scores: return m.head.changes_scores();
     case Signal::logits: return m.unembedding;
     default: return theory::is_certified(at.signal);
   }
@@ -113,8 +113,7 @@ AttackResult climb(const StackContext& c, const SignalPlace& place, double large
 
 AttackResult search(const StackContext& c, const SignalPlace& place, const AttackOptions& o, std::uint32_t restart) {
   constexpr int candidates = 8;
-  const int positions = c.model.embedding.positions - c.model.embedding.position_offset;
-  const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, positions) : o.tokens;
+  const int length = c.model.max_tokens() > 0 ? std::min(o.tokens, c.model.max_tokens()) : o.tokens;
   std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
   fill_uniform_int({o.seed, restart, Stream::attack_ids}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
