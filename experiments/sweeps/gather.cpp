@@ -12,6 +12,7 @@
 #include "experiments/sweeps/survey.h"
 #include "sim/base/error.h"
 #include "sim/base/mapped.h"
+#include "sim/base/printable.h"
 
 namespace periscope::sweeps {
 namespace {

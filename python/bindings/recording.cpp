@@ -54,11 +54,15 @@ std::string layout(const Model& model) {
       const bool is_matrix_or_gain =
           use.parameter.part == ParameterId::Part::matrix || use.parameter.part == ParameterId::Part::gain;
       if (!is_matrix_or_gain) continue;
+      // The order inside blocks does not matter to recorded maxima and sums of squares.
+      const std::int64_t block = use.part.order.empty() ? use.rows : std::ssize(use.part.order);
       parts.push_back({{"tensor", tensor},
                        {"weight", name_of(use.parameter.weight)},
                        {"sublayer", use.parameter.sublayer},
                        {"first", use.part.first},
                        {"rows", use.rows},
+                       {"block", block},
+                       {"stride", use.part.order.empty() ? block : use.part.stride},
                        {"transposed", use.part.transposed}});
     }
   }
@@ -72,9 +76,14 @@ std::string layout(const Model& model) {
     const SublayerRule rule = m.rule(l);
     rules.push_back({{"norm_a", rule.norm_a}, {"norm_b", rule.norm_b}, {"norm_c", rule.norm_c}});
   }
+  std::vector<bool> rotates;
+  for (int layer = 0; layer < m.layers; ++layer) {
+    rotates.push_back(std::ranges::any_of(m.rope_frequencies_at(layer), [](double f) { return f != 0.0; }));
+  }
   return config::json_text({{"heads", m.heads},
                             {"kv_heads", m.kv_heads},
-                            {"rope", m.rope},
+                            {"rotates", rotates},
+                            {"parallel", m.steps() != m.sublayers()},
                             {"causal", m.causal},
                             {"scores", scores},
                             {"rules", rules},

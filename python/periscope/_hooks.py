@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._layout import OUTPUT_OF, Layout, Place, module_name
+from ._layout import OUTPUT_OF, Layout, Place, features_of, module_name
 from ._patches import function_recorder, run_eagerly, unwatch_rotations, watch_rotations
 from ._wrappers import is_adapted, trained_of, weight_of
 from .errors import InputError
@@ -119,8 +119,7 @@ class StepHooks:
         on_stop = self._pass_hooks.callback
         for (name, is_input), places in self._layout.places.items():
             if is_input:
-                hook = _Hook(lambda _, arguments, named, p=places: self._record_all(
-                    p, arguments[0] if arguments else named.get("hidden_states")))  # fmt: skip
+                hook = _Hook(lambda _, arguments, named, p=places: self._record_input(p, arguments, named))
                 on_stop(modules[name].register_forward_pre_hook(hook, with_kwargs=True).remove)
             else:
                 hook = _Hook(lambda _, __, output, p=places: self._record_all(
@@ -206,6 +205,17 @@ class StepHooks:
         if self._branch is not None and self._branch[1] is before:
             self._record(Place(self._branch[0], "B_out"), after, after)
 
+    def _record_input(self, places: list[Place], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Records a module's input. Returns its new arguments if they change."""
+        x = arguments[0] if arguments else named.get("hidden_states")
+        is_shared = self._layout.info["parallel"] and any(p.signal == "x_in" and p.sublayer % 2 for p in places)
+        if is_shared and self._is_recording():  # the gradient of a view excludes the other branch and the skip
+            x = x.view_as(x)
+        self._record_all(places, x)
+        if not is_shared:
+            return None
+        return ((x, *arguments[1:]), named) if arguments else (arguments, {**named, "hidden_states": x})
+
     def _record_all(self, places: list[Place], x: Any) -> None:
         for place in places:
             self._record(place, x, x if place.columns is None else x[..., place.columns])
@@ -218,7 +228,7 @@ class StepHooks:
         if not self._is_recording() or key in self._signals:
             return
         rows = self._rows(view)
-        if place.signal in ("q_projected", "k_projected") and not self._layout.info["rope"]:
+        if place.signal in ("q_projected", "k_projected") and not self._layout.info["rotates"][place.sublayer // 2]:
             heads = self._layout.info["heads" if place.signal == "q_projected" else "kv_heads"]
             parts = view.detach().unflatten(-1, (heads, -1)).transpose(1, 2)
             if place.signal == "q_projected":
@@ -312,12 +322,13 @@ class StepHooks:
         return list(self._rows(labels.clip(min=-1)[..., None]).flatten().tolist())
 
     def _with_aliases(self, recorded: Signals) -> Signals:
-        """Returns signals and aliases: f_out also as B_out if norm B is absent, and the next x_in also as x_out."""
+        """Returns signals and aliases: f_out also as B_out if norm B is absent, and the next x_in also as x_out, except
+        between parallel modules."""
         found = dict(recorded)
         for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:
                 found.setdefault((s, "B_out"), found[(s, "f_out")])
-            if (s + 1, "x_in") in found:
+            if (s + 1, "x_in") in found and self._ends_step(s):
                 found.setdefault((s, "x_out"), found[(s + 1, "x_in")])
         if (0, "x_in") in found:
             found[(-1, "x_out")] = found[(0, "x_in")]
@@ -326,10 +337,9 @@ class StepHooks:
     def _forward(self) -> list[tuple[int, str, bool, np.ndarray]]:
         found = self._with_aliases(self._signals)
         last = len(self._rules) - 1
-        has_rope = self._layout.info["rope"]
+        plain = [2 * layer for layer, rotates in enumerate(self._layout.info["rotates"]) if not rotates]
         needed = [(s, signal) for s in range(last + 1) for signal in ("x_in", "f_out")] + [(last, "x_out")]
-        if not has_rope:
-            needed += [(s, signal) for s in range(0, last, 2) for signal in ("q_projected", "k_projected")]
+        needed += [(s, signal) for s in plain for signal in ("q_projected", "k_projected")]
         skipped = next((s // 2 for s, signal in needed if (s, signal) not in found), None)
         if skipped is not None:
             raise InputError(f"record: layer {skipped} was skipped, or fused code replaced its modules; expected all "
@@ -337,12 +347,12 @@ class StepHooks:
         for s, rule in enumerate(self._rules):
             if not rule["norm_a"]:
                 found.setdefault((s, "A_out"), found[(s, "x_in")])
-            if not rule["norm_c"]:
+            if not rule["norm_c"] and self._ends_step(s):
                 found.setdefault((s, "sum"), found[(s, "x_out")])
-            if s % 2 == 0 and not has_rope:
+            if s in plain:
                 for signal in ("q", "k"):
                     found.setdefault((s, signal), found[(s, f"{signal}_projected")])
-        return _arrays(found, _FORWARD, range(-1, last + 1), False)
+        return self._arrays(found, _FORWARD, range(-1, last + 1), False)
 
     def _backward(self) -> list[tuple[int, str, bool, np.ndarray]]:
         if not self._signal_gradients:
@@ -355,28 +365,34 @@ class StepHooks:
                 found.update(zip(places, parts, strict=True))
                 if not rule["norm_a"]:
                     found[(s, "A_out")] = sum(parts)
-        return _arrays(found, _BACKWARD, range(len(self._rules) - 1, -2, -1), True)
+        return self._arrays(found, _BACKWARD, range(len(self._rules) - 1, -2, -1), True)
 
+    def _ends_step(self, sublayer: int) -> bool:
+        """Returns whether the stream changes after the sublayer, and not only after the layer's MLP."""
+        return sublayer % 2 == 1 or not self._layout.info["parallel"]
 
-def _arrays(
-    found: Signals, order: tuple[str, ...], sublayers: range, is_gradient: bool
-) -> list[tuple[int, str, bool, np.ndarray]]:
-    """Returns one array per signal. Signals that are the same tensor share one array and are measured once."""
-    known: dict[int, np.ndarray] = {}
-    arrays = []
-    for s in sublayers:
-        for signal in order:
-            x = found.get((s, signal))
-            if x is not None:
+    def _arrays(
+        self, found: Signals, order: tuple[str, ...], sublayers: range, is_gradient: bool
+    ) -> list[tuple[int, str, bool, np.ndarray]]:
+        """Returns one array per signal, numbered by additions to the stream or by sublayers. Signals that are the same
+        tensor share one array and are measured once."""
+        known: dict[int, np.ndarray] = {}
+        arrays = []
+        for s in sublayers:
+            for signal in order:
+                x = found.get((s, signal))
+                if x is None:
+                    continue
                 if id(x) not in known:
                     known[id(x)] = _numbers(x)
-                arrays.append((s, signal, is_gradient, known[id(x)]))
-    return arrays
+                is_halved = self._layout.info["parallel"] and signal in ("sum", "x_out") and s >= 0
+                arrays.append((s // 2 if is_halved else s, signal, is_gradient, known[id(x)]))
+        return arrays
 
 
 def _rows_of(part: dict[str, Any], tensor: Any) -> Any:
     """Returns the part of a stored tensor, such as a fused QKV matrix, that holds the matrix `part`."""
-    rows = slice(part["first"], part["first"] + part["rows"])
+    rows = features_of(part)
     return tensor[:, rows] if part["transposed"] else tensor[rows]
 
 

@@ -5,6 +5,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ class Place(NamedTuple):
 
     sublayer: int
     signal: str
-    columns: slice | None = None  # columns of the tensor; None: all
+    columns: slice | np.ndarray | None = None  # columns of the tensor; None: all
     through: str | None = None  # matrix that maps the recorded gradient to the gradient of the module's input
 
 
@@ -40,6 +42,14 @@ class Layout:
 def module_name(part: dict[str, Any]) -> str:
     """Returns the name of the module that stores a parameter."""
     return str(part["tensor"]).rpartition(".")[0]
+
+
+def features_of(part: dict[str, Any]) -> slice | np.ndarray:
+    """Returns the output features of a tensor that store the parameter ``part``."""
+    first, rows, block, stride = part["first"], part["rows"], part["block"], part["stride"]
+    if block == stride:
+        return slice(first, first + rows)
+    return (first + stride * np.arange(rows // block)[:, None] + np.arange(block)).ravel()
 
 
 def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
@@ -68,8 +78,7 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
             if OUTPUT_OF.get(weight) == signal:
                 # Without norm A, the gradient of the module's input is a sum over the module's matrices.
                 needs_gradient = weight in ("q", "k", "v") or not rule["norm_a"]
-                columns = slice(part["first"], part["first"] + part["rows"])
-                place = Place(sublayer, signal, columns, weight if needs_gradient else None)
+                place = Place(sublayer, signal, features_of(part), weight if needs_gradient else None)
             layout.places.setdefault((module_of(part), is_input), []).append(place)
         if sublayer % 2 == 0:
             layout.attention[module_of(layout.parts[(sublayer, "q")]).rpartition(".")[0]] = sublayer

@@ -19,8 +19,9 @@ namespace periscope {
 namespace {
 
 /// Constants stored by some versions of the public implementations: causal masks, RoPE frequencies, position ids.
-constexpr std::array<std::string_view, 4> buffers{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
-                                                  ".position_ids"};
+constexpr std::array<std::string_view, 6> buffers{".attn.bias",           ".attn.masked_bias",
+                                                  ".attention.bias",      ".attention.masked_bias",
+                                                  ".rotary_emb.inv_freq", ".position_ids"};
 
 const Family& family_of(const nlohmann::json& config, const std::string& path,
                         const std::vector<std::string>& ignored_keys) {

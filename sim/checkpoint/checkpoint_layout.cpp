@@ -52,6 +52,7 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
     add("attention window", scores.window);
     add("non-default RoPE frequencies",
         m.rope && m.rope_frequencies_at(layer) != rope_frequencies(m.head_dim, rope_base));
+    add("scaled RoPE", !m.rope_gains_at(layer).empty());
   }
 
   add("embedding width", m.embedding_width());
@@ -61,6 +62,7 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
   add("number of token types", m.embedding.token_types);
   add("model.unembedding", m.unembedding);
   add("head transform", m.head.transform);
+  add("scale of logits", m.head.scale);
   add("soft cap of logits", m.head.soft_cap);
   return all;
 }

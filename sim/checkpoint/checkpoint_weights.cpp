@@ -8,10 +8,17 @@ namespace periscope {
 namespace {
 
 /// Reads rows first … first + rows − 1 of a part, each with `cols` input features, row-major. In a transposed tensor
-/// these rows are columns.
+/// these rows are columns; it has no blocks.
 template <class T>
 void read_rows(const TensorFiles& files, const StoredPart& part, std::uint64_t first, std::size_t rows,
                std::size_t cols, std::span<T> values) {
+  if (!part.order.empty()) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      const auto row = static_cast<std::uint64_t>(part.feature(static_cast<std::int64_t>(first + i)));
+      files.read(part.tensor, row * cols, values.subspan(i * cols, cols));
+    }
+    return;
+  }
   first += static_cast<std::uint64_t>(part.first);
   if (!part.transposed) {
     files.read(part.tensor, first * cols, values);
@@ -96,7 +103,7 @@ Tensor CheckpointWeights::vector(const ParameterId& id, int length) const {
   if (stored == nullptr) return {};
   return cached_or(id, [&] {
     std::vector<double> values(static_cast<std::size_t>(length));
-    checkpoint_.files().read(stored->tensor, static_cast<std::uint64_t>(stored->first), std::span(values));
+    read_rows(checkpoint_.files(), *stored, 0, values.size(), 1, std::span(values));
     if (stored->plus != 0.0) {
       for (double& value : values) value += stored->plus;
     }

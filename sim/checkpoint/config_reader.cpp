@@ -127,6 +127,13 @@ double ConfigReader::positive_or(std::string_view key, double fallback) {
   return read_or(key, fallback, [&] { return positive(key); });
 }
 
+std::vector<double> ConfigReader::positives(std::string_view key) {
+  std::vector<double> all;
+  const auto is_positive = [](double x) { return std::isfinite(x) && x > 0.0; };
+  if (!read(key, all) || !std::ranges::all_of(all, is_positive)) fail(key, "a list of numbers above 0");
+  return all;
+}
+
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
   if (!read(key, fallback)) note_default(key, fallback);
   return fallback;

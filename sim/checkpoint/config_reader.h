@@ -61,6 +61,8 @@ class ConfigReader {
   /// Reads a finite number above 0.
   [[nodiscard]] double positive(std::string_view key);
   [[nodiscard]] double positive_or(std::string_view key, double fallback);
+  /// Reads a list of finite numbers above 0.
+  [[nodiscard]] std::vector<double> positives(std::string_view key);
   [[nodiscard]] bool flag_or(std::string_view key, bool fallback);
   [[nodiscard]] std::string text(std::string_view key);
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback);

@@ -12,12 +12,14 @@
 namespace periscope {
 namespace {
 
-const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_family(), gpt2_family(),
-                       gemma2_family(), gemma3_family(),  olmo2_family(), bert_family(),  opt_family()};
+const std::array table{llama_family(), mistral_family(), qwen2_family(),    qwen3_family(),
+                       gpt2_family(),  gemma2_family(),  gemma3_family(),   olmo2_family(),
+                       bert_family(),  opt_family(),     gpt_neox_family()};
 
 /// Prefixes of a stack's tensor names in files that different programs write.
-constexpr std::array<std::string_view, 7> prefixes{
-    "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
+constexpr std::array<std::string_view, 8> prefixes{
+    "model.", "transformer.", "bert.", "gpt_neox.", "language_model.model.", "model.language_model.", "language_model.",
+    ""};
 
 /// Prefixes of modules that wrap a whole model. torch.compile also wraps parts of a model.
 constexpr std::array<std::string_view, 2> outer_wrappers{"module.", "base_model.model."};

@@ -46,22 +46,39 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
   return all;
 }
 
+std::int64_t StoredPart::feature(std::int64_t row) const {
+  if (order.empty()) return first + row;
+  const std::int64_t size = std::ssize(order);
+  return first + row / size * stride + order[static_cast<std::size_t>(row % size)];
+}
+
+std::optional<std::int64_t> StoredPart::row_of(std::int64_t feature, std::int64_t rows) const {
+  const std::int64_t at = feature - first;
+  if (order.empty()) return at < 0 || at >= rows ? std::nullopt : std::optional(at);
+  const std::int64_t size = std::ssize(order);
+  if (at < 0 || at / stride >= rows / size || at % stride >= size) return std::nullopt;
+  return at / stride * size + (std::ranges::find(order, at % stride) - order.begin());
+}
+
 std::int64_t stored_index(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride) {
   const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
-  const std::int64_t feature = entry / cols + use.part.first;
+  const std::int64_t feature = use.part.feature(entry / cols);
   return use.part.transposed ? entry % cols * stride + feature : feature * cols + entry % cols;
 }
 
 std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t index, std::int64_t stride) {
   const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
-  const std::int64_t feature = (use.part.transposed ? index % stride : index / cols) - use.part.first;
-  if (feature < 0 || feature >= use.rows) return std::nullopt;
-  return feature * cols + (use.part.transposed ? index / stride : index % cols);
+  const auto row = use.part.row_of(use.part.transposed ? index % stride : index / cols, use.rows);
+  if (!row) return std::nullopt;
+  return *row * cols + (use.part.transposed ? index / stride : index % cols);
 }
 
 std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses) {
   std::int64_t rows = 0;
-  for (const ParameterMap::Use& use : uses) rows = std::max(rows, use.part.first + use.rows);
+  for (const ParameterMap::Use& use : uses) {
+    const std::int64_t block = std::max<std::int64_t>(std::ssize(use.part.order), 1);
+    for (std::int64_t row = use.rows - block; row < use.rows; ++row) rows = std::max(rows, use.part.feature(row) + 1);
+  }
   const ParameterMap::Use& use = uses.front();
   if (use.cols == 0) return {rows};
   return use.part.transposed ? std::vector<std::int64_t>{use.cols, rows} : std::vector<std::int64_t>{rows, use.cols};

@@ -12,13 +12,22 @@
 
 namespace periscope {
 
-/// Location of a parameter: output features first … first + fan_out − 1 of a tensor. Matrices are stored as [out, in],
-/// or transposed as [in, out]; vectors as [out].
+/// Location of a parameter: output features first … first + fan_out − 1 of a tensor, in this order or in blocks, such
+/// as heads. Matrices are stored as [out, in], or transposed as [in, out]; vectors as [out].
 struct StoredPart {
   std::string tensor;
   std::int64_t first = 0;
   bool transposed = false;
   double plus = 0.0;  ///< added to stored values: 1 for Gemma's gains 1 + w
+  /// Permutation of 0 … size − 1: feature i of block b is feature first + b·stride + order[i] of the tensor. Empty
+  /// means the order of the tensor.
+  std::vector<std::int64_t> order = {};
+  std::int64_t stride = 0;
+
+  /// Returns the tensor's feature that stores feature `row` of the parameter.
+  [[nodiscard]] std::int64_t feature(std::int64_t row) const;
+  /// The inverse of feature(); nullopt if the feature belongs to a different parameter. `rows` is the fan_out.
+  [[nodiscard]] std::optional<std::int64_t> row_of(std::int64_t feature, std::int64_t rows) const;
 };
 
 /// Gain, bias and α [1] of a norm. Without a stored gain, the gain is 1.

@@ -28,6 +28,8 @@ std::vector<std::string> extras_of(const FamilyStack& stack) {
   std::vector<std::string> all;
   const auto has_window = [](const AttentionRule& r) { return r.scores.window > 0; };
   const auto has_cap = [](const AttentionRule& r) { return r.scores.soft_cap > 0; };
+  const auto has_scale = [](const AttentionRule& r) { return r.scores.scale != 0.0; };
+  const auto has_plain = [](const AttentionRule& r) { return std::ranges::count(r.rope_frequencies, 0.0) > 0; };
   const auto has_frequencies = [](const AttentionRule& r) { return !r.rope_frequencies.empty(); };
   if (const auto it = std::ranges::find_if(m.attention, has_window); it != m.attention.end()) {
     const bool every = std::ranges::all_of(m.attention, has_window);
@@ -36,7 +38,15 @@ std::vector<std::string> extras_of(const FamilyStack& stack) {
   if (const auto it = std::ranges::find_if(m.attention, has_cap); it != m.attention.end()) {
     all.push_back(fmt::format("soft cap {:g} of scores", it->scores.soft_cap));
   }
-  if (std::ranges::any_of(m.attention, has_frequencies)) all.emplace_back("a different RoPE base in some layers");
+  if (const auto it = std::ranges::find_if(m.attention, has_scale); it != m.attention.end()) {
+    all.push_back(fmt::format("scores multiplied by {:g}", it->scores.scale));
+  }
+  if (std::ranges::any_of(m.attention, has_plain)) {
+    all.emplace_back("features without RoPE");
+  } else if (std::ranges::any_of(m.attention, has_frequencies)) {
+    all.emplace_back("a different RoPE base in some layers");
+  }
+  if (m.head.scale != 1.0) all.push_back(fmt::format("logits multiplied by {:g}", m.head.scale));
   if (m.head.soft_cap > 0.0) all.push_back(fmt::format("soft cap {:g} of logits", m.head.soft_cap));
   if (m.head.transform) all.emplace_back("a transform before the unembedding");
   if (m.embedding.positions > 0) all.emplace_back("learned positions, included only in input.second_moment");

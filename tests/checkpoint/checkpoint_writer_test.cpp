@@ -35,15 +35,16 @@ ModelSpec plain_model(std::string_view family) {
     m.placement = *find_placement("peri");
     m.mlp = MlpKind::geglu_tanh;
   }
+  if (family == "gpt_neox") m.placement = *find_placement("parallel-two");
   if (family == "gemma3" || family == "qwen3") m.qk_norm = QkNorm::head;
   if (family == "olmo2") {
     m.placement = *find_placement("b-only");
     m.qk_norm = QkNorm::full;
   }
-  if (family == "gpt2" || family == "opt" || family == "bert") {
+  if (family == "gpt2" || family == "opt" || family == "bert" || family == "gpt_neox") {
     m.norm = NormKind::layer;
     m.norm_eps = 1e-5;
-    m.rope = false;
+    m.rope = family == "gpt_neox";
     m.mlp = family == "opt" ? MlpKind::relu : MlpKind::gelu;
   } else {
     m.kv_heads = 1;
@@ -140,6 +141,7 @@ TEST_CASE("options that a family cannot express are rejected with a message that
   check("llama", "attention window = 3",
         [](ModelSpec& m) { m.attention.assign(2, {.scores = {.window = 3}, .rope_frequencies = {}}); });
   check("llama", "soft cap of logits = 30", [](ModelSpec& m) { m.head.soft_cap = 30.0; });
+  check("llama", "scale of logits = 0.5", [](ModelSpec& m) { m.head.scale = 0.5; });
   check("llama", "embedding scale = 2", [](ModelSpec& m) { m.embedding.scale = 2.0; });
 }
 

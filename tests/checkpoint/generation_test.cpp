@@ -26,10 +26,9 @@ std::vector<std::string> generating_fixtures() {
   return names;
 }
 
-/// Returns 12 token ids, more than any fixture's window, or fewer if the model has fewer positions.
+/// Returns 12 token ids, more than any fixture's window, or fewer if the model supports fewer.
 std::vector<int> tokens_for(const ModelSpec& model) {
-  const EmbeddingSpec& e = model.embedding;
-  const int length = e.positions > 0 ? std::min(12, e.positions - e.position_offset) : 12;
+  const int length = model.max_tokens() > 0 ? std::min(12, model.max_tokens()) : 12;
   std::vector<int> ids;
   for (int t = 0; t < length; ++t) ids.push_back((5 * t * t + 3) % model.vocab);
   return ids;

@@ -30,16 +30,38 @@ def all_in_double():
         yield
 
 
-def ropes(draw):
-    """Returns random RoPE parameters in the form of transformers 5."""
-    rope = {"rope_type": draw.choice(["default", "linear", "llama3"]), "rope_theta": draw.choice([50.0, 10000.0, 1e6])}
-    if rope["rope_type"] != "default":
+def ropes(draw, types=("default", "linear", "llama3", "yarn", "longrope")):
+    """Returns random RoPE parameters in the form of transformers 5, without the lists of longrope."""
+    rope = {"rope_type": draw.choice(types), "rope_theta": draw.choice([50.0, 10000.0, 1e6])}
+    if rope["rope_type"] in ("linear", "llama3", "yarn"):
         rope["factor"] = draw.choice([1.5, 4.0, 32.0])
     if rope["rope_type"] == "llama3":
         low = draw.choice([0.5, 1.0])
         rope |= {"low_freq_factor": low, "high_freq_factor": low * draw.choice([2.0, 4.0]),
                  "original_max_position_embeddings": draw.choice([4, 16, 64])}
+    if rope["rope_type"] == "yarn":
+        more = [{}, {"attention_factor": 1.3}, {"mscale": 0.7, "mscale_all_dim": 1.2}, {"beta_fast": 4, "beta_slow": 2}]
+        rope |= {"original_max_position_embeddings": draw.choice([16, 64]), **draw.choice(more)}
+    if rope["rope_type"] == "longrope":
+        rope |= {"original_max_position_embeddings": draw.choice([16, 64])}
+        rope |= draw.choice([{}, {"factor": 4.0}, {"attention_factor": 1.3}])
     return rope
+
+
+def partial_ropes(draw):
+    """Returns random RoPE parameters of a family in which a part of every head may rotate."""
+    return ropes(draw) | {"partial_rotary_factor": draw.choice([0.25, 0.5, 0.75, 1.0])}
+
+
+def complete(rope, head_dim, original, draw):
+    """Adds the lists of longrope. `original` replaces the original context length. The tests' sequences are shorter."""
+    rotated = int(head_dim * rope.get("partial_rotary_factor", 1))
+    if rotated == 0 or (rotated % 2 == 1 and rope["rope_type"] in ("yarn", "longrope")):
+        rope["partial_rotary_factor"], rotated = 1.0, head_dim  # transformers needs an even number for these types
+    if rope["rope_type"] == "longrope":
+        for kind in ("short", "long"):
+            rope[f"{kind}_factor"] = [draw.choice([1.0, 1.5, 7.0]) for _ in range(rotated // 2)]
+        rope |= {} if original is None else {"original_max_position_embeddings": original}
 
 
 COIN = [False, True]
@@ -48,9 +70,11 @@ GROUPED = {"num_hidden_layers": range(1, 5), "intermediate_size": range(1, 30), 
            "rms_norm_eps": [1e-6, 1e-5, 1e-2], "max_position_embeddings": [32, 4096], "tie_word_embeddings": COIN,
            "hidden_act": ["silu", "silu", "gelu", "gelu_pytorch_tanh"], "rope_parameters": [ropes]}
 DIM = {"head_dim": [2, 4, 6, 8]}  # may differ from width / heads
+TYPES = {"layer_types": [lambda draw: ["full_attention", "sliding_attention"]]}  # one is drawn for every layer
 WINDOW = {"use_sliding_window": COIN, "sliding_window": [1, 3], "max_window_layers": range(5)}
-GEMMA = {**GROUPED, **DIM, "attention_bias": COIN, "sliding_window": [1, 3, 50], "query_pre_attn_scalar": [1, 5, 16],
-         "final_logit_softcapping": [None, 3.0], "hidden_activation": GROUPED["hidden_act"]}
+GEMMA = {**GROUPED, **DIM, **TYPES, "attention_bias": COIN, "sliding_window": [1, 3, 50],
+         "query_pre_attn_scalar": [1, 5, 16], "final_logit_softcapping": [None, 3.0],
+         "hidden_activation": GROUPED["hidden_act"]}
 del GEMMA["hidden_act"]
 PLAIN = {"num_hidden_layers": range(1, 5), "vocab_size": range(5, 62), "max_position_embeddings": [24],
          "tie_word_embeddings": COIN}
@@ -75,6 +99,9 @@ FAMILIES = {
     "bert": (t.BertConfig, t.BertForMaskedLM, {
         **PLAIN, "intermediate_size": range(1, 30), "type_vocab_size": [1, 2], "layer_norm_eps": [1e-12, 1e-2],
         "pad_token_id": [0], "hidden_act": ["gelu", "relu", "gelu_new"]}),
+    "gpt_neox": (t.GPTNeoXConfig, t.GPTNeoXForCausalLM, {
+        **PLAIN, "intermediate_size": range(1, 30), "layer_norm_eps": [1e-5, 1e-2], "use_parallel_residual": COIN,
+        "attention_bias": COIN, "hidden_act": ["gelu", "gelu_new", "relu"], "rope_parameters": [partial_ropes]}),
 }
 
 
@@ -86,13 +113,19 @@ def config_of(family, draw, **given):
         kv = draw.choice([1, 1, 2, 3])
         heads = kv * draw.choice([1, 1, 2, 3])
         keys |= {"num_attention_heads": heads, "num_key_value_heads": kv, "hidden_size": heads * draw.choice([2, 4, 6])}
+        if family == "gpt_neox":
+            del keys["num_key_value_heads"]
+        head_dim = keys.get("head_dim", keys["hidden_size"] // heads)
+        rope = keys["rope_parameters"]
+        for each in rope.values() if "full_attention" in rope else [rope]:
+            complete(each, head_dim, keys.get("original_max_position_embeddings"), draw)
     else:
         heads = draw.choice([1, 2, 3])
         width = heads * draw.choice([2, 3, 5])
         keys |= {"n_head": heads, "n_embd": width} if family == "gpt2" else {
             "num_attention_heads": heads, "hidden_size": width}
-    if "query_pre_attn_scalar" in keys:
-        keys["layer_types"] = draw.choices(["full_attention", "sliding_attention"], k=keys["num_hidden_layers"])
+    if "layer_types" in keys:
+        keys["layer_types"] = draw.choices(keys["layer_types"], k=keys["num_hidden_layers"])
     return kind(**keys)
 
 

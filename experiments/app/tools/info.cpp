@@ -33,7 +33,10 @@ std::string letters_of(const SublayerRule& rule) {
 std::string formula_of(const SublayerRule& rule) {
   std::string branch = rule.norm_a ? "f(A(x))" : "f(x)";
   if (rule.norm_b) branch = "B(" + branch + ")";
-  return rule.norm_c ? "C(x + " + branch + ")" : "x + " + branch;
+  if (rule.beta != 1.0) branch = fmt::format("{:g} {}", rule.beta, branch);
+  const std::string stream = rule.alpha != 1.0 ? fmt::format("{:g} x", rule.alpha) : "x";
+  const std::string sum = stream + " + " + branch;
+  return rule.norm_c ? "C(" + sum + ")" : sum;
 }
 
 /// Returns the distinct attention rules, each with its layers.
@@ -44,7 +47,8 @@ Json attention_of(const ModelSpec& m) {
     Json rule{{"scale", scores.scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(m.head_dim)) : scores.scale},
               {"soft_cap", scores.soft_cap},
               {"window", scores.window},
-              {"rope_frequencies", m.rope_frequencies_at(layer)}};
+              {"rope_frequencies", m.rope_frequencies_at(layer)},
+              {"rope_scale", m.attention.empty() ? 1.0 : m.attention[static_cast<std::size_t>(layer)].rope_scale}};
     const auto found = std::ranges::find(rules, rule, &std::pair<Json, std::vector<int>>::first);
     if (found == rules.end()) {
       rules.emplace_back(std::move(rule), std::vector{layer});
@@ -75,11 +79,12 @@ Json names_of(const Checkpoint& c) {
     if (found == by_parameter.end()) return;
     const StoredPart& part = found->second;
     const bool of_layer = parameter.starts_with("layers.");
-    const Json row{{"parameter", of_layer ? pattern(parameter) : parameter},
-                   {"tensor", of_layer ? pattern(part.tensor) : part.tensor},
-                   {"first", part.first},
-                   {"transposed", part.transposed},
-                   {"plus", part.plus}};
+    Json row{{"parameter", of_layer ? pattern(parameter) : parameter},
+             {"tensor", of_layer ? pattern(part.tensor) : part.tensor},
+             {"first", part.first},
+             {"transposed", part.transposed},
+             {"plus", part.plus}};
+    if (!part.order.empty()) row.update({{"stride", part.stride}, {"order", part.order}});
     if (std::ranges::find(rows, row) == rows.end()) rows.push_back(row);  // once for all layers
   };
   for (const ParameterId& gain : gains_of(c.model())) {
@@ -127,6 +132,10 @@ std::string names_text(const Json& names, bool norms) {
     if (const double plus = row.at("plus"); plus != 0.0) text += fmt::format("  {:g} + stored", plus);
     if (row.at("transposed").get<bool>()) text += "  transposed";
     if (const int first = row.at("first"); first != 0) text += fmt::format("  from output feature {}", first);
+    if (row.contains("stride")) {
+      text += fmt::format("  in blocks of {}, every {}", row.at("order").size(), row.at("stride").get<int>());
+      if (!std::ranges::is_sorted(row.at("order"))) text += ", reordered for RoPE";
+    }
     text += "\n";
   }
   return text;
@@ -215,7 +224,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
             {"positions", m.embedding.positions},
             {"position_offset", m.embedding.position_offset},
             {"token_types", m.embedding.token_types}}},
-          {"head", {{"transform", m.head.transform}, {"soft_cap", m.head.soft_cap}}},
+          {"head", {{"transform", m.head.transform}, {"scale", m.head.scale}, {"soft_cap", m.head.soft_cap}}},
           {"attention", attention_of(m)},
           {"names", names_of(c)},
           {"tensors", tensors},

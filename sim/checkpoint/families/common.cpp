@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <functional>
 
 #include "sim/checkpoint/families/families.h"
 
@@ -61,7 +62,7 @@ struct ActivationName {
   std::string_view name;
   std::optional<MlpKind> plain, gated;
 };
-/// Exact GELU, its tanh approximation and SiLU have several names.
+/// Exact GELU, its tanh approximation (gelu_fast rounds √(2/π) to 10 digits) and SiLU have several names.
 constexpr std::array activations{
     ActivationName{"relu", MlpKind::relu, std::nullopt},
     ActivationName{"silu", MlpKind::silu, MlpKind::swiglu},
@@ -70,6 +71,7 @@ constexpr std::array activations{
     ActivationName{"gelu_python", MlpKind::gelu, MlpKind::geglu},
     ActivationName{"gelu_pytorch_tanh", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
     ActivationName{"gelu_new", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
+    ActivationName{"gelu_fast", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
     ActivationName{"gelu_accurate", MlpKind::gelu_tanh, MlpKind::geglu_tanh},
 };
 
@@ -172,12 +174,11 @@ std::string activation_name(MlpKind kind, bool old_gelu) {
   throw std::logic_error("unknown MLP kind");
 }
 
-std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
-                                      int parameter) {
+std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, const std::function<bool(int)>& older) {
   std::vector<bool> sliding;
   if (!config.has("layer_types")) {
     config.must_be("layer_types", nullptr);
-    for (int layer = 0; layer < layers; ++layer) sliding.push_back(older(layer, parameter));
+    for (int layer = 0; layer < layers; ++layer) sliding.push_back(older(layer));
     return sliding;
   }
   for (const std::string& type : config.texts("layer_types")) {
@@ -192,13 +193,38 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*o
   return sliding;
 }
 
+void set_layer_types(const ConfigReader& config, ModelSpec& m, const std::vector<bool>& sliding, int window,
+                     const AttentionRule& full, AttentionRule windowed) {
+  windowed.scores.window = window;
+  std::vector<AttentionRule> rules;
+  for (const bool slides : sliding) {
+    if (slides && window == 0)
+      throw config.unsupported_value("sliding_window", "a number, because some layers have a window");
+    rules.push_back(slides ? windowed : full);
+  }
+  set_attention(m, std::move(rules));
+}
+
+void set_windows(const ConfigReader& config, std::vector<AttentionRule>& rules, const std::vector<bool>& sliding,
+                 int window) {
+  for (std::size_t layer = 0; layer < rules.size(); ++layer) {
+    if (!sliding[layer]) continue;
+    if (window == 0) {
+      throw config.unsupported_value("layer_types",
+                                     "no sliding_attention, because use_sliding_window or sliding_window is unset");
+    }
+    rules[layer].scores.window = window;
+  }
+}
+
 void set_attention(ModelSpec& m, std::vector<AttentionRule> rules) {
   const std::vector<double> plain = rope_frequencies(m.head_dim, rope_base);
   bool all_plain = true;
   for (AttentionRule& rule : rules) {
     if (rule.rope_frequencies == plain) rule.rope_frequencies.clear();
     const ScoreRule& s = rule.scores;
-    all_plain = all_plain && rule.rope_frequencies.empty() && s.scale == 0.0 && s.soft_cap == 0.0 && s.window == 0;
+    all_plain = all_plain && rule.rope_frequencies.empty() && rule.rope_scale == 1.0 && s.scale == 0.0 &&
+                s.soft_cap == 0.0 && s.window == 0;
   }
   if (!all_plain) m.attention = std::move(rules);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,7 @@ Family gemma3_family();
 Family olmo2_family();
 Family bert_family();
 Family opt_family();
+Family gpt_neox_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
@@ -59,24 +62,55 @@ MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_v
 std::string activation_name(MlpKind kind, bool old_gelu = false);
 
 /// Returns whether each layer's attention has a window, from layer_types or, in older files, from the rule `older`.
-std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
-                                      int parameter);
+std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, const std::function<bool(int layer)>& older);
+
+/// Sets the attention rule of every layer: `windowed`, with this window, where `sliding` is true, else `full`.
+void set_layer_types(const ConfigReader& config, ModelSpec& model, const std::vector<bool>& sliding, int window,
+                     const AttentionRule& full, AttentionRule windowed);
+/// Sets the window of the rules where `sliding` is true. Throws for such layers if `window` is 0, i.e. unset.
+void set_windows(const ConfigReader& config, std::vector<AttentionRule>& rules, const std::vector<bool>& sliding,
+                 int window);
 
 /// Sets model.attention to `rules`, one per layer; leaves it empty if all are the default rule.
 void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 
 // -- RoPE frequencies ------------------------------------------------------------------------------
-/// Reads the RoPE frequencies of a head of width `head_dim`, from rope_parameters (files since transformers 5) or from
-/// rope_theta and rope_scaling (older files). Types: default, linear (all frequencies divided by factor), and llama3
-/// (long waves divided by factor, short ones unchanged, interpolated in between). Rejects other types and
-/// contradictory settings. `context` is max_position_embeddings, the default for the original context length of llama3.
-std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
+/// Defaults and names of the keys that describe RoPE.
+struct RopeDefaults {
+  double theta = rope_base;
+  int context = 0;  ///< max_position_embeddings: default of the original context length
+  /// Default share of a head's features that rotate; the others have frequency 0. nullopt: all, and the key is
+  /// rejected.
+  std::optional<double> partial = {};
+  // Names of these keys outside of rope_parameters.
+  std::string_view theta_key = "rope_theta";
+  std::string_view partial_key = "partial_rotary_factor";
+  // Phi-3 has only the types default and longrope (also called su and yarn), and a key for the original context length.
+  bool is_phi3 = false;
+  std::optional<int> original_context = {};
+};
+
+/// Reads the attention rule that RoPE sets, from rope_parameters (files since transformers 5) or from rope_theta and
+/// rope_scaling (older files). Types: default, linear (all frequencies divided by factor), llama3 (long waves divided
+/// by factor, short ones unchanged, interpolated in between), yarn and longrope. Rejects other types and contradictory
+/// settings. Sets model.rope_tokens if the rule holds for short sequences only.
+AttentionRule read_rope(ConfigReader& config, ModelSpec& model, RopeDefaults defaults);
 
 /// Like read_rope, for the object that contains rope_type and its parameters.
-std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
+AttentionRule read_rope_object(ConfigReader& rope, ModelSpec& model, const RopeDefaults& defaults);
 
-/// Returns base^(−2i/head_dim)/divisor for i < head_dim/2.
-std::vector<double> scaled_frequencies(int head_dim, double base, double divisor = 1.0);
+/// Rules of layers without a window (full) and with one (sliding), with RoPE only.
+struct RopePair {
+  AttentionRule full, sliding;
+};
+/// Reads rope_parameters with an object per kind of layer or, in older files, the keys of read_rope for `full`, and
+/// `local_key` (if not empty) for the theta of `sliding`, by default `local_theta`.
+RopePair read_ropes(ConfigReader& config, ModelSpec& model, const RopeDefaults& full, double local_theta,
+                    std::string_view local_key = {});
+
+/// Returns StoredPart::order of a head's queries or keys. Features i and i + e/2 of the stack form a pair. Of a stored
+/// head only the first features rotate, as many as pairs have a frequency: in halves, or interleaved (0, 1), (2, 3), ….
+std::vector<std::int64_t> rope_order(const std::vector<double>& frequencies, bool interleaved);
 
 // -- tensor names -----------------------------------------------------------------------------------
 /// A parameter that is stored as a whole tensor.
@@ -97,10 +131,12 @@ struct LlamaDefaults {
   bool null_kv_heads = true;
   int head_dim = 0;
   double norm_eps = 1e-6;
-  int context = 2048;
+  RopeDefaults rope = {.context = 2048};
 };
-/// Reads the keys of a Pre-LN stack with RMSNorm, a gated MLP and RoPE. Returns the attention rule of every layer: the
-/// default rule with the RoPE frequencies that were read.
+/// Reads the keys of a Pre-LN stack with RMSNorm and a gated MLP, except RoPE. Returns the defaults of RoPE's keys.
+RopeDefaults read_llama_shape(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
+/// Reads the keys of read_llama_shape and of RoPE. Returns the attention rule of every layer: the
+/// default rule with the RoPE that was read.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
 
 /// Attention projections with biases; by_key means all four if attention_bias is true.
@@ -111,6 +147,9 @@ struct LlamaTensors {
   bool mlp_bias = false;
   bool tied_by_default = false;  ///< see map_head
   double gain_plus = 0.0;        ///< added to stored gains: 1 if they are stored as gain − 1
+  bool fused_qkv = false;        ///< queries, keys and values share self_attn.qkv_proj
+  bool fused_gate_up = false;    ///< gate and up share mlp.gate_up_proj
+  bool interleaved_rope = false;
   // Names of the norms after "model.layers.{i}."; empty means that there is no such norm.
   std::string_view attention_a = "input_layernorm";
   std::string_view attention_b = {};

@@ -33,19 +33,6 @@ double read_score_scale(ConfigReader& config, int head_dim) {
   return scalar == head_dim ? 0.0 : 1.0 / std::sqrt(scalar);
 }
 
-/// Sets the attention rule of every layer: `windowed`, with this window, where `sliding` is true, else `full`.
-void set_gemma_attention(ConfigReader& config, ModelSpec& m, const std::vector<bool>& sliding, int window,
-                         const AttentionRule& full, AttentionRule windowed) {
-  windowed.scores.window = window;
-  std::vector<AttentionRule> rules;
-  for (const bool slides : sliding) {
-    if (slides && window == 0)
-      throw config.unsupported_value("sliding_window", "a number, because some layers have a window");
-    rules.push_back(slides ? windowed : full);
-  }
-  set_attention(m, std::move(rules));
-}
-
 void map_gemma(ConfigReader& config, const TensorNames& names, FamilyStack& stack) {
   map_llama_like(config, names, stack,
                  {.tied_by_default = true,
@@ -72,46 +59,14 @@ FamilyStack read_gemma2(ConfigReader& config, const TensorNames& names) {
   m.vocab = config.integer_or("vocab_size", 256000, max_tokens);
   m.head.soft_cap = config.positive_or_none("final_logit_softcapping", 30.0).value_or(0.0);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
-  AttentionRule rule;
   const int context = config.integer_or("max_position_embeddings", 8192, max_tokens);
-  rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
+  AttentionRule rule = read_rope(config, m, {.context = context});
   rule.scores.scale = read_score_scale(config, m.head_dim);
   rule.scores.soft_cap = config.positive_or_none("attn_logit_softcapping", 50.0).value_or(0.0);
-  const auto every_other = [](int layer, int) { return layer % 2 == 0; };
-  set_gemma_attention(config, m, read_sliding_layers(config, m.layers, every_other, 0), window, rule, rule);
+  const auto every_other = [](int layer) { return layer % 2 == 0; };
+  set_layer_types(config, m, read_sliding_layers(config, m.layers, every_other), window, rule, rule);
   map_gemma(config, names, stack);
   return stack;
-}
-
-/// RoPE frequencies of layers without a window (full) and with one (sliding).
-struct RopePair {
-  std::vector<double> full, sliding;
-};
-
-RopePair read_ropes(ConfigReader& config, int head_dim, int context) {
-  constexpr double full_theta = 1e6;
-  if (!config.has("rope_parameters")) {
-    RopePair pair;
-    pair.full = read_rope(config, head_dim, full_theta, context);
-    pair.sliding = scaled_frequencies(head_dim, config.positive_or("rope_local_base_freq", rope_base));
-    return pair;
-  }
-  config.must_be("rope_scaling", nullptr);
-  ConfigReader ropes = config.table("rope_parameters");
-  ConfigReader full = ropes.table("full_attention");
-  ConfigReader sliding = ropes.table("sliding_attention");
-  const auto agree = [&](std::string_view key, ConfigReader& rope) {
-    if (config.has(key) && config.positive(key) != rope.positive_or("rope_theta", config.positive(key))) {
-      throw config.unsupported_value(key, "the same as in rope_parameters");
-    }
-  };
-  agree("rope_theta", full);
-  agree("rope_local_base_freq", sliding);
-  const double theta = config.has("rope_theta") ? config.positive("rope_theta") : full_theta;
-  const double local = config.has("rope_local_base_freq") ? config.positive("rope_local_base_freq") : rope_base;
-  RopePair pair{read_rope_object(full, head_dim, theta, context), read_rope_object(sliding, head_dim, local, context)};
-  ropes.finish();
-  return pair;
 }
 
 /// Gemma 3: a QK-norm per head with gains 1 + w. By default, five layers with a window are followed by one without.
@@ -125,8 +80,8 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   m.head.soft_cap = config.positive_or_none("final_logit_softcapping", std::nullopt).value_or(0.0);
   config.must_be("attn_logit_softcapping", nullptr);  // the public implementation reads it, but ignores it
   const int context = config.integer_or("max_position_embeddings", 131072, max_tokens);
-  const RopePair ropes = read_ropes(config, m.head_dim, context);
-  const double scale = read_score_scale(config, m.head_dim);
+  RopePair ropes = read_ropes(config, m, {.theta = 1e6, .context = context}, rope_base, "rope_local_base_freq");
+  ropes.full.scores.scale = ropes.sliding.scores.scale = read_score_scale(config, m.head_dim);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
   int pattern = 0;  // unused if layer_types is present
   if (!config.has("layer_types")) {
@@ -134,10 +89,9 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
     config.must_be("_sliding_window_pattern", pattern);
   }
   config.harmless({"sliding_window_pattern", "_sliding_window_pattern"});
-  const auto all_but_last = [](int layer, int length) { return (layer + 1) % length != 0; };
-  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, all_but_last, pattern);
-  set_gemma_attention(config, m, sliding, window, {.scores = {.scale = scale}, .rope_frequencies = ropes.full},
-                      {.scores = {.scale = scale}, .rope_frequencies = ropes.sliding});
+  const auto all_but_last = [&](int layer) { return (layer + 1) % pattern != 0; };
+  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, all_but_last);
+  set_layer_types(config, m, sliding, window, ropes.full, ropes.sliding);
   map_gemma(config, names, stack);
   return stack;
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim/checkpoint/families/families.h"
 #include "sim/checkpoint/file_error.h"
 
@@ -24,7 +26,7 @@ nlohmann::ordered_json write_llama(const ModelSpec& m) {
 FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   config.null_is_absent("head_dim");
-  const LlamaDefaults defaults{.kv_heads = 8, .null_kv_heads = false, .context = 131072};
+  const LlamaDefaults defaults{.kv_heads = 8, .null_kv_heads = false, .rope = {.context = 131072}};
   std::vector<AttentionRule> rules = read_llama_like(config, stack.model, defaults);
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
   for (AttentionRule& rule : rules) rule.scores.window = window;
@@ -49,23 +51,16 @@ void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule>
   const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
   const int first = config.integer_or("max_window_layers", 28, max_layers, 0);
   const bool usable = windows && window > 0;
-  const auto from_first = [](int layer, int parameter) { return layer >= parameter; };
-  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, from_first, usable ? first : m.layers);
-  for (std::size_t layer = 0; layer < rules.size(); ++layer) {
-    if (!sliding[layer]) continue;
-    if (!usable) {
-      throw config.unsupported_value("layer_types",
-                                     "no sliding_attention, because use_sliding_window or sliding_window is unset");
-    }
-    rules[layer].scores.window = window;
-  }
+  const auto from_first = [&](int layer) { return usable && layer >= first; };
+  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, from_first);
+  set_windows(config, rules, sliding, usable ? window : 0);
   set_attention(m, std::move(rules));
 }
 
 /// Qwen 2: Llama with biases on W_q, W_k and W_v, but not on W_o.
 FamilyStack read_qwen2(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
-  read_windows(config, stack.model, read_llama_like(config, stack.model, {.kv_heads = 32, .context = 32768}));
+  read_windows(config, stack.model, read_llama_like(config, stack.model, {.kv_heads = 32, .rope = {.context = 32768}}));
   map_llama_like(config, names, stack, {.biases = AttentionBiases::qkv});
   return stack;
 }
@@ -79,31 +74,16 @@ nlohmann::ordered_json write_qwen2(const ModelSpec& m) {
 /// Qwen 3: Llama with a QK-norm per head.
 FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
-  const LlamaDefaults defaults{.kv_heads = 32, .head_dim = 128, .context = 32768};
+  const LlamaDefaults defaults{.kv_heads = 32, .head_dim = 128, .rope = {.context = 32768}};
   read_windows(config, stack.model, read_llama_like(config, stack.model, defaults));
   stack.model.qk_norm = QkNorm::head;
   map_llama_like(config, names, stack, {});
   return stack;
 }
 
-/// Olmo 2: placement B only, i.e. one norm after each module, on the branch; QK-norm of whole projections.
-FamilyStack read_olmo2(ConfigReader& config, const TensorNames& names) {
-  FamilyStack stack;
-  set_attention(stack.model, read_llama_like(config, stack.model, {.norm_eps = 1e-5}));
-  stack.model.placement = *find_placement("b-only");
-  stack.model.qk_norm = QkNorm::full;
-  config.must_be("clip_qkv", nullptr);
-  map_llama_like(config, names, stack,
-                 {.attention_a = {},
-                  .attention_b = "post_attention_layernorm",
-                  .mlp_a = {},
-                  .mlp_b = "post_feedforward_layernorm"});
-  return stack;
-}
-
 }  // namespace
 
-std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, const LlamaDefaults& defaults) {
+RopeDefaults read_llama_shape(ConfigReader& config, ModelSpec& m, const LlamaDefaults& defaults) {
   skip_harmless_keys(config);
   m.placement = *find_placement("pre");
   read_sizes(config, m);
@@ -116,10 +96,14 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, c
     throw config.unsupported_value("activation", in_quotes(mlp) + ", the gated MLP of hidden_act");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
-  const int context = config.integer_or("max_position_embeddings", defaults.context, max_tokens);
-  AttentionRule rule;
-  rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
-  return std::vector<AttentionRule>(static_cast<std::size_t>(m.layers), rule);
+  RopeDefaults rope = defaults.rope;
+  rope.context = config.integer_or("max_position_embeddings", rope.context, max_tokens);
+  return rope;
+}
+
+std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, const LlamaDefaults& defaults) {
+  const RopeDefaults rope = read_llama_shape(config, m, defaults);
+  return std::vector<AttentionRule>(static_cast<std::size_t>(m.layers), read_rope(config, m, rope));
 }
 
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& t) {
@@ -139,12 +123,25 @@ void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack&
     const auto norm_at = [&](int sublayer, Weight weight, std::string_view name) {
       if (!name.empty()) map.set_norm(sublayer, weight, norm(stem + std::string(name)));
     };
-    linear(Weight::q, "self_attn.q_proj", qkv_biases);
-    linear(Weight::k, "self_attn.k_proj", qkv_biases);
-    linear(Weight::v, "self_attn.v_proj", qkv_biases);
+    const auto part = [&](Weight matrix, const std::string& name, bool bias, std::int64_t first,
+                          std::vector<std::int64_t> order = {}) {
+      StoredPart stored{.tensor = stem + name + ".weight", .first = first, .order = std::move(order)};
+      stored.stride = std::ssize(stored.order);
+      map.set(layer, matrix, stored);
+      stored.tensor = stem + name + ".bias";
+      if (bias) map.set_bias(layer, matrix, stored);
+    };
+    std::vector<std::int64_t> order = rope_order(m.rope_frequencies_at(layer), t.interleaved_rope);
+    if (std::ranges::is_sorted(order)) order.clear();
+    const std::int64_t keys = t.fused_qkv ? m.query_width() : 0;
+    part(Weight::q, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.q_proj", qkv_biases, 0, order);
+    part(Weight::k, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.k_proj", qkv_biases, keys, order);
+    part(Weight::v, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.v_proj", qkv_biases,
+         t.fused_qkv ? keys + m.key_width() : 0);
     linear(Weight::o, "self_attn.o_proj", all_biases);
-    linear(Weight::gate, "mlp.gate_proj", t.mlp_bias);
-    linear(Weight::up, "mlp.up_proj", t.mlp_bias);
+    part(Weight::gate, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.gate_proj", t.mlp_bias, 0);
+    part(Weight::up, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.up_proj", t.mlp_bias,
+         t.fused_gate_up ? m.mlp_width : 0);
     linear(Weight::down, "mlp.down_proj", t.mlp_bias);
     norm_at(2 * layer, Weight::norm_a, t.attention_a);
     norm_at(2 * layer, Weight::norm_b, t.attention_b);
@@ -202,13 +199,6 @@ Family qwen3_family() {
           .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
           .read = read_qwen3,
           .write = [](const ModelSpec& m) { return llama_like_config(m, "qwen3", "Qwen3"); }};
-}
-
-Family olmo2_family() {
-  return {.name = "olmo2",
-          .architectures = {"Olmo2ForCausalLM", "Olmo2Model"},
-          .read = read_olmo2,
-          .write = [](const ModelSpec& m) { return llama_like_config(m, "olmo2", "Olmo2"); }};
 }
 
 }  // namespace periscope

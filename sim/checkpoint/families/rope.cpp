@@ -1,4 +1,7 @@
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "sim/checkpoint/families/families.h"
@@ -33,50 +36,183 @@ void scale_llama3(std::vector<double>& frequencies, ConfigReader& rope, int cont
   }
 }
 
+/// Returns the frequencies of a head in which only the first head_dim·partial features rotate; 0 for other pairs. Their
+/// number is rounded down, and up to pairs, as in transformers.
+std::vector<double> partial_frequencies(int head_dim, double theta, double partial) {
+  const int rotated = static_cast<int>(head_dim * partial);
+  std::vector<double> frequencies(static_cast<std::size_t>(head_dim / 2), 0.0);
+  for (int i = 0; i < (rotated + 1) / 2; ++i) {
+    frequencies[static_cast<std::size_t>(i)] = std::pow(theta, -2.0 * i / rotated);
+  }
+  return frequencies;
+}
+
+/// Applies YaRN: divides the frequency of pair i by `factor` above a range of i, leaves it unchanged below, and
+/// interpolates linearly inside. The range starts and ends where beta_fast and beta_slow turns fit into the original
+/// context.
+void scale_yarn(AttentionRule& rule, ConfigReader& rope, double theta, int context) {
+  if (theta <= 1.0) throw rope.malformed_value("rope_theta", "above 1 for YaRN");
+  const double factor = rope.positive("factor");
+  const double original = rope.integer_or("original_max_position_embeddings", context, max_tokens);
+  const double fast = rope.positive_or_none("beta_fast", 32.0).value_or(32.0);
+  const double slow = rope.positive_or_none("beta_slow", 1.0).value_or(1.0);
+  const std::optional<double> scale = rope.positive_or_none("attention_factor", std::nullopt);
+  const std::optional<double> above = rope.positive_or_none("mscale", std::nullopt);
+  const std::optional<double> below = rope.positive_or_none("mscale_all_dim", std::nullopt);
+  rope.must_be("truncate", true);
+  const auto logarithmic = [&](double m) { return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
+  rule.rope_scale = scale ? *scale : above && below ? logarithmic(*above) / logarithmic(*below) : logarithmic(1.0);
+  const std::size_t pairs = std::ranges::count_if(rule.rope_frequencies, [](double f) { return f != 0.0; });
+  const double features = 2.0 * static_cast<double>(pairs);
+  const auto pair_with = [&](double turns) {
+    return features * std::log(original / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(theta));
+  };
+  const double low = std::max(std::floor(pair_with(fast)), 0.0);
+  double high = std::min(std::ceil(pair_with(slow)), features - 1.0);
+  if (high == low) high += 0.001;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double share = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    rule.rope_frequencies[i] *= share / factor + (1.0 - share);
+  }
+}
+
+/// Applies LongRoPE: divides every frequency by an entry of short_factor. long_factor is used for sequences above the
+/// original context length, which are unsupported if the lists differ.
+void scale_longrope(AttentionRule& rule, ConfigReader& rope, ModelSpec& m, const RopeDefaults& defaults) {
+  constexpr std::string_view original_key = "original_max_position_embeddings";
+  const int original =
+      rope.integer_or(original_key, defaults.original_context.value_or(defaults.context), max_tokens, 2);
+  if (defaults.original_context && original != *defaults.original_context) {
+    throw rope.unsupported_value(original_key, "the same as outside of rope_parameters");
+  }
+  const double factor =
+      rope.positive_or_none("factor", std::nullopt).value_or(static_cast<double>(defaults.context) / original);
+  const std::optional<double> scale = rope.positive_or_none("attention_factor", std::nullopt);
+  rule.rope_scale = scale           ? *scale
+                    : factor <= 1.0 ? 1.0
+                                    : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(original)));
+  const std::size_t pairs = std::ranges::count_if(rule.rope_frequencies, [](double f) { return f != 0.0; });
+  const auto factors = [&](std::string_view key) {
+    const std::vector<double> all = rope.positives(key);
+    if (all.size() != pairs) throw rope.malformed_value(key, fmt::format("{} numbers, one per rotated pair", pairs));
+    return all;
+  };
+  const std::vector<double> divisors = factors("short_factor");
+  for (std::size_t i = 0; i < pairs; ++i) rule.rope_frequencies[i] /= divisors[i];
+  if (factors("long_factor") != divisors && (m.rope_tokens == 0 || original < m.rope_tokens)) m.rope_tokens = original;
+}
+
 }  // namespace
 
-std::vector<double> scaled_frequencies(int head_dim, double base, double divisor) {
-  std::vector<double> frequencies = rope_frequencies(head_dim, base);
-  for (double& f : frequencies) f /= divisor;
-  return frequencies;
-}
-
-std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context) {
-  rope.must_be("partial_rotary_factor", 1.0);
-  const double theta = rope.positive_or("rope_theta", fallback_theta);
+AttentionRule read_rope_object(ConfigReader& rope, ModelSpec& m, const RopeDefaults& defaults) {
+  constexpr std::string_view partial_key = "partial_rotary_factor";
+  if (!defaults.partial) rope.must_be(partial_key, 1.0);
+  const double partial = defaults.partial ? rope.positive_or(partial_key, *defaults.partial) : 1.0;
+  if (partial > 1.0) throw rope.malformed_value(partial_key, "at most 1");
+  const double theta = rope.positive_or("rope_theta", defaults.theta);
   const std::string type = read_type(rope);
-  std::vector<double> frequencies = scaled_frequencies(head_dim, theta);
-  if (type == "linear") {
-    frequencies = scaled_frequencies(head_dim, theta, rope.positive("factor"));
-  } else if (type == "llama3") {
-    scale_llama3(frequencies, rope, context);
+  const bool longrope = type == "longrope" || (defaults.is_phi3 && (type == "su" || type == "yarn"));
+  if ((longrope || type == "yarn") && static_cast<int>(m.head_dim * partial) % 2 != 0) {
+    throw rope.unsupported_value(partial_key, "an even number of rotated features");
+  }
+  AttentionRule rule{.rope_frequencies = partial_frequencies(m.head_dim, theta, partial)};
+  if (longrope) {
+    scale_longrope(rule, rope, m, defaults);
+  } else if (type == "linear" && !defaults.is_phi3) {
+    const double factor = rope.positive("factor");
+    for (double& f : rule.rope_frequencies) f /= factor;
+  } else if (type == "llama3" && !defaults.is_phi3) {
+    scale_llama3(rule.rope_frequencies, rope, defaults.context);
+  } else if (type == "yarn") {
+    scale_yarn(rule, rope, theta, defaults.context);
   } else if (type != "default") {
-    throw rope.unsupported_value(rope.has("rope_type") ? "rope_type" : "type", "default, linear or llama3");
+    throw rope.unsupported_value(
+        rope.has("rope_type") ? "rope_type" : "type",
+        defaults.is_phi3 ? "default or longrope" : "default, linear, llama3, yarn or longrope");
   }
   rope.finish();
-  return frequencies;
+  return rule;
 }
 
-std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context) {
-  config.must_be("partial_rotary_factor", 1.0);
-  config.must_be("original_max_position_embeddings", nullptr);
+AttentionRule read_rope(ConfigReader& config, ModelSpec& m, RopeDefaults defaults) {
+  const std::string_view theta_key = defaults.theta_key;
+  const std::string_view partial_key = defaults.partial_key;
+  if (!defaults.partial) config.must_be(partial_key, 1.0);
+  if (!defaults.is_phi3) config.must_be("original_max_position_embeddings", nullptr);
   const bool current = config.has("rope_parameters");
-  double theta = fallback_theta;
-  if (current ? config.has("rope_theta") : config.is_given("rope_theta")) theta = config.positive("rope_theta");
   if (current && config.has("rope_scaling") && !config.table("rope_scaling").same_as(config.table("rope_parameters"))) {
     throw config.unsupported_value("rope_scaling", "the same as rope_parameters, or only one of the two");
   }
-  if (!current && !config.has("rope_scaling")) {
+  const bool plain = !current && !config.has("rope_scaling");
+  const auto read = [&](std::string_view key, double& value) {
+    if (plain) {
+      value = config.positive_or(key, value);
+    } else if (current ? config.has(key) : config.is_given(key)) {
+      value = config.positive(key);
+    }
+  };
+  if (plain) {
     config.must_be("rope_parameters", nullptr);
     config.must_be("rope_scaling", nullptr);
-    if (!config.is_given("rope_theta")) theta = config.positive_or("rope_theta", fallback_theta);
-    return scaled_frequencies(head_dim, theta);
+  }
+  read(theta_key, defaults.theta);
+  if (defaults.partial) read(partial_key, *defaults.partial);
+  if (plain) {
+    if (defaults.partial && *defaults.partial > 1.0) throw config.malformed_value(partial_key, "at most 1");
+    return {.rope_frequencies = partial_frequencies(m.head_dim, defaults.theta, defaults.partial.value_or(1.0))};
   }
   ConfigReader rope = config.table(current ? "rope_parameters" : "rope_scaling");
-  if (config.has("rope_theta") && rope.has("rope_theta") && rope.positive("rope_theta") != theta) {
-    throw config.unsupported_value("rope_theta", "the same as in rope_parameters");
+  const auto require_same = [&](std::string_view key, std::string_view inner, double value) {
+    if (config.has(key) && rope.has(inner) && rope.positive(inner) != value) {
+      throw config.unsupported_value(key, "the same as in rope_parameters");
+    }
+  };
+  require_same(theta_key, "rope_theta", defaults.theta);
+  if (defaults.partial) require_same(partial_key, "partial_rotary_factor", *defaults.partial);
+  return read_rope_object(rope, m, defaults);
+}
+
+RopePair read_ropes(ConfigReader& config, ModelSpec& m, const RopeDefaults& full, double local_theta,
+                    std::string_view local_key) {
+  const bool has_local = !local_key.empty();
+  if (!config.has("rope_parameters")) {
+    RopePair pair{.full = read_rope(config, m, full), .sliding = {}};
+    const double theta = has_local ? config.positive_or(local_key, local_theta) : local_theta;
+    pair.sliding.rope_frequencies = rope_frequencies(m.head_dim, theta);
+    return pair;
   }
-  return read_rope_object(rope, head_dim, theta, context);
+  config.must_be("rope_scaling", nullptr);
+  ConfigReader ropes = config.table("rope_parameters");
+  const auto read = [&](std::string_view kind, RopeDefaults defaults, std::string_view theta_key) {
+    ConfigReader rope = ropes.table(kind);
+    if (!theta_key.empty() && config.has(theta_key)) {
+      defaults.theta = config.positive(theta_key);
+      if (rope.positive_or("rope_theta", defaults.theta) != defaults.theta) {
+        throw config.unsupported_value(theta_key, "the same as in rope_parameters");
+      }
+    }
+    return read_rope_object(rope, m, defaults);
+  };
+  RopePair pair{.full = read("full_attention", full, "rope_theta"),
+                .sliding = read("sliding_attention", {.theta = local_theta, .context = full.context}, local_key)};
+  ropes.finish();
+  return pair;
+}
+
+std::vector<std::int64_t> rope_order(const std::vector<double>& frequencies, bool interleaved) {
+  const std::int64_t half = std::ssize(frequencies);
+  const std::int64_t pairs = half - std::ranges::count(frequencies, 0.0);
+  std::vector<std::int64_t> order;
+  for (std::int64_t i = 0; i < 2 * half; ++i) {
+    const std::int64_t pair = i % half;
+    const bool second = i >= half;
+    if (pair >= pairs) {
+      order.push_back(second ? i : pairs + pair);  // 2 pairs + (pair − pairs)
+    } else {
+      order.push_back(interleaved ? 2 * pair + (second ? 1 : 0) : second ? pairs + pair : pair);
+    }
+  }
+  return order;
 }
 
 }  // namespace periscope
