@@ -142,6 +142,7 @@ TEST_CASE("keys that change the function in other families are rejected by famil
     "query_scale": 2.0, "attn_temperature_tuning": true, "altup_num_inputs": 4, "norm_type": "layernorm",
     "norm_bias": true, "scale_depth": 1.4})");
   const std::map<std::string, std::set<std::string>> own{
+      {"granite", {"logits_scaling", "attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
       {"gpt_neox", {"use_parallel_residual", "rotary_pct"}},
       };
   std::vector<InvalidKey> all;

@@ -102,6 +102,9 @@ FAMILIES = {
     "gpt_neox": (t.GPTNeoXConfig, t.GPTNeoXForCausalLM, {
         **PLAIN, "intermediate_size": range(1, 30), "layer_norm_eps": [1e-5, 1e-2], "use_parallel_residual": COIN,
         "attention_bias": COIN, "hidden_act": ["gelu", "gelu_new", "relu"], "rope_parameters": [partial_ropes]}),
+    "granite": (t.GraniteConfig, t.GraniteForCausalLM, {
+        **GROUPED, "attention_bias": COIN, "mlp_bias": COIN, "embedding_multiplier": [1.0, 12.0],
+        "residual_multiplier": [1.0, 0.22, 1.5], "attention_multiplier": [0.0625, 1.0], "logits_scaling": [1.0, 8.0]}),
 }
 
 

@@ -21,6 +21,7 @@ Family olmo2_family();
 Family bert_family();
 Family opt_family();
 Family gpt_neox_family();
+Family granite_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
