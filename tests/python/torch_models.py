@@ -105,6 +105,12 @@ FAMILIES = {
     "granite": (t.GraniteConfig, t.GraniteForCausalLM, {
         **GROUPED, "attention_bias": COIN, "mlp_bias": COIN, "embedding_multiplier": [1.0, 12.0],
         "residual_multiplier": [1.0, 0.22, 1.5], "attention_multiplier": [0.0625, 1.0], "logits_scaling": [1.0, 8.0]}),
+    "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {
+        **GROUPED, "vocab_size": range(20, 62), "sliding_window": [None, 3, 50], "pad_token_id": [None],
+        "bos_token_id": [None], "eos_token_id": [None], "original_max_position_embeddings": [16, 64],
+        "rope_parameters": [
+            lambda draw: ropes(draw, ["default", "longrope"]) | {"partial_rotary_factor": draw.choice([0.5, 0.75, 1.0])}
+        ]}),
 }
 
 

@@ -22,6 +22,7 @@ Family bert_family();
 Family opt_family();
 Family gpt_neox_family();
 Family granite_family();
+Family phi3_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
