@@ -35,6 +35,7 @@ ModelSpec plain_model(std::string_view family) {
     m.placement = *find_placement("peri");
     m.mlp = MlpKind::geglu_tanh;
   }
+  if (family == "glm4") m.placement = *find_placement("peri");
   if (family == "gpt_neox") m.placement = *find_placement("parallel-two");
   if (family == "granite") m.placement = custom_placement({.norm_a = true, .beta = 0.5});
   if (family == "gemma3" || family == "qwen3") m.qk_norm = QkNorm::head;

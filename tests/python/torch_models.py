@@ -111,6 +111,9 @@ FAMILIES = {
         "rope_parameters": [
             lambda draw: ropes(draw, ["default", "longrope"]) | {"partial_rotary_factor": draw.choice([0.5, 0.75, 1.0])}
         ]}),
+    "glm4": (t.Glm4Config, t.Glm4ForCausalLM, {
+        **GROUPED, **DIM, "attention_bias": COIN, "pad_token_id": [None], "eos_token_id": [[2]],
+        "rope_parameters": [partial_ropes]}),
 }
 
 

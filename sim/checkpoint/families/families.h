@@ -23,6 +23,7 @@ Family opt_family();
 Family gpt_neox_family();
 Family granite_family();
 Family phi3_family();
+Family glm4_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 

@@ -22,9 +22,37 @@ FamilyStack read_phi3(ConfigReader& config, const TensorNames& names) {
   return stack;
 }
 
+/// GLM-4: Peri-LN with its own names of norms, interleaved RoPE, and biases of queries, keys and values.
+FamilyStack read_glm4(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  ModelSpec& m = stack.model;
+  set_attention(m, read_llama_like(config, m,
+                                   {.kv_heads = 2,
+                                    .null_kv_heads = false,
+                                    .head_dim = 128,
+                                    .norm_eps = 1.5625e-7,
+                                    .rope = {.context = 131072, .partial = 0.5}}));
+  m.placement = *find_placement("peri");
+  const bool biases = config.flag_or("attention_bias", true);
+  map_llama_like(config, names, stack,
+                 {.biases = biases ? AttentionBiases::qkv : AttentionBiases::none,
+                  .fused_gate_up = true,
+                  .interleaved_rope = true,
+                  .attention_b = "post_self_attn_layernorm",
+                  .mlp_b = "post_mlp_layernorm"});
+  return stack;
+}
+
 nlohmann::ordered_json write_phi3(const ModelSpec& m) {
   nlohmann::ordered_json json = llama_like_config(m, "phi3", "Phi3");
   json.erase("attention_bias");
+  return json;
+}
+
+nlohmann::ordered_json write_glm4(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_like_config(m, "glm4", "Glm4");
+  json["attention_bias"] = true;
+  json["partial_rotary_factor"] = 1.0;
   return json;
 }
 
@@ -32,6 +60,10 @@ nlohmann::ordered_json write_phi3(const ModelSpec& m) {
 
 Family phi3_family() {
   return {.name = "phi3", .architectures = {"Phi3ForCausalLM", "Phi3Model"}, .read = read_phi3, .write = write_phi3};
+}
+
+Family glm4_family() {
+  return {.name = "glm4", .architectures = {"Glm4ForCausalLM", "Glm4Model"}, .read = read_glm4, .write = write_glm4};
 }
 
 }  // namespace periscope
