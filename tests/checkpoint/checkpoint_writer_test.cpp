@@ -39,7 +39,7 @@ ModelSpec plain_model(std::string_view family) {
   if (family == "gpt_neox") m.placement = *find_placement("parallel-two");
   if (family == "granite") m.placement = custom_placement({.norm_a = true, .beta = 0.5});
   if (family == "gemma3" || family == "qwen3") m.qk_norm = QkNorm::head;
-  if (family == "olmo2") {
+  if (family == "olmo2" || family == "olmo3") {
     m.placement = *find_placement("b-only");
     m.qk_norm = QkNorm::full;
   }

@@ -114,6 +114,9 @@ FAMILIES = {
     "glm4": (t.Glm4Config, t.Glm4ForCausalLM, {
         **GROUPED, **DIM, "attention_bias": COIN, "pad_token_id": [None], "eos_token_id": [[2]],
         "rope_parameters": [partial_ropes]}),
+    "olmo3": (t.Olmo3Config, t.Olmo3ForCausalLM, {
+        **GROUPED, **TYPES, "attention_bias": COIN, "sliding_window": [1, 3, 50], "eos_token_id": [2],
+        "rope_parameters": [lambda draw: {"full_attention": ropes(draw), "sliding_attention": ropes(draw)}]}),
 }
 
 

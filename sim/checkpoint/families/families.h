@@ -18,6 +18,7 @@ Family gpt2_family();
 Family gemma2_family();
 Family gemma3_family();
 Family olmo2_family();
+Family olmo3_family();
 Family bert_family();
 Family opt_family();
 Family gpt_neox_family();
