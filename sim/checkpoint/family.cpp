@@ -15,7 +15,7 @@ namespace {
 const std::array table{llama_family(), mistral_family(), qwen2_family(),    qwen3_family(),
                        gpt2_family(),  gemma2_family(),  gemma3_family(),   olmo2_family(),
                        bert_family(),  opt_family(),     gpt_neox_family(), granite_family(),
-                       phi3_family(),  glm4_family(),    olmo3_family()};
+                       phi3_family(),  glm4_family(),    olmo3_family(),    smollm3_family()};
 
 /// Prefixes of a stack's tensor names in files that different programs write.
 constexpr std::array<std::string_view, 8> prefixes{

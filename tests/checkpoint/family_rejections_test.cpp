@@ -144,7 +144,7 @@ TEST_CASE("keys that change the function in other families are rejected by famil
   const std::map<std::string, std::set<std::string>> own{
       {"granite", {"logits_scaling", "attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
       {"gpt_neox", {"use_parallel_residual", "rotary_pct"}},
-      };
+      {"
   std::vector<InvalidKey> all;
   std::vector<InvalidEdit> nested;
   for (const std::string& name : fixture_names()) {

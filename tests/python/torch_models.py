@@ -117,6 +117,9 @@ FAMILIES = {
     "olmo3": (t.Olmo3Config, t.Olmo3ForCausalLM, {
         **GROUPED, **TYPES, "attention_bias": COIN, "sliding_window": [1, 3, 50], "eos_token_id": [2],
         "rope_parameters": [lambda draw: {"full_attention": ropes(draw), "sliding_attention": ropes(draw)}]}),
+    "smollm3": (t.SmolLM3Config, t.SmolLM3ForCausalLM, {
+        **GROUPED, "attention_bias": COIN, "mlp_bias": COIN, "use_sliding_window": COIN, "sliding_window": [None, 1, 3],
+        "no_rope_layer_interval": [1, 2, 4], "pad_token_id": [None], "bos_token_id": [None], "eos_token_id": [None]}),
 }
 
 

@@ -25,6 +25,7 @@ Family gpt_neox_family();
 Family granite_family();
 Family phi3_family();
 Family glm4_family();
+Family smollm3_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
