@@ -30,6 +30,9 @@ const Family& family_of(const nlohmann::json& config, const std::string& path,
   const std::string type = reader.text("model_type");
   const Family* family = find_family(type);
   if (family == nullptr) {
+    if (const std::string_view expected = expected_instead_of(type); !expected.empty()) {
+      throw reader.unsupported_value("model_type", expected);
+    }
     std::vector<std::string_view> all;
     for (const Family& known : family_table()) {
       if (!known.other_model_type.empty()) all.push_back(known.other_model_type);

@@ -61,6 +61,21 @@ std::string unwrapped(std::string_view name) {
 
 std::span<const Family> family_table() { return table; }
 
+std::string_view expected_instead_of(std::string_view model_type) {
+  struct Row {
+    std::string_view expected;
+    std::vector<std::string_view> model_types;
+  };
+  static const std::array rows{
+      Row{"a family whose heads have the same width in all layers", {"gemma4", "gemma4_text"}},
+      Row{"a family without mixtures of experts",
+          {"qwen2_moe", "qwen3_moe", "mixtral", "granitemoe", "olmoe", "phimoe", "glm4_moe", "gpt_oss"}}};
+  for (const Row& row : rows) {
+    if (std::ranges::find(row.model_types, model_type) != row.model_types.end()) return row.expected;
+  }
+  return {};
+}
+
 const Family* find_family(std::string_view model_type) {
   static const Family periscope = periscope_family();
   if (model_type == periscope.name) return &periscope;
