@@ -17,8 +17,10 @@ double loss_of(EditedCheckpoint& edited) {
 }
 
 TEST_CASE("gradients of stored tensors match finite differences of their values" * doctest::test_suite("slow")) {
-  // These have fused, transposed and tied tensors, gains 1 + w, two RoPEs, a projected embedding and a head transform.
-  for (const char* name : {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old"}) {
+  // These have fused, transposed, tied and reordered tensors, gains 1 + w, two RoPEs, a projected embedding, a head
+  // transform, factors of branches, scores and logits, and LongRoPE.
+  for (const char* name :
+       {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old", "gpt_neox", "granite", "phi3", "glm4"}) {
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy
     const Checkpoint checkpoint(edited.write());

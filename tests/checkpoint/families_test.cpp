@@ -113,6 +113,52 @@ TEST_CASE("equivalent spellings of keys and tensor names give the same logits, b
          c.tensors["cls.predictions.decoder.bias"] = c.tensors["cls.predictions.bias"];
        }},
       {"opt-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "model."); }},
+      {"gpt_neox", [](EditedCheckpoint& c) { c.rename("embed_out.weight", "lm_head.weight"); }},
+      {"gpt_neox", [](EditedCheckpoint& c) { c.rename_prefix("gpt_neox.", ""); }},
+      {"gpt_neox",
+       [](EditedCheckpoint& c) {
+         c.add("gpt_neox.layers.0.attention.bias", {1, 1, 4, 4});
+       }},
+      {"gpt_neox",  // as written by transformers since version 5
+       [](EditedCheckpoint& c) {
+         c.config["rope_parameters"] = {
+             {"rope_type", "default"}, {"rope_theta", 500.0}, {"partial_rotary_factor", 0.5}};
+         c.config.erase("rotary_pct");
+         c.config.erase("rotary_emb_base");
+       }},
+      {"phi3", [](EditedCheckpoint& c) { c.config["rope_parameters"]["rope_type"] = "su"; }},
+      {"phi3", [](EditedCheckpoint& c) { c.config["rope_parameters"]["rope_type"] = "yarn"; }},
+      {"phi3", [](EditedCheckpoint& c) { c.config["rope_parameters"]["factor"] = 4.0; }},
+      {"phi3",  // as written by transformers before version 5
+       [](EditedCheckpoint& c) {
+         nlohmann::json rope = c.config["rope_parameters"];
+         c.config["partial_rotary_factor"] = rope["partial_rotary_factor"];
+         c.config["rope_theta"] = rope["rope_theta"];
+         c.config["rope_scaling"] = {
+             {"type", "longrope"}, {"short_factor", rope["short_factor"]}, {"long_factor", rope["long_factor"]}};
+         c.config.erase("rope_parameters");
+       }},
+      {"glm4",
+       [](EditedCheckpoint& c) {
+         c.config.erase("rope_parameters");
+         c.config["rope_theta"] = 10000.0;
+         c.config["partial_rotary_factor"] = 0.5;
+       }},
+      {"olmo3",
+       [](EditedCheckpoint& c) {
+         nlohmann::json full = c.config["rope_scaling"];
+         full["rope_theta"] = 500000.0;
+         c.config["rope_parameters"] = {{"full_attention", full},
+                                        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500000.0}}}};
+         c.config.erase("rope_scaling");
+         c.config.erase("rope_theta");
+       }},
+      {"olmo3", [](EditedCheckpoint& c) { c.config["rope_scaling"]["beta_slow"] = 1; }},
+      {"smollm3", [](EditedCheckpoint& c) { c.config.erase("no_rope_layers"); }},
+      {"smollm3",
+       [](EditedCheckpoint& c) {
+         c.config["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+       }},
       {"opt-bare", [](EditedCheckpoint& c) { c.rename("decoder.embed_tokens.weight", "lm_head.weight"); }},
   };
   for (const auto& [name, edit] : all) {
@@ -194,6 +240,8 @@ TEST_CASE("messages name a non-finite entry by its tensor and its index in the f
       {"gpt2-bare", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.weight: entry 5", 5},
       {"llama-tied", "model.embed_tokens.weight", "model.embed_tokens.weight: entry 9", 9},
       {"gemma2", "model.norm.weight", "model.norm.weight: 1 + entry 3", 3},
+      {"gpt_neox", "gpt_neox.layers.0.attention.query_key_value.weight",
+       "gpt_neox.layers.0.attention.query_key_value.weight (k part): entry 131", 131},
   };
   for (const Row& row : rows) {
     CAPTURE(row.words);

@@ -57,6 +57,11 @@ double head_dim(const FamilyStack& s) { return s.model.head_dim; }
 double mlp(const FamilyStack& s) { return static_cast<double>(s.model.mlp); }
 double mlp_width(const FamilyStack& s) { return s.model.mlp_width; }
 double tied(const FamilyStack& s) { return s.tied ? 1.0 : 0.0; }
+double head_scale(const FamilyStack& s) { return s.model.head.scale; }
+double embedding_scale(const FamilyStack& s) { return s.model.embedding.scale; }
+double beta(const FamilyStack& s) { return s.model.rule(0).beta; }
+double rope_scale(const FamilyStack& s) { return s.model.attention.at(0).rope_scale; }
+double longest(const FamilyStack& s) { return s.model.max_tokens(); }
 double head_cap(const FamilyStack& s) { return s.model.head.soft_cap; }
 double score_cap(const FamilyStack& s) { return s.model.scores_at(0).soft_cap; }
 double score_scale(const FamilyStack& s) { return s.model.scores_at(1).scale; }
@@ -133,14 +138,19 @@ double scaled_freq(double context) {
   return (1.0 - smooth) * 0.01 / 4.0 + smooth * 0.01;
 }
 
-/// Rows shared by Llama-like families; `kv` and `dim` are the class defaults.
-void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, double dim, double norm_eps,
-                    double context, const Edit& fits = nothing) {
+/// Rows shared by Llama-like families; `kv`, `dim` and `ties` are the class defaults.
+void add_llama_shape(std::vector<Default>& all, const std::string& f, double kv, double dim, double norm_eps,
+                     const Edit& fits = nothing, bool ties = false, const Edit& any_width = nothing) {
   all.push_back({f, "rms_norm_eps", 3e-4, eps, 3e-4, norm_eps});
   all.push_back({f, "num_key_value_heads", 1, kv_heads, 1, kv, fits});
-  all.push_back({f, "head_dim", 12, head_dim, 12, dim});
+  all.push_back({f, "head_dim", 12, head_dim, 12, dim, any_width});
   all.push_back({f, "hidden_act", "gelu", mlp, kind(MlpKind::geglu), kind(MlpKind::swiglu)});
-  all.push_back({f, "tie_word_embeddings", true, tied, 1, 0});
+  all.push_back({f, "tie_word_embeddings", !ties, tied, ties ? 0.0 : 1.0, ties ? 1.0 : 0.0});
+}
+
+void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, double dim, double norm_eps,
+                    double context, const Edit& fits = nothing) {
+  add_llama_shape(all, f, kv, dim, norm_eps, fits);
   const Edit plain = both(both(erasing("rope_parameters"), erasing("rope_scaling")), setting("head_dim", 4));
   all.push_back({f, "rope_theta", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4), plain});
   all.push_back({f, "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(context),
@@ -160,6 +170,60 @@ void add_gemma(std::vector<Default>& all, const std::string& f, const std::strin
   all.push_back({f, prefix + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
   all.push_back({f, prefix + "sliding_window", 7, window, 7, 4096});
   all.push_back({f, prefix + "attention_bias", true, bias(Weight::k), 1, 0});
+}
+
+/// Rows of families with factors, partial RoPE, several kinds of layers or layers without RoPE.
+void add_more(std::vector<Default>& all, const std::function<Edit(int)>& with_heads) {
+  const Edit plain = both(erasing("rope_parameters"), erasing("rope_scaling"));
+  all.push_back({"gpt_neox", "layer_norm_eps", 3e-4, eps, 3e-4, 1e-5});
+  all.push_back({"gpt_neox", "hidden_act", "relu", mlp, kind(MlpKind::relu), kind(MlpKind::gelu)});
+  all.push_back({"gpt_neox", "use_parallel_residual", false, pre, 1, 0});
+  all.push_back({"gpt_neox", "attention_bias", false, bias(Weight::q), 0, 1});
+  all.push_back({"gpt_neox", "tie_word_embeddings", true, tied, 1, 0});
+  const Edit one_head = setting("num_attention_heads", 1);  // of width 8
+  all.push_back({"gpt_neox", "rotary_pct", 1.0, freq(0), freq_of(500.0, 8), 0, one_head});
+  all.push_back({"gpt_neox", "rotary_emb_base", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4), one_head});
+  all.push_back({"gpt_neox", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(2048),
+                 both(both(one_head, both(erasing("rotary_emb_base"), erasing("rotary_pct"))), [](Json& c) {
+                   c["rope_parameters"] = llama3_rope();
+                   c["rope_parameters"]["partial_rotary_factor"] = 0.5;
+                 })});
+  add_llama_like(all, "granite", 4, 2, 1e-6, 2048);
+  all.push_back({"granite", "attention_bias", true, bias(Weight::o), 1, 0});
+  all.push_back({"granite", "mlp_bias", true, bias(Weight::down), 1, 0});
+  all.push_back({"granite", "attention_multiplier", 0.25, score_scale, 0.25, 1});
+  all.push_back({"granite", "embedding_multiplier", 6.0, embedding_scale, 6, 1});
+  all.push_back({"granite", "residual_multiplier", 0.5, beta, 0.5, 1});
+  all.push_back({"granite", "logits_scaling", 4.0, head_scale, 0.25, 1});
+  add_llama_shape(all, "phi3", 2, 8, 1e-5, nothing, false, plain);
+  all.push_back({"phi3", "rope_theta", 100.0, freq(0), freq_of(100.0, 8), freq_of(1e4, 8), plain});
+  all.push_back({"phi3", "max_position_embeddings", 64, rope_scale, std::numbers::sqrt2, 2});  // √(1 + log₈(max/8))
+  all.push_back({"phi3", "sliding_window", 5, window, 5, 0});
+  all.push_back({"phi3", "original_max_position_embeddings", 64, longest, 64, 4096,
+                 [](Json& c) { c["rope_parameters"].erase("original_max_position_embeddings"); }});
+  all.push_back({"phi3", "partial_rotary_factor", 0.5, freq(0), freq_of(1e4, 4), freq_of(1e4, 8), plain});
+  add_llama_shape(all, "glm4", 2, 128, 1.5625e-7, with_heads(4));
+  all.push_back({"glm4", "rope_theta", 100.0, freq(0), freq_of(100.0, 4), freq_of(1e4, 4), plain});
+  all.push_back({"glm4", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(131072),
+                 setting("rope_parameters", llama3_rope())});
+  all.push_back({"glm4", "attention_bias", false, bias(Weight::k), 0, 1});
+  all.push_back({"glm4", "partial_rotary_factor", 1.0, freq(0), freq_of(1e4, 8), freq_of(1e4, 4), plain});
+  add_llama_shape(all, "olmo3", 4, 2, 1e-5);
+  all.push_back({"olmo3", "rope_theta", 100.0, freq(1), freq_of(100.0, 4), freq_of(5e5, 4), erasing("rope_scaling")});
+  all.push_back({"olmo3", "max_position_embeddings", 1300, freq(1), scaled_freq(1300), scaled_freq(2048),
+                 both(setting("rope_theta", 1e4), setting("rope_scaling", llama3_rope()))});
+  all.push_back({"olmo3", "attention_bias", true, bias(Weight::o), 1, 0});
+  all.push_back({"olmo3", "sliding_window", 5, window, 5, 4096});
+  all.push_back({"olmo3", "layer_types", {"full_attention", "sliding_attention"}, windows, 2, 3});
+  add_llama_shape(all, "smollm3", 4, 2, 1e-6, with_heads(8), true);
+  all.push_back({"smollm3", "rope_theta", 100.0, freq(0), freq_of(100.0, 4), freq_of(2e6, 4)});
+  all.push_back({"smollm3", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(32768),
+                 both(erasing("rope_theta"), setting("rope_scaling", llama3_rope()))});
+  all.push_back({"smollm3", "attention_bias", true, bias(Weight::o), 1, 0});
+  all.push_back({"smollm3", "mlp_bias", true, bias(Weight::down), 1, 0});
+  all.push_back({"smollm3", "no_rope_layer_interval", 1, freq(0), 0, freq_of(2e6, 4), erasing("no_rope_layers")});
+  all.push_back({"smollm3", "use_sliding_window", true, windows, 2, 0});
+  all.push_back({"smollm3", "sliding_window", 5, window, 5, 0});
 }
 
 std::vector<Default> every_default() {
@@ -217,6 +281,8 @@ std::vector<Default> every_default() {
                  scaled_freq(131072),
                  both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", llama3_rope()))});
 
+  add_more(all, with_heads);
+
   all.push_back({"gpt2-bare", "n_inner", 5, mlp_width, 5, 24});
   all.push_back({"gpt2-bare", "layer_norm_epsilon", 3e-4, eps, 3e-4, 1e-5});
   all.push_back({"gpt2-bare", "activation_function", "relu", mlp, kind(MlpKind::relu), kind(MlpKind::gelu_tanh)});
@@ -265,6 +331,13 @@ const std::map<std::string, double> null_values{
     {"qwen3: num_key_value_heads", 64},
     {"qwen3: sliding_window", 0},
     {"olmo2: num_key_value_heads", 4},
+    {"granite: num_key_value_heads", 4},
+    {"phi3: num_key_value_heads", 2},
+    {"phi3: sliding_window", 0},
+    {"olmo3: num_key_value_heads", 4},
+    {"olmo3: layer_types", 3},
+    {"smollm3: num_key_value_heads", 8},
+    {"smollm3: sliding_window", 0},
     {"gemma2: final_logit_softcapping", 0},
     {"gemma2: attn_logit_softcapping", 0},
     {"gemma3-nested: final_logit_softcapping", 0},

@@ -121,6 +121,10 @@ TEST_CASE("unsupported values of config.json are rejected with the key") {
                                          {"gpt2-bare", "add_cross_attention", true},
                                          {"gpt2-bare", "activation_function", "tanh"}});
   check_rejected({
+      {"gemma2", "key \"model_type\" = \"gemma4\": expected a family whose heads have the same width in all layers",
+       set("model_type", "gemma4")},
+      {"qwen3", "key \"model_type\" = \"qwen3_moe\": expected a family without mixtures of experts",
+       set("model_type", "qwen3_moe")},
       {"qwen3", "key \"rope_parameters.attention_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"attention_factor", 2.0}})},
       {"qwen3", "key \"rope_parameters.partial_rotary_factor\"",
@@ -144,7 +148,7 @@ TEST_CASE("keys that change the function in other families are rejected by famil
   const std::map<std::string, std::set<std::string>> own{
       {"granite", {"logits_scaling", "attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
       {"gpt_neox", {"use_parallel_residual", "rotary_pct"}},
-      {"
+      {"smollm3", {"no_rope_layers"}}};
   std::vector<InvalidKey> all;
   std::vector<InvalidEdit> nested;
   for (const std::string& name : fixture_names()) {
@@ -182,6 +186,11 @@ TEST_CASE("unsupported activations and kinds of RoPE, in both spellings, are rej
                         set("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}, {"factor", 2.0}})});
     }
   }
+  for (const char* type : {"linear", "llama3", "dynamic"}) {
+    const std::string value = std::string(" = \"") + type + "\"";
+    nested.push_back({"phi3", "key \"rope_parameters.rope_type\"" + value,
+                      [=](EditedCheckpoint& c) { c.config["rope_parameters"]["rope_type"] = type; }});
+  }
   for (const char* activation : {"quick_gelu", "gelu_10", "relu2", "mish", "laplace", "sigmoid", "linear"}) {
     for (const std::string name : {"llama", "mistral", "olmo2", "qwen3", "bert-old"}) {
       all.push_back({name, "hidden_act", activation});
@@ -191,6 +200,56 @@ TEST_CASE("unsupported activations and kinds of RoPE, in both spellings, are rej
   }
   check_rejected(all);
   check_rejected(nested);
+}
+
+TEST_CASE("invalid keys of RoPE, NoPE layers and factors are rejected with the key") {
+  const auto in_rope = [](const std::string& name, const std::string& object, const std::string& key,
+                          const nlohmann::json& value) {
+    return InvalidEdit{name, "key \"" + object + "." + key + "\"",
+                       [=](EditedCheckpoint& c) { c.config[object][key] = value; }};
+  };
+  check_rejected({
+      in_rope("phi3", "rope_parameters", "short_factor", {1.0}),
+      in_rope("phi3", "rope_parameters", "long_factor", {1.0, -1.0}),
+      in_rope("phi3", "rope_parameters", "short_factor", nullptr),
+      in_rope("phi3", "rope_parameters", "original_max_position_embeddings", 16),
+      in_rope("phi3", "rope_parameters", "partial_rotary_factor", 1.5),
+      in_rope("phi3", "rope_parameters", "partial_rotary_factor", 0.4),
+      in_rope("olmo3", "rope_scaling", "truncate", false),
+      in_rope("olmo3", "rope_scaling", "factor", nullptr),
+      in_rope("olmo3", "rope_scaling", "attention_factor", -1.0),
+      in_rope("olmo3", "rope_scaling", "partial_rotary_factor", 0.5),
+      in_rope("glm4", "rope_parameters", "rope_type", "proportional"),
+  });
+  check_rejected(
+      std::vector<InvalidKey>{{"gpt_neox", "rotary_pct", 1.25},
+                              {"gpt_neox", "rotary_pct", nullptr},
+                              {"gpt_neox", "partial_rotary_factor", 0.25},
+                              {"gpt_neox", "rope_theta", 1e4},
+                              {"gpt_neox", "num_attention_heads", 8},
+                              {"gpt_neox", "head_dim", 4},
+                              {"gpt_neox", "num_key_value_heads", 1},
+                              {"granite", "residual_multiplier", 0.0},
+                              {"granite", "logits_scaling", -8.0},
+                              {"granite", "num_local_experts", 4},
+                              {"phi3", "lm_head_bias", true},
+                              {"phi3", "attention_bias", true},
+                              {"glm4", "partial_rotary_factor", 0.25},
+                              {"olmo3", "layer_types", {"full_attention", "chunked_attention"}},
+                              {"olmo3", "sliding_window", nullptr},
+                              {"smollm3", "no_rope_layers", {1, 0}},
+                              {"smollm3", "no_rope_layers", {1, 2, 0}},
+                              {"smollm3", "no_rope_layer_interval", 0},
+                              {"smollm3", "layer_types", {"full_attention", "chunked_attention", "full_attention"}}});
+  check_rejected({{"smollm3", "key \"layer_types\"",
+                   [](EditedCheckpoint& c) {
+                     c.config["use_sliding_window"] = false;
+                     c.config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+                   }},
+                  {"gpt_neox", "tensor \"gpt_neox.layers.1.attention.query_key_value.weight\": shape [8, 24]",
+                   add_tensor("gpt_neox.layers.1.attention.query_key_value.weight", {8, 24})},
+                  {"phi3", "tensor \"model.layers.0.mlp.gate_up_proj.weight\": shape [7, 16], expected [14, 16]",
+                   add_tensor("model.layers.0.mlp.gate_up_proj.weight", {7, 16})}});
 }
 
 TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected with the tensor's name") {

@@ -126,7 +126,7 @@ def unseen_columns(program, command):
 def families(program):
     """Returns the checkpoint families, read from write-checkpoint's error message for an unknown name."""
     done = program.run(["write-checkpoint", "--family", "none", "--out", "x"], "/")
-    return re.findall(r"[a-z][a-z0-9-]+", done.stderr.split("expected one of")[-1].split(";")[0])
+    return re.findall(r"[a-z][a-z0-9_-]+", done.stderr.split("expected one of")[-1].split(";")[0])
 
 
 def unread_families(program, command):
