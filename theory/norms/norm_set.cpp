@@ -94,10 +94,8 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
     const double size = std::abs(gain);
     hat[k] = std::max(reach.up, reach.down);
     error[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
-    if (is_bounded) {
-      record(Signal::normalised, input_bound(magnitude[k]));
-      record(Signal::normalised, hat[k]);
-    }
+    if (is_bounded) record(Signal::normalised, input_bound(magnitude[k]));
+    record(Signal::normalised, hat[k]);
     record(Signal::normalised, size == 0.0 ? error[k] : outward(size * hat[k] * growth + error[k]));
     const auto output_bound = [&](double reached) {
       return size == 0.0 ? error[k] : outward(size * reached * growth + error[k]);
