@@ -7,7 +7,7 @@
 namespace periscope {
 namespace {
 
-const std::string embedding_name = "gpt_neox.embed_in.weight";
+const std::string neox_embedding = "gpt_neox.embed_in.weight";
 
 /// Each head's queries, keys and values are adjacent in one fused matrix. Only the first features of a head rotate.
 void map_layer(ParameterMap& map, const ModelSpec& m, int layer, bool biases) {
@@ -59,10 +59,10 @@ FamilyStack read_gpt_neox(ConfigReader& config, const TensorNames& names) {
   const bool biases = config.flag_or("attention_bias", true);
 
   ParameterMap& map = stack.map;
-  map.set(0, Weight::embedding, whole(embedding_name));
+  map.set(0, Weight::embedding, whole(neox_embedding));
   for (int layer = 0; layer < m.layers; ++layer) map_layer(map, m, layer, biases);
   map.set_norm(0, Weight::final_norm, layer_norm("gpt_neox.final_layer_norm"));
-  map_head(config, names, stack, false, embedding_name);
+  map_head(config, names, stack, false, neox_embedding);
   return stack;
 }
 
