@@ -44,7 +44,7 @@ FULL = 3  # columns of at most this length are written with all digits
 LONG = 90  # maximum characters per column; later lines affect only its hash and norm
 RELATIVE = 1e-9
 SHOWN = 12  # printed differences per command
-BYTES = 4_000_000  # limit of all cases and results
+BYTES = 4_500_000  # limit of all cases and results
 # Hashes and columns dominated by rounding errors: compared on the reference level only.
 ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
 # Progress lines depend on timing.
