@@ -131,6 +131,7 @@ SMALLER = {
     "ladder": sets("model.layers=1", "input.tokens=4", "ladder.widths=[16, 24, 32, 48]", "ladder.seeds=16",
                    "model.width=16", "model.heads=2"),
     "power": ["--config", "list.toml"],
+    "formats results/olmo2": [],
     "formats": ["--seeds", "4", *sets("model.layers=1", "input.tokens=4", 'formats.format=["bf16", "int8"]'), *NARROW],
     "train": sets("model.layers=2", "input.tokens=8", "train.steps=3", "train.batch=2"),
     "reproduce": sets("model.layers=3", "input.tokens=8", "train.steps=3", "train.batch=2") + NARROW,

@@ -64,9 +64,9 @@ ROWS = {
     **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base),
                               "formats")
        for name, value, *base in (
-           ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"), ("block", "8", "formats.scale=block"),
-           ("accumulate", "format"),
-           ("rounding", "stochastic"), ("passes", "backward", "run.backward=true"), ("overflow", "saturate", "model.gamma=1e5"),
+           ("format", '["fp16"]'), ("covers", '["weights"]'), ("rest", "fp16"), ("scale", "block"),
+           ("block", "8", "formats.scale=block"), ("accumulate", "format"), ("rounding", "stochastic"),
+           ("passes", "backward", "run.backward=true"), ("overflow", "saturate", "model.gamma=1e5"),
            ("loss_scale", "3", "run.backward=true"),
            ("massive", "10"), ("massive_features", "2", "formats.massive=10"), ("certificates", "true"))},
     **{f"train.{name}": Row(value, "all", (*TRAIN, *base), "train")
