@@ -156,7 +156,7 @@ def gradient_threshold(ds: xr.Dataset, stacks: list[int], name: str) -> style.Pa
         axes.set_title(style.format_name(array(ds, "format")[f]))
     words = ("Signal-to-quantization-noise ratio of the loss's gradient with respect to all matrices of a layer, "
              f"relative to the same pass in FP64, {_passes(ds, name)}. Dashed: a gradient of √3 times its noise (4.8 "
-             "dB), below which training in the format becomes less effective according to arXiv 2505.19115. ")  # fmt: skip
+             "dB), below which training in the format becomes less effective (arXiv 2505.19115). ")  # fmt: skip
     return style.finish(figure, [_marker(s) for s in styles], words + _storage(ds) + _settings(ds))
 
 
