@@ -18,7 +18,6 @@ REQUIRED = (
     | on("placement step", "loss_change_measured", "loss_change_predicted")
     | on("placement step weight layer", "update_measured", "update_predicted")
 )
-# Colours (Okabe and Ito) and markers of the matrices.
 SHIFT = 0.07  # distance between the markers of two matrices, in steps
 COHERENT, REST = 0.55, 0.2  # opacity of the two parts of the predicted stream
 

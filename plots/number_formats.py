@@ -89,7 +89,7 @@ def _marker(curve_style: style.Style) -> Line2D:
 
 
 def _passes(ds: xr.Dataset, name: str) -> str:
-    """Describes the passes behind the markers."""
+    """Describes the passes that the markers show."""
     if "checkpoint" in ds.attrs:
         return 'one pass on given tokens; "random": Gaussian weights with the root mean square of every given matrix'
     return f"{style.INPUTS[name]}; markers: mean over {config(ds)['run']['seeds']} seeds, bars ± 2 standard errors"

@@ -104,7 +104,7 @@ STYLES = {
     "x0": Style("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
     "hyper": Style("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
 }
-# colour and marker of every matrix
+# Colours (Okabe and Ito) and markers of the matrices.
 MATRICES = {"q": ("#56B4E9", "v"), "k": ("#0072B2", "^"), "v": ("#009E73", "o"), "o": ("#E69F00", "s"),
             "gate": ("#CC79A7", "P"), "up": ("#882255", "D"), "down": ("#D55E00", "X"),
             "attention_gate": ("#777777", "h")}  # fmt: skip

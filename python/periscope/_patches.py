@@ -54,6 +54,9 @@ def run_eagerly() -> Callable[[], None]:
     that ends this, unless other steps are being recorded."""
     import torch
 
+    if not hasattr(torch.compiler, "set_stance"):  # torch before 2.6
+        return lambda: None
+
     def end() -> None:
         with _LOCK:
             if len(_STANCES) == 1:

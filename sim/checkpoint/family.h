@@ -52,8 +52,8 @@ std::span<const Family> family_table();
 
 /// Looks up a family by model_type; null if unknown. Includes "periscope", for stacks that no public family supports.
 const Family* find_family(std::string_view model_type);
-/// Returns the property that an unsupported family lacks, such as "a family without mixtures of experts"; "" for an
-/// unknown family.
+/// Returns the expected value for error messages about a known, but unsupported model_type, such as "a family without
+/// mixtures of experts"; "" for any other.
 std::string_view expected_instead_of(std::string_view model_type);
 /// Looks up a public family by name; null if unknown.
 const Family* family_named(std::string_view name);

@@ -43,8 +43,10 @@ std::vector<std::string> extras_of(const FamilyStack& stack) {
   }
   if (std::ranges::any_of(m.attention, has_plain)) {
     all.emplace_back("features without RoPE");
-  } else if (std::ranges::any_of(m.attention, has_frequencies)) {
-    all.emplace_back("a different RoPE base in some layers");
+  }
+  if (std::ranges::any_of(m.attention, has_frequencies)) {
+    const bool every = std::ranges::all_of(m.attention, has_frequencies);
+    all.push_back(fmt::format("other RoPE frequencies in {} layers", every ? "all" : "some"));
   }
   if (m.head.scale != 1.0) all.push_back(fmt::format("logits multiplied by {:g}", m.head.scale));
   if (m.head.soft_cap > 0.0) all.push_back(fmt::format("soft cap {:g} of logits", m.head.soft_cap));

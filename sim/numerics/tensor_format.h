@@ -72,8 +72,7 @@ static_assert(are_names_of<ScaleOver>(scale_over_names));
 /// - floating-point with a scale: s is the smallest power of two with M ≤ s·largest, so that nothing overflows;
 /// - integer: s = M/largest_integer, rounded to binary32 as in storage;
 /// - BlockScale::power_of_two: s = 2^(⌊log₂ M⌋ − ⌊log₂ largest⌋), at least 2⁻¹²⁷ (OCP MX specification 1.0, §6.3);
-/// - BlockScale::e4m3: s = t·r with t = max|x| of the tensor/(448·largest) in binary32 and r = M/(largest·t) in FP8
-/// E4M3
+/// - BlockScale::e4m3: s = t·r, with t = max|x| of the tensor/(448·largest) in binary32 and r = M/(largest·t) in E4M3
 ///   (NVFP4, arXiv 2509.25149, appendix C).
 /// Rounding is to nearest with ties to even, or stochastic. Formats with block scales saturate. With a scale, all
 /// entries of a group (of the tensor for BlockScale::e4m3) with an infinite or NaN entry become NaN, and a group of

@@ -42,8 +42,8 @@ enum class Signal {
   dense,        ///< x Wᵀ in BERT's head transform [N, D']
   activated,    ///< φ(dense) [N, D']
   transformed,  ///< norm(activated), the input of the unembedding [N, D']
-  head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
-  logits,       ///< head_scores after the soft cap [N, V]
+  head_scores,  ///< transformed Uᵀ [N, V], before the factor and the soft cap
+  logits,       ///< head_scores times the factor, after the soft cap [N, V]
 
   // Recorded only to evaluate the arithmetic of a run (T24); `products` to `denominators` as one maximum per sublayer.
   dots,          ///< q·k of every head, before scale and soft cap

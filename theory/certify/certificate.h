@@ -69,7 +69,7 @@ Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind,
 bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 
 /// Bounds every signal of a stack with the given weights. Inputs may have any length in exact arithmetic, otherwise up
-/// to `longest` tokens or the end of the position table. Bounds are infinite for unbounded inputs, placements without
+/// to `longest` tokens or ModelSpec::max_tokens(). Bounds are infinite for unbounded inputs, placements without
 /// norms, or an ε that rounds to 0. `cached` are narrower formats to which a run may round keys and values when it
 /// stores them; the bounds hold for each of them, and Certificate::cached is the first.
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,

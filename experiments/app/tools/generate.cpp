@@ -41,7 +41,7 @@ void check_token_count(const ModelSpec& model, std::size_t prompt, int count) {
   const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
   if (read <= most) return;
   throw ConfigError(fmt::format("--count {}: expected at most {} tokens including the prompt{}, found {}", count, most,
-                                limited ? ", the model's number of positions" : "", read));
+                                limited ? ", the longest input of the model" : "", read));
 }
 
 /// Returns the size of the cache of converted weights in bytes: at most --memory, by default half the available memory.

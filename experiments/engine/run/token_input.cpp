@@ -143,7 +143,7 @@ void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
   const int positions = model.max_tokens();
   if (positions > 0 && count > static_cast<std::size_t>(positions)) {
     throw ConfigError(fmt::format(
-        "{0} tokens: expected at most {1}, the model's number of positions; pass --max-tokens {1} to truncate", count,
+        "{0} tokens: expected at most {1}, the longest input of the model; pass --max-tokens {1} to truncate", count,
         positions));
   }
   if (!chosen && count > static_cast<std::size_t>(most_tokens)) {

@@ -63,6 +63,7 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
 /// part is stored in `format` without a scale, and no part has a narrower range.
 bool certificate_applies(const FormatChoice& choice, const TensorFormat& format) {
   bool stored = false;
+  if (choice.backward_only) return false;
   for (const Quantization& q : choice.parts) {
     stored = stored || (q.format.name == format.name && !q.has_scale());
     if (q.stochastic || q.format.is_integer() || q.format.floating.largest < format.floating.largest) return false;
@@ -176,7 +177,7 @@ SeedReading read_passes(const FormatsConfig& config, const std::vector<TensorFor
       FormatSignals signals(ops, spec.model, choice);
       DeviationProbe probe(ops, spec.model, &truth, choice.loss_scale);
       GradientNoise noise(ops, spec.model, &exact_gradients, choice.loss_scale);
-      // Gaussian inputs are rounded once, from f64. Other inputs are table rows, which are already in the format.
+      // Gaussian input is rounded here, from f64. Token input is a sum of rounded table rows, which the pass rounds.
       const Tensor start = tokens.ids.empty() ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
                                               : planted(input_of(context));
       pass_through(context, start, tokens, {.recorders = {&probe}, .gradients = {&noise}, .replacers = {&signals}});

@@ -36,7 +36,7 @@ struct FormatsConfig : study::CheckpointConfig {
   std::vector<std::string> covers{};  ///< parts; empty: all, or inputs and weights for formats of 8 bits or fewer
   std::string rest = "bf16";          ///< format of the other parts
   ScaleOver scale = ScaleOver::row;
-  int block = 0;                       ///< entries that share a scale in blocks; 0: the format's own number
+  int block = 0;                       ///< entries that share a scale in blocks; 0: the format's default
   bool accumulates_in_format = false;  ///< sum products with weight matrices in the format, not in f32
   bool stochastic = false;
   bool backward_only = false;  ///< round only in the backward pass
@@ -158,7 +158,7 @@ struct FormatsStack {
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
 std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress);
 
-/// Returns the estimate of the passes of `seeds` seeds. One pass stores all signals and, with run.backward, their
+/// Returns the memory estimate of `seeds` seeds. One pass stores all signals and, with run.backward, their
 /// gradients and those of all matrices.
 stacks::MemoryEstimate passes_memory(const StackSpec& spec, config::RunOptions run, int seeds, int threads);
 

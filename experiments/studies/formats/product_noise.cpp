@@ -83,12 +83,15 @@ void ComparedWeights::compare(const Backend& ops, const LinearMap& map, int subl
       entry(numbers_[f], spec_.model, weight, layer, measure) = value;
     };
     put(ProductMeasure::weight_sqnr, decibels(of_weights.signal, of_weights.noise));
-    put(ProductMeasure::weight_sqnr_predicted, decibels(1.0, predicted));
+    const auto put_predicted = [&](ProductMeasure measure, double noise) {
+      if (noise > 0.0) put(measure, decibels(1.0, noise));
+    };
+    put_predicted(ProductMeasure::weight_sqnr_predicted, predicted);
     put(ProductMeasure::weight_underflow, of_weights.lost / of_weights.nonzero);
     put(ProductMeasure::input_sqnr, decibels(of_input.signal, of_input.noise));
     put(ProductMeasure::product_sqnr, decibels(of_output.signal, of_output.noise));
     if (choice.sums) continue;  // T26 is about roundings of the factors
-    put(ProductMeasure::product_sqnr_predicted, decibels(1.0, predicted + of_input.noise / of_input.signal));
+    put_predicted(ProductMeasure::product_sqnr_predicted, predicted + of_input.noise / of_input.signal);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "experiments/engine/result/text_table.h"
@@ -25,17 +26,24 @@ std::string certificate_words(const std::optional<FormatCertificate>& c) {
 }
 
 std::string formats_words(const FormatsConfig& config) {
-  return fmt::format(
-      "stored in the format: {}; other tensors in {}. sums: {}; rounding: {}; entries that share a scale: {}.\n",
+  std::string words = fmt::format(
+      "stored in the format: {}; other tensors in {}. passes: {}; sums: {}; rounding: {}; entries that share a scale: "
+      "{}",
       config.covers.empty() ? "all tensors (formats of 8 bits or fewer: inputs and weights of matrices)"
                             : fmt::format("{}", fmt::join(config.covers, ", ")),
-      config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0], rounding_names[config.stochastic ? 1 : 0],
-      scale_over_names[static_cast<std::size_t>(config.scale)]);
+      config.rest, pass_names[config.backward_only ? 1 : 0], accumulate_names[config.accumulates_in_format ? 1 : 0],
+      rounding_names[config.stochastic ? 1 : 0], scale_over_names[static_cast<std::size_t>(config.scale)]);
+  for (const std::string& word : config.format) {
+    const std::optional<TensorFormat> format = find_tensor_format(word);
+    if (!format || !format->has_block_scale()) continue;
+    words += fmt::format(", {}: blocks of {}, sums in f32", word, config.block > 0 ? config.block : format->block);
+  }
+  return words + ".\n";
 }
 
 std::string decibel_text(double decibels) { return dataset::number(decibels, "{:.1f}"); }
 
-/// 10 log10 3: gradients below √3 times their noise do not improve the loss (arXiv 2505.19115).
+/// 10 log10 3: below √3 times its noise, a gradient makes training in the format less effective (arXiv 2505.19115).
 constexpr double gradient_threshold = 4.771;
 
 /// A signal or product with the lowest SQNR, in dB.
@@ -49,12 +57,15 @@ struct Worst {
   }
 };
 
+/// Returns −∞ for NaN, the SQNR of a signal that is not finite.
+double or_lowest(double sqnr) { return std::isnan(sqnr) ? -std::numeric_limits<double>::infinity() : sqnr; }
+
 Worst worst_branch(const Variant& v) {
   Worst worst;
   const std::vector<RunningMoments>& places = v.numbers.at({{Pass::forward, Signal::f_out}, Measure::sqnr});
   for (std::size_t p = 1; p + 1 < places.size(); ++p) {
-    if (!(places[p].mean() < worst.sqnr)) continue;
-    worst.sqnr = places[p].mean();
+    if (!(or_lowest(places[p].mean()) < worst.sqnr)) continue;
+    worst.sqnr = or_lowest(places[p].mean());
     worst.name = fmt::format("{} {}", p % 2 == 1 ? "attention" : "MLP", (p - 1) / 2);
   }
   return worst;
@@ -66,8 +77,9 @@ Worst worst_product(const Variant& v) {
     const auto& [matrix, measure] = at;
     if (measure != ProductMeasure::product_sqnr) continue;
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-      if (!(layers[layer].mean() < worst.sqnr)) continue;
-      worst.sqnr = layers[layer].mean();
+      const bool exists = !std::isnan(v.products.at({matrix, ProductMeasure::weight_underflow})[layer].mean());
+      if (!exists || !(or_lowest(layers[layer].mean()) < worst.sqnr)) continue;
+      worst.sqnr = or_lowest(layers[layer].mean());
       worst.name = is_of_layer(matrix) ? fmt::format("{} {}", name_of(matrix), layer) : name_of(matrix);
       const auto predicted = v.products.find({matrix, ProductMeasure::product_sqnr_predicted});
       if (predicted != v.products.end()) worst.predicted = predicted->second[layer].mean();
@@ -147,8 +159,9 @@ std::string checkpoint_table(const CheckpointResult& result, const FormatsConfig
         return v.numbers.at({site, measure})[place].mean();
       };
       const bool backward = !v.layer_gradients.empty();
-      const auto below = std::ranges::count_if(
-          v.layer_gradients, [](const RunningMoments& layer) { return layer.mean() < gradient_threshold; });
+      const auto below = std::ranges::count_if(v.layer_gradients, [](const RunningMoments& layer) {
+        return !(layer.mean() >= gradient_threshold);  // also counts NaN
+      });
       const Worst product = worst_product(v);
       const bool impossible = format.certificate && format.certificate->certified && v.forward.seeds == 0;
       signals.add({stack.spec.label, format.name, decibel_text(at(stream_site, Measure::sqnr, top)),

@@ -75,8 +75,10 @@ struct GrowthSplit {
 
 /// Threshold of the largest |attention logit| above which QK-clip rescales a head, in Kimi K2 (arXiv 2507.20534).
 inline constexpr double qk_clip_threshold = 100.0;
-/// Factor of the logits of a head whose largest |logit| is `largest`.
-[[nodiscard]] inline double qk_clip_factor(double largest) { return std::min(1.0, qk_clip_threshold / largest); }
+/// Factor of the logits of a head whose largest |logit| is `largest`; NaN for NaN.
+[[nodiscard]] inline double qk_clip_factor(double largest) {
+  return largest <= qk_clip_threshold ? 1.0 : qk_clip_threshold / largest;
+}
 
 /// Returns whether a sublayer violates the growth identity (T15) beyond rounding.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);

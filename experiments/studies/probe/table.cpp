@@ -110,7 +110,8 @@ std::string split_row(const ProbeResult& r) {
 std::string logit_row(const ProbeResult& r) {
   const std::vector<double>& scores = r.measured.extremes.scores;
   if (scores.empty()) return {};
-  const auto at = static_cast<int>(std::ranges::max_element(scores) - scores.begin());
+  const auto bad = std::ranges::find_if(scores, [](double score) { return std::isnan(score); });
+  const auto at = static_cast<int>((bad != scores.end() ? bad : std::ranges::max_element(scores)) - scores.begin());
   const double largest = scores[static_cast<std::size_t>(at)];
   return fmt::format("largest |attention logit|: {}, layer {}, head {}; factor of QK-clip at {:g}: {}\n",
                      number(largest), at / r.at_init.model.heads, at % r.at_init.model.heads, qk_clip_threshold,

@@ -113,8 +113,9 @@ struct RopePair {
 RopePair read_ropes(ConfigReader& config, ModelSpec& model, const RopeDefaults& full, double local_theta,
                     std::string_view local_key = {});
 
-/// Returns StoredPart::order of a head's queries or keys. Features i and i + e/2 of the stack form a pair. Of a stored
-/// head only the first features rotate, as many as pairs have a frequency: in halves, or interleaved (0, 1), (2, 3), ….
+/// Returns StoredPart::order of a head's queries or keys. Features i and i + e/2 of the stack form a pair. In a
+/// stored head the first 2p features rotate, with p the number of nonzero frequencies: pairs (i, i + p), or interleaved
+/// (0, 1), (2, 3), ….
 std::vector<std::int64_t> rope_order(const std::vector<double>& frequencies, bool interleaved);
 
 // -- tensor names -----------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ void scale_llama3(std::vector<double>& frequencies, ConfigReader& rope, int cont
   }
 }
 
-/// Returns the frequencies of a head in which only the first head_dim·partial features rotate; 0 for other pairs. Their
-/// number is rounded down, and up to pairs, as in transformers.
+/// Returns the frequencies of a head in which only the first head_dim·partial features rotate; 0 for other pairs. As in
+/// transformers, the number of features is rounded down, and the number of pairs up.
 std::vector<double> partial_frequencies(int head_dim, double theta, double partial) {
   const int rotated = static_cast<int>(head_dim * partial);
   std::vector<double> frequencies(static_cast<std::size_t>(head_dim / 2), 0.0);
