@@ -207,7 +207,7 @@ class StepHooks:
 
     def _record_input(self, places: list[Place], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Records a module's input. Returns its new arguments if they change."""
-        x = arguments[0] if arguments else named.get("hidden_states")
+        x = arguments[0] if arguments else named["hidden_states"]
         is_shared = self._layout.info["parallel"] and any(p.signal == "x_in" and p.sublayer % 2 for p in places)
         if is_shared and self._is_recording():  # the gradient of a view excludes the other branch and the skip
             x = x.view_as(x)
