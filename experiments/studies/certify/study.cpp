@@ -22,7 +22,8 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
   static const auto all = study::checkpoint_flags<CertifyConfig>(
       {{"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
        {"require", &CertifyConfig::requirement_words,
-        "Exit with code 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
+        "Exit with code 4 unless certified: fp16 (the residual stream), mlp:fp16 or cache:fp8_e4m3 (a class), "
+        "all:fp16"},
        {"measure", &CertifyConfig::measure, "For a random stack: also measure the signals of the first seed's input"},
        {"input-maximum", &CertifyConfig::input_maximum,
         "For a random stack with Gaussian input: certify real inputs with entries up to this value", above(0.0)},

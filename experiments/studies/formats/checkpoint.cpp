@@ -1,5 +1,7 @@
 #include <omp.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "experiments/engine/run/memory_estimate.h"
@@ -45,19 +47,29 @@ CheckpointResult run_checkpoint(const FormatsConfig& config, stacks::Progress& p
     spec.label = config.model_name();
     null.label = "random";
     const GeneratedWeights random(*ops, null, DType::f64, config.run.seed);
-    progress.begin("formats", 2);
+    const auto names = [&](const ParameterId& id, std::int64_t entry) { return checkpoint->entry_name(id, entry); };
+    const bool has_sizes =
+        std::ranges::all_of(spec.scales->stddev, [](const auto& size) { return std::isfinite(size.second); });
+    if (!has_sizes) result.notes.emplace_back("no random weights: the mean square of a given matrix is not finite");
+    progress.begin("formats", has_sizes ? 2 : 1);
     for (const auto& [of, weights] :
          {std::pair<const StackSpec*, const WeightSource*>(&spec, &given), {&null, &random}}) {
+      if (of == &null && !has_sizes) break;
       progress.throw_if_stop_requested();
       progress.next(of->label);
       FormatsStack stack = empty_stack(config, formats, *of);
       add(stack, read_passes(config, formats, *ops, *of, *weights, tokens, config.run.seed));
-      if (config.certificates) certify_formats(config, formats, *ops, *weights, stack, progress);
+      if (config.certificates) {
+        certify_formats(config, formats, *ops, *weights, of == &spec ? config::EntryNames(names) : nullptr, stack,
+                        progress);
+      }
       result.stacks.push_back(std::move(stack));
       progress.step(of->label);
     }
   });
-  result.resolved = config::resolved(config, {result.stacks[0].spec, result.stacks[1].spec});
+  std::vector<StackSpec> specs;
+  for (const FormatsStack& stack : result.stacks) specs.push_back(stack.spec);
+  result.resolved = config::resolved(config, specs);
   result.resolved.add(section, config);
   for (auto* json : {&result.resolved.printed, &result.resolved.hashed}) (*json)["checkpoint"] = files;
   result.resolved.hashed["ids"] = tokens.ids;

@@ -8,7 +8,6 @@
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/run/weight_scales_of.h"
 #include "experiments/engine/settings/stack_rules.h"
-#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/seed_average.h"
@@ -104,9 +103,10 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
 }  // namespace
 
 void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
-                     const WeightSource& weights, FormatsStack& stack, const stacks::Progress& progress) {
+                     const WeightSource& weights, const config::EntryNames& names, FormatsStack& stack,
+                     const stacks::Progress& progress) {
   const StackSpec& spec = stack.spec;
-  const config::TheoryParameters parameters(ops, spec.model, weights);
+  const config::TheoryParameters parameters(ops, spec.model, weights, names);
   const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
                                    .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
   const Arithmetic kind = config.accumulates_in_format ? Arithmetic::pure : Arithmetic::mixed;
@@ -268,7 +268,7 @@ std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& pro
         [&](const SeedReading& reading) { add(stack, reading); });
     if (config.certificates) {
       const GeneratedWeights weights(*ops, spec, DType::f64, config.run.seed);
-      certify_formats(config, formats, *ops, weights, stack, progress);
+      certify_formats(config, formats, *ops, weights, {}, stack, progress);
     }
     stacks.push_back(std::move(stack));
   }

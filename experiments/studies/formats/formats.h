@@ -12,6 +12,7 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/formats/deviation.h"
 #include "experiments/studies/formats/format_pass.h"
@@ -172,9 +173,10 @@ struct CheckpointResult {
 /// InputError for an invalid checkpoint or invalid tokens, ConfigError for a backward pass without labels.
 CheckpointResult run_checkpoint(const FormatsConfig& config, stacks::Progress& progress);
 
-/// Computes the certificate (T24) of `weights` in every format that applies.
+/// Computes the certificate (T24) of `weights` in every format that applies. `names` names entries in error messages.
 void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
-                     const WeightSource& weights, FormatsStack& stack, const stacks::Progress& progress);
+                     const WeightSource& weights, const config::EntryNames& names, FormatsStack& stack,
+                     const stacks::Progress& progress);
 
 /// Returns a stack without results, with an entry for f64 and for every format.
 FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const StackSpec& spec);

@@ -41,6 +41,7 @@ void require_meaning(const FormatsConfig& config, const study::Request& request)
     return;
   }
   study::require_keys_of_checkpoint(config, {"run.", "formats."});
+  if (!request.theory_settings.empty()) throw ConfigError("--theory-set: does not apply to a checkpoint");
   if (request.run.contains("seeds")) throw ConfigError("--seeds: does not apply to a checkpoint");
   for (const char* key : {"run.seeds", "formats.massive", "formats.massive_features"}) {
     if (config.given.contains(key)) throw ConfigError(fmt::format("{}: does not apply to a checkpoint", key));

@@ -41,7 +41,11 @@ std::string formats_words(const FormatsConfig& config) {
   return words + ".\n";
 }
 
-std::string decibel_text(double decibels) { return dataset::number(decibels, "{:.1f}"); }
+/// Returns a number with its unit; "overflow" for −∞ and NaN, which signals and weights that are not finite give.
+std::string finite_text(double value, const char* format) {
+  return std::isnan(value) || value < -1e300 ? "overflow" : dataset::number(value, format);
+}
+std::string decibel_text(double sqnr) { return finite_text(sqnr, "{:.1f}"); }
 
 /// 10 log10 3: below √3 times its noise, a gradient makes training in the format less effective (arXiv 2505.19115).
 constexpr double gradient_threshold = 4.771;
@@ -165,14 +169,15 @@ std::string checkpoint_table(const CheckpointResult& result, const FormatsConfig
       const Worst product = worst_product(v);
       const bool impossible = format.certificate && format.certificate->certified && v.forward.seeds == 0;
       signals.add({stack.spec.label, format.name, decibel_text(at(stream_site, Measure::sqnr, top)),
-                   v.predicted.empty() ? "" : decibel_text(v.predicted.back().mean()), worst_branch(v).text(),
+                   v.predicted.empty() ? "" : dataset::number(v.predicted.back().mean(), "{:.1f}"),
+                   worst_branch(v).text(),
                    backward ? decibel_text(at({Pass::backward, Signal::x_out}, Measure::sqnr, 0)) : "",
                    backward ? fmt::format("{}/{}", below, v.layer_gradients.size()) : "",
                    impossible ? "impossible" : overflow_words(v.forward, 1)});
       others.add({stack.spec.label, format.name,
-                  dataset::number(100.0 * at(stream_site, Measure::second_moment_drift, top), "{:+.3g}") + " %",
-                  dataset::number(100.0 * largest_underflow(v), "{:.2g}") + " %", product.text(),
-                  decibel_text(product.predicted)});
+                  finite_text(100.0 * at(stream_site, Measure::second_moment_drift, top), "{:+.3g} %"),
+                  dataset::number(100.0 * largest_underflow(v), "{:.2g} %"), product.text(),
+                  dataset::number(product.predicted, "{:.1f}")});
     }
   }
   std::string words =

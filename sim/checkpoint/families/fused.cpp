@@ -46,6 +46,7 @@ FamilyStack read_glm4(ConfigReader& config, const TensorNames& names) {
 nlohmann::ordered_json write_phi3(const ModelSpec& m) {
   nlohmann::ordered_json json = llama_like_config(m, "phi3", "Phi3");
   json.erase("attention_bias");
+  json["pad_token_id"] = nullptr;  // the default exceeds the vocabulary of small models
   return json;
 }
 
@@ -53,6 +54,7 @@ nlohmann::ordered_json write_glm4(const ModelSpec& m) {
   nlohmann::ordered_json json = llama_like_config(m, "glm4", "Glm4");
   json["attention_bias"] = true;
   json["partial_rotary_factor"] = 1.0;
+  json["pad_token_id"] = nullptr;  // the default exceeds the vocabulary of small models
   return json;
 }
 

@@ -52,6 +52,7 @@ nlohmann::ordered_json write_smollm3(const ModelSpec& m) {
   nlohmann::ordered_json json = llama_like_config(m, "smollm3", "SmolLM3");
   json["mlp_bias"] = false;
   json["no_rope_layers"] = std::vector<int>(static_cast<std::size_t>(m.layers), 1);
+  json["pad_token_id"] = nullptr;  // the default exceeds the vocabulary of small models
   return json;
 }
 
