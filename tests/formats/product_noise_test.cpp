@@ -104,10 +104,10 @@ TEST_CASE("rounding only in the backward pass leaves the forward pass in f32 and
     CHECK(number_of(both, formats::stream_site, Measure::sqnr, sublayer) < 60.0);
   }
   for (const double predicted : backward.predicted) CHECK(std::isnan(predicted));
-  // E4M3 has noise at -31.5 dB. The last W_down's gradient is a product of two factors with only this noise.
-  const double last = of_product(backward, Weight::down, ProductMeasure::gradient_sqnr, 1);
+  // E4M3 has noise at -31.5 dB. The unembedding's gradient is a product of two factors with only this noise.
+  const double last = of_product(backward, Weight::unembedding, ProductMeasure::gradient_sqnr, 0);
   CHECK(last == approx(31.5 - 10.0 * std::log10(2.0)).epsilon(0.05));
-  CHECK(last > of_product(both, Weight::down, ProductMeasure::gradient_sqnr, 1) + 0.5);
+  CHECK(last > of_product(both, Weight::unembedding, ProductMeasure::gradient_sqnr, 0) + 0.5);
 }
 
 TEST_CASE("products of random weights have the predicted noise in every format (T26)") {
