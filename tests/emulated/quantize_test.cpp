@@ -140,10 +140,10 @@ TEST_CASE("formats with block scales equal ml_dtypes' element types with the sca
         -1.3095238F,  -0.6547619F,  -7.8571434F, -0.6547619F, 0.0,         -0.0,        -1.3095238F,  0.0,
         0.0,          -0.0,         -5.2380953F, -1.9642859F, -0.0,        0.0,         -2.6190476F,  -0.0,
         -0.58928573F, -0.58928573F, 3.5357144F,  -1.7678572F, -0.0,        0.58928573F, -0.58928573F, -0.58928573F}}};
-  for (const auto& [name, values] : expected) {
-    INFO(name);
+  for (const auto& row : expected) {
+    INFO(row.first);
     for (const ScaleOver ignored : scales)
-      CHECK(values_of(quantized(row_of(x), quantization(name, ignored), key)) == values);
+      CHECK(values_of(quantized(row_of(x), quantization(row.first, ignored), key)) == row.second);
   }
 }
 
