@@ -68,6 +68,8 @@ def size_of(theirs, name):
     the value itself."""
     if "cosine" in name or "log_" in name or "share" in name:
         return 1.0
+    if name == "token_grad_sq_measured":  # the error of a token's gradient scales with the largest token's gradient
+        return np.sqrt(theirs[name] * theirs[name].max("token")).values
     if name.endswith("mean_measured"):
         return np.sqrt(theirs[name.replace("mean_measured", "second_moment_measured")].values)
     return np.abs(theirs[name].values)
