@@ -79,6 +79,8 @@ struct Flag : FlagText {
     toggle = std::is_same_v<T, bool>;
     list = std::is_same_v<T, std::vector<std::string>>;
     number = !toggle && !list && !std::is_same_v<T, std::string>;
+    // clang-tidy overlooks default member initializers of an aggregate base.
+    // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.UninitializedObject)
     if constexpr (std::is_arithmetic_v<T>) {
       if (number) default_text = fmt::format("{:.15g}", static_cast<double>(F().*field));
     }
