@@ -28,7 +28,8 @@ void check_scaled(StackSpec spec, std::uint32_t seed, double bias, StackScale sc
   if (!can_scale(spec.model)) spec.model.final_norm = true;
   if (!can_scale(spec.model)) return;
   // The factors for a tied table also preserve the function of two separate tables.
-  const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
+  const bool tied =
+      spec.model.unembedding && spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
   if (!tied && scale.embedding == TableFactor::tied_table) scale.embedding = TableFactor::table;
   const CertifiedStack c(spec, seed, bias);
   const ScaledWeights scaled(truth(), spec.model, c.weights, scale);

@@ -175,8 +175,8 @@ def test_bert_without_labels_has_no_loss():
 
 def test_texts_beyond_the_position_table_are_rejected():
     gpt2 = FIXTURES / "gpt2-bare"
-    rejected("probe", gpt2, "--tokens", ",".join(["1"] * 2000), "--quiet", names="positions")
-    rejected("generate", gpt2, "--tokens", "1", "--count", 2000, "--quiet", names="positions")
+    rejected("probe", gpt2, "--tokens", ",".join(["1"] * 2000), "--quiet", names="longest input")
+    rejected("generate", gpt2, "--tokens", "1", "--count", 2000, "--quiet", names="longest input")
 
 
 def test_gains_of_norm_b_give_the_branch_sizes_of_peri():
