@@ -361,7 +361,7 @@ class StepHooks:
         for s, rule in enumerate(self._rules):
             places = [(s, f"{weight}_in") for weight in OUTPUT_OF if (s, weight) in self._layout.parts]
             parts = [found.pop(place) for place in places if place in found]
-            if len(parts) == len(places):  # otherwise a part is unknown, such as that of a frozen matrix
+            if len(parts) == len(places):  # otherwise a part is unknown, for example of a frozen matrix
                 found.update(zip(places, parts, strict=True))
                 if not rule["norm_a"]:
                     found[(s, "A_out")] = sum(parts)

@@ -64,7 +64,7 @@ TEST_CASE("partial sums in FP16 attain their bounds, and the curing shift is the
   CHECK(cured > 50);
 }
 
-TEST_CASE("a certificate lists every product, with partial sums below those of its sublayer") {
+TEST_CASE("a certificate lists every product; its partial sums are at most the bound of the sublayer") {
   StackSpec spec = token_stack("pre");
   spec.model.mlp = MlpKind::swiglu;
   spec.model.unembedding = true;

@@ -45,7 +45,7 @@ struct DownRecorder final : SignalRecorder, GradientRecorder {
   std::map<int, Values> gradients;
 };
 
-TEST_CASE("a product's noise is that of its rounded factors alone; gradients include all other noise") {
+TEST_CASE("the noise of a product comes from its rounded factors alone; gradients include all other noise") {
   FormatsConfig config = small_config("peri", {"bf16"});
   config.loss_scale = 16.0;
   const PassReading pass = reading_of(config, 5)[0][1];

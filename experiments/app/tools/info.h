@@ -16,7 +16,7 @@ nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress&
 /// Formats `info`, the description of a checkpoint, as a text table.
 std::string info_text(const Checkpoint& checkpoint, const nlohmann::ordered_json& info);
 
-/// Checks the weights of a checkpoint: findings of check_weights except those of `ignored` kinds.
+/// Returns the findings of check_weights as JSON, without the kinds in `ignored`.
 nlohmann::ordered_json check_json(const Checkpoint& checkpoint, const std::vector<std::string>& ignored,
                                   stacks::Progress& progress);
 

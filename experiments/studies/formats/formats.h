@@ -160,7 +160,7 @@ struct FormatsStack {
 std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress);
 
 /// Returns the memory estimate of `seeds` seeds. One pass stores all signals and, with run.backward, their
-/// gradients and those of all matrices.
+/// gradients and the gradients of all matrices.
 stacks::MemoryEstimate passes_memory(const StackSpec& spec, config::RunOptions run, int seeds, int threads);
 
 /// Results of a checkpoint.

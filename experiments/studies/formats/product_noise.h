@@ -14,7 +14,7 @@
 /// Noise of single matrix products x Wᵀ, and of the gradients of their matrices.
 namespace periscope::formats {
 
-/// A measure of one product. The input x is that of the pass in f64, so no noise of earlier layers is included.
+/// A measure of one product x Wᵀ. Its input x comes from the pass in f64, which excludes the noise of earlier layers.
 enum class ProductMeasure {
   weight_sqnr,
   weight_sqnr_predicted,
@@ -34,8 +34,8 @@ inline constexpr std::array<ProductFacts, 7> product_facts{
      {"input_sqnr", "dB", "SQNR of the product's rounded input x"},
      {"product_sqnr", "dB", "SQNR of x Wᵀ with both factors rounded; x is the input in f64"},
      {"product_sqnr_predicted", "dB",
-      "SQNR of x Wᵀ for a Gaussian W: its noise ratio is the sum of those of W (weight_sqnr_predicted) and of x "
-      "(input_sqnr)"},
+      "predicted SQNR of x Wᵀ for a Gaussian W: the noise-to-signal ratios of W (weight_sqnr_predicted) and x "
+      "(input_sqnr) are added"},
      {"gradient_sqnr", "dB", "SQNR of the gradient of W in a whole pass, including the noise of all other roundings"}}};
 static_assert(!enumerators_supported || product_facts.size() == identifiers<ProductMeasure>.size());
 
@@ -67,7 +67,7 @@ class ComparedWeights final : public WeightSource {
   mutable std::set<std::pair<int, Weight>> compared_;
 };
 
-/// Compares the gradients of matrices (without tables) with those of a pass in f64.
+/// Compares the gradients of matrices (without tables) with the gradients of a pass in f64.
 class GradientNoise final : public GradientRecorder {
  public:
   /// `exact` has recorded the pass in f64. If it is null, this object records that pass and stores its gradients.
