@@ -40,9 +40,9 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
     if (file.tensors().empty()) continue;
     if (file.file().is_memory()) {
       hashes.emplace_back("tensors", hash_of_tensors(file));
-      continue;
+    } else {
+      hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
     }
-    hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
   }
   return hashes;
 }
