@@ -79,10 +79,15 @@ def function_recorder(hooks: "StepHooks") -> Any:
     from torch.overrides import TorchFunctionMode
 
     class Functions(TorchFunctionMode):
+        def __init__(self, hooks: "StepHooks") -> None:
+            super().__init__()
+            # Not captured by the methods: a class is a reference cycle, which would keep the step's signals in memory.
+            self._hooks = hooks
+
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             if func is torch.nn.functional.dropout:
-                hooks.record_after_dropout(_dropout_input(*args, **(kwargs or {})), result)
+                self._hooks.record_after_dropout(_dropout_input(*args, **(kwargs or {})), result)
             return result
 
-    return Functions()
+    return Functions(hooks)

@@ -55,8 +55,8 @@ class Recorder:
     its ``step`` ends a step, so that ``recorder.step()`` need not be called. ``on_record(step, dataset)`` is called
     with every new record. For ``ignore_keys`` see ``from_torch``.
 
-    A PeftModel with one plain LoRA adapter is recorded as the model that it computes; the squared gradient of an adapted
-    matrix is the sum over A and B. It is missing for parts of an adapted matrix, such as GPT-2's W_q.
+    A PeftModel with one plain LoRA adapter is recorded as the model that it computes. The squared gradient of an
+    adapted matrix is the sum over A and B. It is missing for parts of an adapted matrix, such as GPT-2's W_q.
 
     Compiled models run without compilation in recorded steps (torch 2.6 or later). In distributed training, the process
     of rank 0 records its own batches, and the others have no records.
