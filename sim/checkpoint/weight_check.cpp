@@ -50,8 +50,8 @@ struct Scan {
 
 class Checker {
  public:
-  Checker(const Checkpoint& checkpoint, const std::function<void(std::uint64_t)>& after_block)
-      : checkpoint_(checkpoint), model_(checkpoint.model()), after_block_(after_block) {}
+  Checker(const Checkpoint& checkpoint, const std::function<void(std::uint64_t)>& after_row)
+      : checkpoint_(checkpoint), model_(checkpoint.model()), after_row_(after_row) {}
 
   std::vector<Finding> findings() {
     for (const auto& [tensor, uses] : checkpoint_.uses()) {
@@ -125,7 +125,6 @@ class Checker {
       const auto size = static_cast<std::size_t>(columns_);
       for (auto rest = std::span<const double>(values); !rest.empty(); rest = rest.subspan(size))
         visit(rest.first(size));
-      after_block_(values.size());
     }
   }
 
@@ -146,6 +145,7 @@ class Checker {
       }
       all.row_squares.push_back(squares);
       all.row_largest.push_back(largest);
+      after_row_(row.size());
       if (is_table) all.row_hashes.push_back(hash);
     });
     add(Fault::non_finite, bad, rows_ * columns_, "entries are not finite", text_of(bad.first, bad.value),
@@ -286,7 +286,7 @@ class Checker {
 
   const Checkpoint& checkpoint_;
   const ModelSpec& model_;
-  const std::function<void(std::uint64_t)>& after_block_;
+  const std::function<void(std::uint64_t)>& after_row_;
   std::vector<Finding> findings_;
   std::string tensor_;  ///< subject of the next finding
   bool is_vector_ = false;
@@ -300,12 +300,12 @@ class Checker {
 }  // namespace
 
 std::vector<Finding> check_weights(const Checkpoint& checkpoint, const std::vector<std::string>& ignored,
-                                   const std::function<void(std::uint64_t)>& after_block) {
+                                   const std::function<void(std::uint64_t)>& after_row) {
   for (const std::string& name : ignored) {
     if (std::ranges::count(fault_names, name) > 0) continue;
     throw ConfigError(fmt::format("--ignore {}: expected one of {}", shortened(name), fmt::join(fault_names, ", ")));
   }
-  std::vector<Finding> findings = Checker(checkpoint, after_block).findings();
+  std::vector<Finding> findings = Checker(checkpoint, after_row).findings();
   std::erase_if(findings, [&](const Finding& one) { return std::ranges::count(ignored, name_of(one.fault)) > 0; });
   return findings;
 }

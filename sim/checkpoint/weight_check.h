@@ -29,10 +29,10 @@ struct Finding {
 
 /// Checks the weights of a checkpoint, which may be opened with TiedCopies::may_differ. Findings are ordered by tensor,
 /// followed by those about all gains, ε and copies. Reads every used tensor once, in blocks of rows, and embedding
-/// tables twice. Calls `after_block` with the size of every block. Throws ConfigError for an unknown name in `ignored`.
+/// tables twice. Calls `after_row` once with every row's size. Throws ConfigError for an unknown name in `ignored`.
 [[nodiscard]] std::vector<Finding> check_weights(
     const Checkpoint& checkpoint, const std::vector<std::string>& ignored = {},
-    const std::function<void(std::uint64_t)>& after_block = [](std::uint64_t) {});
+    const std::function<void(std::uint64_t)>& after_row = [](std::uint64_t) {});
 
 /// Returns an object with the kind, tensor, found and expected of a finding.
 [[nodiscard]] nlohmann::ordered_json json_of(const Finding& finding);
