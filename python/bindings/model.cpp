@@ -65,8 +65,9 @@ std::string check(const Model* model, const std::string& folder, const std::vect
   constexpr auto copies = Checkpoint::TiedCopies::may_differ;
   nlohmann::ordered_json findings = nlohmann::ordered_json::array();
   run_on_worker([&] {
-    const Checkpoint checkpoint =
-        model != nullptr ? Checkpoint(model->memory, ignore_keys, copies) : Checkpoint(folder, ignore_keys, copies);
+    const Checkpoint checkpoint = model != nullptr
+                                      ? Checkpoint(model->memory, ignore_keys, copies)
+                                      : Checkpoint(folder, ignore_keys, copies, Checkpoint::Mixtures::read);
     for (const Finding& one : check_weights(checkpoint, ignored)) findings.push_back(json_of(one));
   });
   return config::json_text(findings);

@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 6> buffers{".attn.bias",           ".attn
                                                   ".rotary_emb.inv_freq", ".position_ids"};
 
 const Family& family_of(const nlohmann::json& config, const std::string& path,
-                        const std::vector<std::string>& ignored_keys) {
+                        const std::vector<std::string>& ignored_keys, Checkpoint::Mixtures mixtures) {
   ConfigReader reader(config, path);
   reader.ignore(ignored_keys);
   const std::string type = reader.text("model_type");
@@ -40,6 +40,10 @@ const Family& family_of(const nlohmann::json& config, const std::string& path,
     }
     all.emplace_back("periscope");
     throw reader.unsupported_value("model_type", fmt::format("one of {}", fmt::join(all, ", ")));
+  }
+  if (family->has_experts && mixtures == Checkpoint::Mixtures::rejected) {
+    throw reader.unsupported_value(
+        "model_type", "a family without mixtures of experts; only certify and info read them, from a folder");
   }
   if (!reader.has("architectures")) return *family;
   const std::vector<std::string> written = reader.texts("architectures");
@@ -60,12 +64,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::for
 
 }  // namespace
 
-Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys, TiedCopies tied_copies)
+Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys, TiedCopies tied_copies,
+                       Mixtures mixtures)
     : config_path_(config_file_of(folder)),
       config_file_(config_path_),
       config_(read_strict_json(config_file_)),
       ignored_keys_(sorted(ignore_keys)),
-      family_(&family_of(config_, config_path_, ignored_keys_)),
+      family_(&family_of(config_, config_path_, ignored_keys_, mixtures)),
       files_(folder) {
   read_config();
   check_tensors(tied_copies);
@@ -78,7 +83,7 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
       config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
       config_(read_strict_json(config_file_)),
       ignored_keys_(sorted(memory_->ignore_keys, ignore_keys)),
-      family_(&family_of(config_, config_path_, ignored_keys_)),
+      family_(&family_of(config_, config_path_, ignored_keys_, Mixtures::rejected)),
       files_(*memory_) {
   read_config();
   check_tensors(tied_copies);

@@ -18,13 +18,15 @@ class Checkpoint {
  public:
   /// Whether to reject a checkpoint that stores a tied tensor twice with different values.
   enum class TiedCopies { must_be_equal, may_differ };
+  /// Whether to reject mixtures of experts, as everything that runs a model must.
+  enum class Mixtures { rejected, read };
 
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept
   /// ("text_config.x" in a nested object). Throws InputError like TensorFiles, or if a check fails. Throws
   /// ConfigError for an ignored key that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {},
-                      TiedCopies tied_copies = TiedCopies::must_be_equal);
-  /// Reads a model in memory; `ignore_keys` extends the model's own list of ignored keys.
+                      TiedCopies tied_copies = TiedCopies::must_be_equal, Mixtures mixtures = Mixtures::rejected);
+  /// Reads a model in memory, but no mixture of experts; `ignore_keys` extends the model's own list of ignored keys.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {},
                       TiedCopies tied_copies = TiedCopies::must_be_equal);
 

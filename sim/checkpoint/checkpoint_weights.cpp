@@ -91,9 +91,13 @@ SublayerWeights CheckpointWeights::fetch(int sublayer) const {
       weights.norms[weight] = norm(gain_id(sublayer, weight));
       continue;
     }
-    const ParameterId id = matrix_id(sublayer / 2, weight);
-    weights.linear[weight] = {dense_map([this, id] { return matrix(id); }),
-                              vector(bias_of(id), shape_of(checkpoint_.model(), weight, sublayer / 2).fan_out)};
+    const int rows = shape_of(checkpoint_.model(), weight, sublayer / 2).fan_out;
+    LinearWeights& linear = weights.linear[weight];
+    linear.bias = vector(bias_of(matrix_id(sublayer / 2, weight)), rows);
+    for (const int expert : experts_of(checkpoint_.model(), weight)) {
+      const ParameterId id = matrix_id(sublayer / 2, weight, expert);
+      (expert < 0 ? linear.map : linear.experts.emplace_back()) = dense_map([this, id] { return matrix(id); });
+    }
   }
   return weights;
 }

@@ -66,10 +66,9 @@ std::string_view expected_instead_of(std::string_view model_type) {
     std::string_view expected;
     std::vector<std::string_view> model_types;
   };
-  static const std::array rows{
-      Row{"a family whose heads have the same width in all layers", {"gemma4", "gemma4_text"}},
-      Row{"a family without mixtures of experts",
-          {"qwen2_moe", "qwen3_moe", "mixtral", "granitemoe", "olmoe", "phimoe", "glm4_moe", "gpt_oss"}}};
+  static const std::array rows{Row{"a family whose heads have the same width in all layers", {"gemma4", "gemma4_text"}},
+                               Row{"a family without mixtures of experts",
+                                   {"qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "gpt_oss"}}};
   for (const Row& row : rows) {
     if (std::ranges::find(row.model_types, model_type) != row.model_types.end()) return row.expected;
   }
@@ -77,11 +76,12 @@ std::string_view expected_instead_of(std::string_view model_type) {
 }
 
 const Family* find_family(std::string_view model_type) {
-  static const Family periscope = periscope_family();
-  if (model_type == periscope.name) return &periscope;
+  static const std::array others{periscope_family(), mixtral_family(), qwen3_moe_family()};
   const auto is_type = [&](const Family& family) {
     return family.name == model_type || family.other_model_type == model_type;
   };
+  const auto* const other = std::ranges::find_if(others, is_type);
+  if (other != others.end()) return other;
   const auto* const it = std::ranges::find_if(table, is_type);
   return it == table.end() ? nullptr : it;
 }

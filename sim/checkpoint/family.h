@@ -42,15 +42,18 @@ struct Family {
   double init_std = 0.02;
   /// init.residual of the recipe: factor that multiplies the initial W_o and W_down.
   std::string_view init_residual = "1";
+  bool has_experts = false;  ///< mixture of experts, which only certify and info read
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
-  /// Returns a config.json without tied weights, from which read() restores a supported model. Null for "periscope".
+  /// Returns a config.json without tied weights, from which read() restores a supported model. Null for families that
+  /// are not in family_table().
   nlohmann::ordered_json (*write)(const ModelSpec& model);
 };
 
-/// All public families.
+/// All public families without mixtures of experts.
 std::span<const Family> family_table();
 
-/// Looks up a family by model_type; null if unknown. Includes "periscope", for stacks that no public family supports.
+/// Looks up a family by model_type; null if unknown. Includes mixtures of experts, and "periscope", for stacks that no
+/// public family supports.
 const Family* find_family(std::string_view model_type);
 /// Returns the expected value for error messages about a known, but unsupported model_type, such as "a family without
 /// mixtures of experts"; "" for any other.

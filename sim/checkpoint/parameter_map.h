@@ -41,7 +41,9 @@ struct StoredNorm {
 class ParameterMap {
  public:
   /// Layer and sublayer are ignored for parameters outside layers.
-  void set(int layer, Weight matrix, StoredPart part) { parts_[matrix_id(layer, matrix)] = std::move(part); }
+  void set(int layer, Weight matrix, StoredPart part, int expert = -1) {
+    parts_[matrix_id(layer, matrix, expert)] = std::move(part);
+  }
   void set_bias(int layer, Weight matrix, StoredPart part) {
     parts_[bias_of(matrix_id(layer, matrix))] = std::move(part);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <numeric>
 #include <utility>
 
 namespace periscope {
@@ -47,6 +48,7 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
                {Weight::k_norm, qk_norm},
                {Weight::v_norm, attention && m.v_norm_at(branch.layer())},
                {Weight::attention_gate, attention && m.attention_gate_at(branch.layer()) != AttentionGate::none},
+               {Weight::router, !attention && m.experts.count > 0},
                {Weight::gate, !attention && is_gated(m.mlp)},
                {Weight::up, !attention},
                {Weight::down, !attention},
@@ -54,6 +56,13 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
                {Weight::norm_b, branch.norm_b},
                {Weight::branch_scale, branch.channel_scale.has_value()},
                {Weight::norm_c, ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()}});
+}
+
+std::vector<int> experts_of(const ModelSpec& m, Weight weight) {
+  if (m.experts.count == 0 || !is_of_expert(weight)) return {-1};
+  std::vector<int> all(static_cast<std::size_t>(m.experts.count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 int owner_sublayer(const ModelSpec& m, const ParameterId& id) {
@@ -66,7 +75,8 @@ std::vector<ParameterId> matrices_of(const StackSpec& spec) {
   std::vector<ParameterId> all;
   for (int l = spec.input.kind == InputKind::gaussian ? 0 : -1; l <= spec.model.sublayers(); ++l) {
     for (const Weight weight : weights_in(spec.model, l)) {
-      if (!is_norm(weight)) all.push_back(matrix_id(l / 2, weight));
+      if (is_norm(weight)) continue;
+      for (const int expert : experts_of(spec.model, weight)) all.push_back(matrix_id(l / 2, weight, expert));
     }
   }
   return all;
@@ -96,6 +106,7 @@ std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
 std::string name_of(const ParameterId& id) {
   // An attention sublayer has no other gate, so the short name is unambiguous.
   std::string name(id.weight == Weight::attention_gate ? "gate" : name_of(id.weight));
+  if (id.expert >= 0) name = "experts." + std::to_string(id.expert) + "." + name;
   if (is_of_layer(id.weight)) {
     const bool attention = ModelSpec::is_attention(id.sublayer);
     name = "layers." + std::to_string(id.layer()) + (attention ? ".attention." : ".mlp.") + name;

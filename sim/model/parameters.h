@@ -11,6 +11,9 @@ namespace periscope {
 /// the head.
 std::vector<Weight> weights_in(const ModelSpec& model, int sublayer);
 
+/// Returns the experts of which a stack has this weight: all experts of a mixture, or −1 for a weight of no expert.
+std::vector<int> experts_of(const ModelSpec& model, Weight weight);
+
 /// Returns the sublayer that owns a parameter; −1 or 2L for parameters outside layers.
 int owner_sublayer(const ModelSpec& model, const ParameterId& id);
 
@@ -23,7 +26,8 @@ std::vector<ParameterId> gains_of(const ModelSpec& model);
 /// weights with given scales (WeightScales).
 std::vector<ParameterId> all_parameters_of(const StackSpec& spec);
 
-/// Name in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight", "final_norm.bias".
+/// Name in files: "layers.3.mlp.down.weight", "layers.3.mlp.experts.5.down.weight", "layers.3.attention.norm_a.gain",
+/// "embedding.weight", "final_norm.bias".
 std::string name_of(const ParameterId& id);
 
 }  // namespace periscope

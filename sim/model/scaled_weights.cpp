@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace periscope {
 namespace {
 
@@ -107,9 +109,11 @@ SublayerWeights ScaledWeights::fetch(int sublayer) const {
   for (auto& [weight, linear] : all.linear) {
     const ParameterId id = matrix_id(sublayer / 2, weight);
     const double factor = factor_of(model_, scale_, id);
-    if (factor != 1.0) {
-      linear.map = dense_map([this, factor, map = linear.map] { return times(factor, map->dense()); });
-    }
+    const auto scale_map = [&](std::shared_ptr<const LinearMap>& map) {
+      if (factor != 1.0) map = dense_map([this, factor, map] { return times(factor, map->dense()); });
+    };
+    if (linear.experts.empty()) scale_map(linear.map);
+    std::ranges::for_each(linear.experts, scale_map);
     linear.bias = times(factor_of(model_, scale_, bias_of(id)), linear.bias);
   }
   for (auto& [weight, norm] : all.norms) {

@@ -29,7 +29,8 @@ Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const Pa
     return id.part == ParameterId::Part::gain ? norm.gain : norm.bias;
   }
   const LinearWeights& linear = weights.matrix(id.weight);
-  return id.part == ParameterId::Part::matrix ? linear.map->dense() : linear.bias;
+  if (id.part != ParameterId::Part::matrix) return linear.bias;
+  return (id.expert < 0 ? linear.map : linear.experts.at(static_cast<std::size_t>(id.expert)))->dense();
 }
 
 Tensor WeightSource::rows(const Backend& ops, Weight table, std::span<const int> ids) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "sim/base/interface.h"
 #include "sim/model/linear_map.h"
@@ -15,6 +16,7 @@ namespace periscope {
 struct LinearWeights {
   std::shared_ptr<const LinearMap> map;
   Tensor bias;
+  std::vector<std::shared_ptr<const LinearMap>> experts = {};  ///< one matrix per expert of a mixture, instead of `map`
 };
 
 /// Gain [1, n], bias [1, n] (empty for RMSNorm) and α [1, 1] (empty if the kind has none) of one norm.

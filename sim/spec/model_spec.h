@@ -83,6 +83,14 @@ struct HeadSpec {
   [[nodiscard]] bool changes_scores() const { return scale != 1.0 || soft_cap > 0.0; }
 };
 
+/// Mixture of experts as the MLP of every layer: Σ_e p_e MLP_e(x) over the `per_token` experts of largest p, where p is
+/// the softmax of the router's logits W_r x over all experts. Only certificates support it.
+struct ExpertSpec {
+  int count = 0;  ///< 0 means a single MLP without a router
+  int per_token = 0;
+  bool normalised = false;  ///< the weights of the chosen experts are divided by their sum
+};
+
 /// Overrides for a range of layers.
 struct LayerPlacement {
   int first = 0;
@@ -130,6 +138,7 @@ struct ModelSpec {
   std::vector<AttentionRule> attention = {};  ///< one per layer; empty means the default rule
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
+  ExpertSpec experts = {};
   int rope_tokens = 0;  ///< longest sequence for which `attention` has the RoPE frequencies; 0 means no limit
 
   /// Number of modules in all layers.

@@ -51,7 +51,7 @@ enum class Signal {
   gated,         ///< φ(gate), before the product with up
   products,      ///< W x before its bias, if there is one
   normalised,    ///< in norms: x̂ before the gain, γ∘x̂ before the bias, and αx of pointwise norms
-  addends,       ///< αx, βB, the embedding's rows and their partial sums
+  addends,       ///< αx, βB, the embedding's rows and their partial sums; partial sums of experts' outputs
   weights,       ///< weights rounded to the format
   sums,          ///< partial sums of a matrix product or a mean, in any order
   deviations,    ///< x − mean in a norm, z − max z in a softmax
@@ -63,16 +63,17 @@ enum class Signal {
   v_projected,     ///< W_v A_out [N, kv_heads·e], before the norm of values
   attention_gate,  ///< W_g A_out [N, H] or [N, H·e], before the sigmoid; W_g reads the attention's `gate_in`
   gated_mixed,     ///< mixed∘σ(attention_gate) [N, H·e]
-  inner            ///< output of the inner norm: input of W_o [N, H·e] or W_down [N, h]
+  inner,           ///< output of the inner norm: input of W_o [N, H·e] or W_down [N, h]
+  router           ///< W_r A_out [N, experts], before the softmax; only in certificates
 };
-inline constexpr std::array<std::string_view, 47> signal_names{
+inline constexpr std::array<std::string_view, 48> signal_names{
     "embedding",    "input",       "x_in",           "A_out",       "q_in",       "k_in",    "v_in",
     "gate_in",      "up_in",       "q_projected",    "k_projected", "q",          "k",       "v",
     "scores",       "mixed",       "gate",           "up",          "hidden",     "f_out",   "B_out",
     "sum",          "x_out",       "r_out",          "output",      "projected",  "dense",   "activated",
     "transformed",  "head_scores", "logits",         "dots",        "cap_inputs", "gated",   "products",
     "normalised",   "addends",     "weights",        "sums",        "deviations", "squares", "reciprocals",
-    "denominators", "v_projected", "attention_gate", "gated_mixed", "inner"};
+    "denominators", "v_projected", "attention_gate", "gated_mixed", "inner",      "router"};
 static_assert(are_names_of<Signal>(signal_names));
 
 [[nodiscard]] constexpr std::string_view name_of(Signal signal) {

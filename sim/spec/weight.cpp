@@ -95,6 +95,7 @@ WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {
     case Weight::project_out: return {m.embedding_width(), m.width};
     case Weight::head_dense: return {m.embedding_width(), m.embedding_width()};
     case Weight::attention_gate: return {m.gates_at(layer), m.width};
+    case Weight::router: return {m.experts.count, m.width};
     default: throw std::logic_error(std::string(name_of(weight)) + " is not a matrix");
   }
 }

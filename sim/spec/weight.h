@@ -40,15 +40,16 @@ enum class Weight : std::uint32_t {
   inner_norm,      ///< norm before W_o or W_down of a sublayer
   attention_gate,  ///< matrix W_g of an attention sublayer
   branch_scale,    ///< LayerScale's per-channel factor of a sublayer, treated as a norm that only scales
+  router,          ///< matrix W_r [experts, D] of a mixture of experts
 };
 
-inline constexpr std::array<std::string_view, 26> weight_names{
-    "q",           "k",          "v",           "o",           "gate",
-    "up",          "down",       "embedding",   "unembedding", "positions",
-    "token_types", "project_in", "project_out", "head_dense",  "norm_a",
-    "norm_b",      "norm_c",     "q_norm",      "k_norm",      "embedding_norm",
-    "final_norm",  "head_norm",  "v_norm",      "inner_norm",  "attention_gate",
-    "branch_scale"};
+inline constexpr std::array<std::string_view, 27> weight_names{
+    // matrices and tables
+    "q", "k", "v", "o", "gate", "up", "down", "embedding", "unembedding", "positions", "token_types", "project_in",
+    "project_out", "head_dense",
+    // norms, and matrices that were added later
+    "norm_a", "norm_b", "norm_c", "q_norm", "k_norm", "embedding_norm", "final_norm", "head_norm", "v_norm",
+    "inner_norm", "attention_gate", "branch_scale", "router"};
 static_assert(are_names_of<Weight>(weight_names));
 
 [[nodiscard]] constexpr std::string_view name_of(Weight weight) {
@@ -56,18 +57,19 @@ static_assert(are_names_of<Weight>(weight_names));
 }
 
 [[nodiscard]] constexpr bool is_norm(Weight weight) {
-  return weight >= Weight::norm_a && weight != Weight::attention_gate;
+  return weight >= Weight::norm_a && weight != Weight::attention_gate && weight != Weight::router;
 }
 /// Norms inside modules: always RMSNorms, with initial gain 1 and no bias.
 [[nodiscard]] constexpr bool is_module_norm(Weight weight) {
   return weight == Weight::q_norm || weight == Weight::k_norm || weight == Weight::v_norm ||
          weight == Weight::inner_norm;
 }
-/// Matrices of layers, in the order of results. `gate` and `attention_gate` are optional.
+/// Matrices of layers, in the order of results. `gate` and `attention_gate` are optional. Stacks with a router have no
+/// results per matrix.
 inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  Weight::v,    Weight::o,
                                                       Weight::gate, Weight::up, Weight::down, Weight::attention_gate};
 [[nodiscard]] constexpr bool is_layer_matrix(Weight weight) {
-  return weight <= Weight::down || weight == Weight::attention_gate;
+  return weight <= Weight::down || weight == Weight::attention_gate || weight == Weight::router;
 }
 /// True for matrices of layers and norms of sublayers.
 [[nodiscard]] constexpr bool is_of_layer(Weight weight) {
@@ -77,9 +79,11 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
 [[nodiscard]] constexpr bool is_table(Weight weight) {
   return weight == Weight::embedding || weight == Weight::positions || weight == Weight::token_types;
 }
-[[nodiscard]] constexpr bool is_of_mlp(Weight weight) {
+/// True for the matrices that every expert of a mixture has.
+[[nodiscard]] constexpr bool is_of_expert(Weight weight) {
   return weight == Weight::gate || weight == Weight::up || weight == Weight::down;
 }
+[[nodiscard]] constexpr bool is_of_mlp(Weight weight) { return is_of_expert(weight) || weight == Weight::router; }
 
 /// Identifies one parameter tensor of a stack: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], a bias of a
 /// matrix [1, fan_out] or norm [1, n], or α [1, 1] of a pointwise norm.
@@ -88,21 +92,22 @@ struct ParameterId {
   int sublayer;  ///< index 0 … 2L−1; 0 for parameters outside layers
   Weight weight;
   Part part;
+  int expert = -1;  ///< expert of a mixture; −1 for other parameters
 
   auto operator<=>(const ParameterId&) const = default;
   [[nodiscard]] int layer() const { return sublayer / 2; }
 };
 
 /// `layer` is ignored for weights outside layers.
-[[nodiscard]] constexpr ParameterId matrix_id(int layer, Weight weight) {
-  return {is_of_layer(weight) ? 2 * layer + (is_of_mlp(weight) ? 1 : 0) : 0, weight, ParameterId::Part::matrix};
+[[nodiscard]] constexpr ParameterId matrix_id(int layer, Weight weight, int expert = -1) {
+  return {is_of_layer(weight) ? 2 * layer + (is_of_mlp(weight) ? 1 : 0) : 0, weight, ParameterId::Part::matrix, expert};
 }
 [[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
   return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
 }
 /// Returns the id of the bias that belongs to a matrix or gain.
 [[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
-  return {id.sublayer, id.weight, ParameterId::Part::bias};
+  return {id.sublayer, id.weight, ParameterId::Part::bias, id.expert};
 }
 /// Returns the id of the α that belongs to a gain.
 [[nodiscard]] constexpr ParameterId alpha_of(ParameterId gain) {

@@ -45,6 +45,33 @@ void EditedCheckpoint::rename_prefix(const std::string& from, const std::string&
   for (const std::string& tensor : names) rename(tensor, to + tensor.substr(from.size()));
 }
 
+std::string EditedCheckpoint::mixture_tensor(int layer, int expert, const std::string& matrix) const {
+  const bool mixtral = config.at("model_type") == "mixtral";
+  const std::string stem = "model.layers." + std::to_string(layer) + (mixtral ? ".block_sparse_moe." : ".mlp.");
+  if (matrix == "router") return stem + "gate.weight";
+  const std::map<std::string, std::string> names{{"gate", "w1"}, {"up", "w3"}, {"down", "w2"}};
+  return stem + "experts." + std::to_string(expert) + "." + (mixtral ? names.at(matrix) : matrix + "_proj") + ".weight";
+}
+
+void EditedCheckpoint::make_mixture(int experts, int per_token) {
+  const bool mistral = config.at("model_type") == "mistral";
+  config["model_type"] = mistral ? "mixtral" : "qwen3_moe";
+  config["architectures"] = {mistral ? "MixtralForCausalLM" : "Qwen3MoeForCausalLM"};
+  config[mistral ? "num_local_experts" : "num_experts"] = experts;
+  config["num_experts_per_tok"] = per_token;
+  if (!mistral) config["moe_intermediate_size"] = config["intermediate_size"];
+  config.erase("layer_types");
+  for (int layer = 0; layer < config["num_hidden_layers"]; ++layer) {
+    for (const std::string matrix : {"gate", "up", "down"}) {
+      const std::string name = "model.layers." + std::to_string(layer) + ".mlp." + matrix + "_proj.weight";
+      const Contents dense = tensors.extract(name).mapped();
+      for (int expert = 0; expert < experts; ++expert) tensors[mixture_tensor(layer, expert, matrix)] = dense;
+    }
+    add(mixture_tensor(layer, 0, "router"), {experts, config["hidden_size"]});
+    std::ranges::fill(tensors[mixture_tensor(layer, 0, "router")].values, 0.0);
+  }
+}
+
 std::string EditedCheckpoint::write() {
   std::ofstream(folder_.path("config.json")) << config.dump(1);
   std::vector<SafetensorsEntry> entries;

@@ -37,6 +37,12 @@ class EditedCheckpoint {
   /// Writes both files and returns the folder, which is deleted with this object.
   std::string write();
 
+  /// Turns a copy of the fixture mistral or qwen3 into one of mixtral or qwen3_moe. Every expert has the fixture's
+  /// matrices, and the router is 0.
+  void make_mixture(int experts, int per_token);
+  /// Returns the name of an expert's matrix, "gate", "up" or "down", or of the router, after make_mixture.
+  [[nodiscard]] std::string mixture_tensor(int layer, int expert, const std::string& matrix) const;
+
  private:
   TemporaryFolder folder_;
 };

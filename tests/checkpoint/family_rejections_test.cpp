@@ -41,7 +41,7 @@ Edit add_tensor(const std::string& tensor, const std::vector<std::int64_t>& shap
 /// Returns the message of the InputError, or "accepted". Other exceptions propagate.
 std::string rejection(EditedCheckpoint& edited) {
   try {
-    const Checkpoint checkpoint(edited.write());
+    const Checkpoint checkpoint(edited.write(), {}, Checkpoint::TiedCopies::must_be_equal, Checkpoint::Mixtures::read);
     return "accepted";
   } catch (const InputError& error) {
     CHECK(error.code() == ExitCode::invalid_input);
@@ -123,8 +123,8 @@ TEST_CASE("unsupported values of config.json are rejected with the key") {
   check_rejected({
       {"gemma2", "key \"model_type\" = \"gemma4\": expected a family whose heads have the same width in all layers",
        set("model_type", "gemma4")},
-      {"qwen3", "key \"model_type\" = \"qwen3_moe\": expected a family without mixtures of experts",
-       set("model_type", "qwen3_moe")},
+      {"qwen3", "key \"model_type\" = \"qwen2_moe\": expected a family without mixtures of experts",
+       set("model_type", "qwen2_moe")},
       {"qwen3", "key \"rope_parameters.attention_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"attention_factor", 2.0}})},
       {"qwen3", "key \"rope_parameters.partial_rotary_factor\"",
@@ -250,6 +250,45 @@ TEST_CASE("invalid keys of RoPE, NoPE layers and factors are rejected with the k
                    add_tensor("gpt_neox.layers.1.attention.query_key_value.weight", {8, 24})},
                   {"phi3", "tensor \"model.layers.0.mlp.gate_up_proj.weight\": shape [7, 16], expected [14, 16]",
                    add_tensor("model.layers.0.mlp.gate_up_proj.weight", {7, 16})}});
+}
+
+TEST_CASE("mixtures of experts are rejected by default, and with invalid keys or tensors") {
+  const auto changed = [](const std::string& key, const nlohmann::json& value) {
+    return [=](EditedCheckpoint& c) {
+      c.make_mixture(3, 2);
+      c.config[key] = value;
+    };
+  };
+  const auto renamed = [](const std::string& from, const std::string& to) {
+    return [=](EditedCheckpoint& c) {
+      c.make_mixture(3, 2);
+      c.rename(from, to);
+    };
+  };
+  for (const std::string name : {"mistral", "qwen3"}) {
+    EditedCheckpoint mixture(name);
+    mixture.make_mixture(3, 2);
+    CHECK(rejection(mixture) == "accepted");
+    mixture.config["router_jitter_noise"] = 0.1;
+    mixture.config["num_local_experts"] = mixture.config["num_experts"] = 3;
+    CHECK(rejection(mixture) == "accepted");
+    CHECK_THROWS_WITH_AS(Checkpoint(mixture.write()), doctest::Contains("only certify and info read them"), InputError);
+    check_rejected(
+        {{name, "key \"num_experts_per_tok\" = 4: expected", changed("num_experts_per_tok", 4)},
+         {name, "key \"num_experts_per_tok\" = 0: expected", changed("num_experts_per_tok", 0)},
+         {name, "= 1000: expected at most", changed(name == "qwen3" ? "num_experts" : "num_local_experts", 1000)},
+         {name, "expected the same as", changed(name == "qwen3" ? "num_local_experts" : "num_experts", 2)},
+         {name, "key \"shared_expert_intermediate_size\"", changed("shared_expert_intermediate_size", 4)}});
+  }
+  check_rejected({{"qwen3", "key \"decoder_sparse_step\" = 2: expected 1", changed("decoder_sparse_step", 2)},
+                  {"qwen3", "key \"mlp_only_layers\" = [0]: expected []", changed("mlp_only_layers", {0})},
+                  {"qwen3",
+                   "no tensor \"model.layers.1.mlp.experts.2.up_proj.weight\": expected [7, 8] "
+                   "(layers.1.mlp.experts.2.up.weight)",
+                   renamed("model.layers.1.mlp.experts.2.up_proj.weight", "lm_head.inv_freq.rotary_emb.inv_freq")},
+                  {"qwen3", "tensor \"model.layers.1.mlp.experts.gate_up_proj\" [7, 8]: unknown",
+                   renamed("model.layers.1.mlp.experts.2.up_proj.weight", "model.layers.1.mlp.experts.gate_up_proj")},
+                  {"mistral", "key \"decoder_sparse_step\"", changed("decoder_sparse_step", 1)}});
 }
 
 TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected with the tensor's name") {

@@ -122,9 +122,20 @@ FAMILIES = {
         "no_rope_layer_interval": [1, 2, 4], "pad_token_id": [None], "bos_token_id": [None], "eos_token_id": [None]}),
 }
 
+# Families that only `certify` and `info` read.
+MIXTURES = {
+    "mixtral": (t.MixtralConfig, t.MixtralForCausalLM, {
+        **GROUPED, **DIM, "sliding_window": [None, 1, 3, 50], "num_local_experts": [2, 3, 5],
+        "num_experts_per_tok": [1, 2]}),
+    "qwen3_moe": (t.Qwen3MoeConfig, t.Qwen3MoeForCausalLM, {
+        **GROUPED, **DIM, "attention_bias": COIN, "use_sliding_window": COIN, "sliding_window": [1, 3],
+        "num_experts": [2, 3, 5], "num_experts_per_tok": [1, 2], "norm_topk_prob": COIN,
+        "moe_intermediate_size": range(1, 30)}),
+}
+
 
 def config_of(family, draw, **given):
-    kind, _, choices = FAMILIES[family]
+    kind, _, choices = (FAMILIES | MIXTURES)[family]
     keys = {key: given.get(key, draw.choice(values)) for key, values in choices.items()}
     keys = {key: value(draw) if callable(value) else value for key, value in keys.items()}
     if "rope_parameters" in keys:
@@ -151,7 +162,7 @@ def model_of(family, seed, dtype=None, **given):
     """Returns a model without dropout and token ids; `given` fixes keys of the configuration. Gains and biases differ
     from their initial values."""
     draw = random.Random(f"{family} {seed}")
-    config, kind = config_of(family, draw, **given), FAMILIES[family][1]
+    config, kind = config_of(family, draw, **given), (FAMILIES | MIXTURES)[family][1]
     config._attn_implementation = "eager"
     torch.manual_seed(seed)
     model = kind(config).double().eval()

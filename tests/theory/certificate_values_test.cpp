@@ -224,7 +224,7 @@ TEST_CASE("matrices, tables, biases and gains are rounded to the format, and the
   const RoundedParameters rounded(stored, seven);
   (void)rounded.bias(0, Weight::k);
   CHECK_FALSE(rounded.changed());
-  CHECK(rounded.matrix(0, Weight::q) == RowMatrix::Constant(2, 2, rounded_to(seven, 1.01)));
+  CHECK(rounded.matrix(matrix_id(0, Weight::q)) == RowMatrix::Constant(2, 2, rounded_to(seven, 1.01)));
   CHECK(rounded.changed());
   (void)rounded.bias(0, Weight::k);
   CHECK(rounded.changed());  // later unchanged weights do not reset it

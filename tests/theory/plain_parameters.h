@@ -14,7 +14,7 @@ struct PlainParameters : Parameters {
   std::map<std::pair<int, Weight>, Eigen::VectorXd> biases;
   std::map<std::pair<int, Weight>, NormParameters> norms;
 
-  [[nodiscard]] RowMatrix matrix(int layer, Weight weight) const override { return matrices.at({layer, weight}); }
+  [[nodiscard]] RowMatrix matrix(const ParameterId& id) const override { return matrices.at({id.layer(), id.weight}); }
   void visit_rows(Weight weight, const BlockVisitor& visit) const override { visit(0, matrices.at({0, weight})); }
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override {
     const auto at = biases.find({layer, weight});

@@ -68,15 +68,19 @@ class BoundPropagation {
     last_ = std::move(set);
   }
 
-  void record(Signal signal, int sublayer, Vector magnitude) {
-    SignalBound bound{signal, sublayer, std::move(magnitude)};
-    for (Index k = 0; k < bound.magnitude.size(); ++k) {
-      if (std::isnan(bound.magnitude[k])) bound.magnitude[k] = infinity;
-      if (bound.magnitude[k] <= bound.largest) continue;
-      bound.largest = bound.magnitude[k];
-      bound.channel = k;
+  /// Takes the maximum over the experts of a mixture, which record the same signals one after another.
+  void record(Signal signal, int sublayer, const Vector& magnitude, int expert = -1) {
+    const auto is_same = [=](const SignalBound& b) { return b.signal == signal && b.sublayer == sublayer; };
+    auto at = expert > 0 ? std::ranges::find_if(bounds_, is_same) : bounds_.end();
+    if (at == bounds_.end()) at = bounds_.insert(at, {signal, sublayer, Vector::Zero(magnitude.size())});
+    for (Index k = 0; k < magnitude.size(); ++k) {
+      const double m = std::isnan(magnitude[k]) ? infinity : magnitude[k];
+      at->magnitude[k] = std::max(at->magnitude[k], m);
+      if (m <= at->largest) continue;
+      at->largest = m;
+      at->channel = k;
+      at->expert = expert;
     }
-    bounds_.push_back(std::move(bound));
   }
 
   /// Records the intermediate values of a sublayer's operations. If eps rounds to 0, the bound on reciprocals and all
@@ -107,7 +111,7 @@ class BoundPropagation {
                                 : ops_.scaled(k, table_set(p_, Weight::embedding, 0, 1.0, table_width, nullptr));
     record(Signal::embedding, -1, x);
     if (!m_.projects_embedding()) return x;
-    const RowMatrix map = p_.matrix(0, Weight::project_in);
+    const RowMatrix map = p_.matrix(matrix_id(0, Weight::project_in));
     LinearImage image = image_and_sums(map, x);
     // The images of the table's rows give a smaller set than the image of the box around the rows. The widening
     // covers runs that round the scaled rows before the projection.
@@ -194,7 +198,9 @@ class BoundPropagation {
       }
       if (step.branches.size() > 1) shared = a;
       const bool with_norm = !b.norm_b && !norm_c && is_read_without_norm_after(index);
-      const auto record_inside = [this, l](Signal signal, const Vector& magnitude) { record(signal, l, magnitude); };
+      const auto record_inside = [this, l](Signal signal, const Vector& magnitude, int expert) {
+        record(signal, l, magnitude, expert);
+      };
       const BoundedModule module{m_, p_, l, a, with_norm, ops_, record_inside};
       BoundedSet branch = b.kind == ModuleKind::attention ? attention_bounds(module) : mlp_bounds(module);
       record(Signal::f_out, l, branch);
@@ -230,7 +236,7 @@ class BoundPropagation {
   void record_parts(int step) {
     Vector magnitude = streams_.front().magnitude();
     for (const BoundedSet& x : streams_) magnitude = magnitude.cwiseMax(x.magnitude());
-    record(Signal::x_out, step, std::move(magnitude));
+    record(Signal::x_out, step, magnitude);
   }
 
   void head() {
@@ -254,7 +260,7 @@ class BoundPropagation {
   }
 
   [[nodiscard]] BoundedSet mapped(Weight weight, const BoundedSet& x) {
-    return ops_.linear(weight, p_.matrix(0, weight), p_.bias(0, weight), x);
+    return ops_.linear(weight, p_.matrix(matrix_id(0, weight)), p_.bias(0, weight), x);
   }
 
   [[nodiscard]] BoundedSet unembedded(const BoundedSet& x) {

@@ -21,6 +21,7 @@ struct SignalBound {
   Vector magnitude;
   double largest = 0.0;  ///< largest entry of `magnitude`
   Index channel = 0;     ///< index of the largest entry
+  int expert = -1;       ///< expert of the largest entry, if `magnitude` is the maximum over a mixture's experts
 };
 
 /// Inputs of a stack: any sequences of token ids that fit the position table, or any real vectors with entries up to

@@ -17,7 +17,7 @@ SignalClass class_of(Signal signal) {
       {SignalClass::attention, {q_projected, k_projected, q, v_projected, mixed, attention_gate, gated_mixed}},
       {SignalClass::cache, {k, v}},
       {SignalClass::scores, {dots, cap_inputs, scores}},
-      {SignalClass::mlp, {gate, up, gated, hidden}},
+      {SignalClass::mlp, {router, gate, up, gated, hidden}},
       {SignalClass::head, {output, projected, dense, activated, transformed, head_scores, logits}},
   };
   for (const auto& [kind, signals] : classes) {

@@ -287,8 +287,10 @@ double ComputedOps::cap_input(double z, double cap) const {
 }
 
 WeightSum ComputedOps::attention_weights(Index seen) {
-  if (exact_) return {};
-  const auto n = static_cast<double>(seen > 0 ? std::min(seen, longest_) : longest_);
+  return exact_ ? WeightSum() : softmax_sum(static_cast<double>(seen > 0 ? std::min(seen, longest_) : longest_));
+}
+
+WeightSum ComputedOps::softmax_sum(double n) {
   const double sum_growth = 1.0 + (n - 1.0) * sum_u_;
   const double tiny = n * (eta_ + sum_eta_);
   record(Signal::denominators, outward(n * (1.0 + 4.0 * sum_u_) * sum_growth));
@@ -298,18 +300,47 @@ WeightSum ComputedOps::attention_weights(Index seen) {
 }
 
 ComputedImage ComputedOps::weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v) {
-  const BoundedSet box{v.low, v.high, {}};
-  if (exact_) return {box, Vector::Zero(v.size())};
-  const BoundedSet factor{constant(v.size(), weights.low), constant(v.size(), weights.high), {}};
-  BoundedSet y = interval_product(box, factor);
+  if (exact_) return {{v.low, v.high, {}}, Vector::Zero(v.size())};
   const Index n = seen > 0 ? std::min(seen, longest_) : longest_;
-  const Vector absolute = v.magnitude() * (weights.high * (1.0 + rounding(0)));
-  Vector error = rounding_error(absolute, sum_factor(n), sum_underflow(n));
-  record(Signal::sums, largest_of(absolute + error));
-  record({.name = name_of(Signal::mixed), .terms = n, .absolute = largest_of(absolute), .weights = weights.high});
-  y = widened(std::move(y), error);
+  const double absolute = largest_of(v.magnitude() * (weights.high * (1.0 + rounding(0))));
+  record({.name = name_of(Signal::mixed), .terms = n, .absolute = absolute, .weights = weights.high});
+  return averaged(weights, v, sum_factor(n), sum_underflow(n), Signal::sums);
+}
+
+ComputedImage ComputedOps::averaged(const WeightSum& weights, const BoundedSet& v, double relative, double absolute,
+                                    Signal partial) {
+  const BoundedSet factor{constant(v.size(), weights.low), constant(v.size(), weights.high), {}};
+  const Vector magnitude = v.magnitude() * (weights.high * (1.0 + rounding(0)));
+  Vector error = rounding_error(magnitude, relative, absolute);
+  record(partial, largest_of(magnitude + error));
+  BoundedSet y = widened(interval_product({v.low, v.high, {}}, factor), error);
   error += rounding_error(y.magnitude(), u_, eta_);
   return {stored(std::move(y)), error * (1.0 + rounding(0))};
+}
+
+// Runs accumulate the experts' outputs in the stored format or a wider one.
+BoundedSet ComputedOps::mixed_experts(const ExpertSpec& experts, double logit, const BoundedSet& x) {
+  const auto n = static_cast<double>(experts.count), k = static_cast<double>(experts.per_token);
+  WeightSum weights{.low = experts.normalised ? 1.0 : k / n, .high = 1.0};
+  if (!exact_) {
+    record(Signal::deviations, outward(2.0 * logit * (1.0 + 2.0 * u_) + eta_));
+    const WeightSum all = softmax_sum(n);
+    weights = {all.low * weights.low * (1.0 - 8.0 * sum_u_) * (1.0 - rounding(0)), all.high};
+    if (experts.normalised) {
+      // The largest weight must not round to 0, or else the division by the sum of the chosen weights gives 0/0.
+      const double denominator = n * (1.0 + 4.0 * sum_u_) * (1.0 + (n - 1.0) * sum_u_);
+      const double largest = (1.0 - 4.0 * sum_u_) * (1.0 - sum_u_) * (1.0 - u_) / denominator * (1.0 - rounding(8));
+      if (n > 1.0 && !(largest > eta_ + sum_eta_)) return unbounded(x.size());
+      weights = softmax_sum(k);
+    }
+  }
+  // A single weight is 1 in every arithmetic: a positive number divided by itself.
+  const bool is_one = experts.per_token == 1 && (experts.normalised || experts.count == 1);
+  if (is_one || (exact_ && weights.low == 1.0)) return x;
+  const double u = std::max(u_, sum_u_), eta = std::max(eta_, sum_eta_);
+  return averaged(weights, x, exact_ ? 0.0 : relative_error(experts.per_token, u),
+                  exact_ ? 0.0 : absolute_error(experts.per_token, u, eta), Signal::addends)
+      .set;
 }
 
 ComputedOps::Score ComputedOps::score(double dot, double query, double key, Index n, double scale, double soft_cap) {

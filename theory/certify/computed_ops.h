@@ -107,6 +107,9 @@ class ComputedOps {
   ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);
   /// Returns the error of a rotated pair of features, given the sum of their magnitudes, for rounded sines and cosines.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
+  /// Σ p̂_e x_e over the chosen experts of a mixture, for computed expert weights p̂ and any x_e in the set. Returns a
+  /// box. Router logits are at most `logit`. docs/theory/certificates.md derives the range of Σ p̂_e.
+  BoundedSet mixed_experts(const ExpertSpec& experts, double logit, const BoundedSet& x);
   struct Score {
     double dot;
     double cap_input;  ///< NaN without a soft cap
@@ -125,6 +128,12 @@ class ComputedOps {
 
  private:
   void record(const ProductBound& product);
+  /// Range of the sum of n computed softmax weights.
+  WeightSum softmax_sum(double n);
+  /// Returns Σ w_i v_i for any v_i in the set. `relative` and `absolute` bound the error of the sum, whose partial sums
+  /// are recorded as `partial`.
+  ComputedImage averaged(const WeightSum& weights, const BoundedSet& v, double relative, double absolute,
+                         Signal partial);
   /// Returns a bound on the stored |z/cap|, for a cap that may be rounded first; infinite if it rounds to 0 or ∞.
   [[nodiscard]] double cap_input(double z, double cap) const;
   /// Relative factor κ and absolute underflow error of a sum of n products.

@@ -129,10 +129,28 @@ BoundedSet plain_bounds(const BoundedModule& module) {
   return module.ops.summed(Weight::down, down, std::move(image), module.bias(Weight::down)).set;
 }
 
+BoundedSet single_bounds(const BoundedModule& module) {
+  return is_gated(module.model.mlp) ? gated_bounds(module) : plain_bounds(module);
+}
+
+/// Returns the output of a mixture. Reads the matrices of one expert at a time.
+BoundedSet mixture_bounds(const BoundedModule& module) {
+  const BoundedSet logits = module.ops.linear(Weight::router, module.matrix(Weight::router), {}, module.input);
+  module.record(Signal::router, logits.magnitude());
+  BoundedModule one = module;
+  one.expert = 0;
+  BoundedSet all = single_bounds(one);
+  for (++one.expert; one.expert < module.model.experts.count; ++one.expert) {
+    const BoundedSet next = single_bounds(one);
+    all = {all.low.cwiseMin(next.low), all.high.cwiseMax(next.high), {}};
+  }
+  return module.ops.mixed_experts(module.model.experts, largest_of(logits.magnitude()), all);
+}
+
 }  // namespace
 
 BoundedSet mlp_bounds(const BoundedModule& module) {
-  return is_gated(module.model.mlp) ? gated_bounds(module) : plain_bounds(module);
+  return module.model.experts.count > 0 ? mixture_bounds(module) : single_bounds(module);
 }
 
 }  // namespace periscope::theory

@@ -17,11 +17,13 @@ struct BoundedModule {
   const BoundedSet& input;
   bool with_norm;  ///< compute an ellipsoid for the output, because its 2-norm is needed
   ComputedOps& ops;
-  /// Receives the magnitudes of every signal, per feature, in dataflow order.
-  std::function<void(Signal signal, const Vector& magnitude)> record;
+  /// Receives the magnitudes of every signal, per feature, in dataflow order; for every expert of a mixture.
+  std::function<void(Signal signal, const Vector& magnitude, int expert)> recorder;
+  int expert = -1;  ///< expert whose matrices are read; −1 outside mixtures
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
-  [[nodiscard]] RowMatrix matrix(Weight weight) const { return parameters.matrix(layer(), weight); }
+  void record(Signal signal, const Vector& magnitude) const { recorder(signal, magnitude, expert); }
+  [[nodiscard]] RowMatrix matrix(Weight weight) const { return parameters.matrix(matrix_id(layer(), weight, expert)); }
   [[nodiscard]] Vector bias(Weight weight) const { return parameters.bias(layer(), weight); }
   [[nodiscard]] NormBound norm(Weight weight) const {
     const NormParameters n = parameters.norm(sublayer, weight);
@@ -53,6 +55,7 @@ BoundedSet attention_bounds(const BoundedModule& module);
 /// gp ≤ g₀p₀ + ‖g₀b + p₀a‖ + (‖a‖‖b‖ + a·b)/2, using the largest eigenvalue of the quadratic form. Output row k is
 /// bounded by the box, by ‖W_k‖₂·‖hidden‖₂ and by max|W_kj|·‖hidden‖₁, where ‖hidden‖₁ ≤ ‖φ(g)‖₂‖p‖₂.
 /// Plain: φ(p) = p/2 + τ∘p/2 with |τ| ≤ 1, so row k is within ½(‖(W_down A)_k‖ + ‖W_k‖‖p‖₂) of its centre.
+/// Mixture of experts: a weighted mean of points in the smallest box around the experts' boxes.
 BoundedSet mlp_bounds(const BoundedModule& module);
 
 }  // namespace periscope::theory

@@ -25,11 +25,11 @@ class Parameters {
   Parameters& operator=(const Parameters&) = delete;
   virtual ~Parameters() = default;
 
-  /// Returns W [fan_out, fan_in] with y = W x. `layer` is ignored for matrices outside the layers.
-  [[nodiscard]] virtual RowMatrix matrix(int layer, Weight weight) const = 0;
+  /// Returns W [fan_out, fan_in] with y = W x.
+  [[nodiscard]] virtual RowMatrix matrix(const ParameterId& id) const = 0;
   /// Visits blocks of a few thousand rows of a matrix in order; for large tables and unembeddings.
   virtual void visit_rows(Weight weight, const BlockVisitor& visit) const = 0;
-  /// Returns b of W x + b; empty without a bias.
+  /// Returns b of W x + b; empty without a bias. `layer` is ignored for matrices outside the layers.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
   /// Returns the name of an entry (row-major) for messages: "layers.1.mlp.up.weight: entry 3".

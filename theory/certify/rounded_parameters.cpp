@@ -33,9 +33,9 @@ void RoundedParameters::round(double* values, Index count, const ParameterId& pa
   changed_ = changed_ || changed;
 }
 
-RowMatrix RoundedParameters::matrix(int layer, Weight weight) const {
-  RowMatrix w = parameters_.matrix(layer, weight);
-  round(w.data(), w.size(), matrix_id(layer, weight));
+RowMatrix RoundedParameters::matrix(const ParameterId& id) const {
+  RowMatrix w = parameters_.matrix(id);
+  round(w.data(), w.size(), id);
   return w;
 }
 

@@ -26,7 +26,7 @@ class RoundedParameters final : public Parameters {
   RoundedParameters(const Parameters& parameters, const NumberFormat& format)
       : parameters_(parameters), format_(format) {}
 
-  [[nodiscard]] RowMatrix matrix(int layer, Weight weight) const override;
+  [[nodiscard]] RowMatrix matrix(const ParameterId& id) const override;
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
   [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override;

@@ -38,7 +38,8 @@ const std::vector<study::Flag<InfoFlags>> info_flags{
     {"ignore", &InfoFlags::ignore, fmt::format("Kinds of faults to omit: {}", fmt::join(fault_names, ", "))}};
 
 ExitCode run_check(const InfoFlags& own, const CommonOptions& options) {
-  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys, Checkpoint::TiedCopies::may_differ);
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys, Checkpoint::TiedCopies::may_differ,
+                              Checkpoint::Mixtures::read);
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
   const nlohmann::ordered_json check = check_json(checkpoint, own.ignore, *progress);
   progress.reset();  // clears the progress line
@@ -54,7 +55,8 @@ ExitCode run_info(const CommonOptions& options) {
   const auto own = study::read_flags(info_flags, options.from_flags.flags);
   if (own.check) return run_check(own, options);
   if (!own.ignore.empty()) throw ConfigError("--ignore has no effect without --check");
-  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys, Checkpoint::TiedCopies::must_be_equal,
+                              Checkpoint::Mixtures::read);
   if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
   const nlohmann::ordered_json info = info_json(checkpoint, *progress);

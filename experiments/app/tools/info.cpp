@@ -39,6 +39,17 @@ std::string formula_of(const SublayerRule& rule) {
   return rule.norm_c ? "C(" + sum + ")" : sum;
 }
 
+Json shape_of(const ModelSpec& m) {
+  Json shape{{"layers", m.layers},     {"width", m.width},         {"heads", m.heads}, {"kv_heads", m.kv_heads},
+             {"head_dim", m.head_dim}, {"mlp_width", m.mlp_width}, {"vocab", m.vocab}};
+  if (const ExpertSpec& experts = m.experts; experts.count > 0) {
+    shape.update({{"experts", experts.count},
+                  {"experts_per_token", experts.per_token},
+                  {"normalised_expert_weights", experts.normalised}});
+  }
+  return shape;
+}
+
 /// Returns the distinct attention rules, each with its layers.
 Json attention_of(const ModelSpec& m) {
   std::vector<std::pair<Json, std::vector<int>>> rules;
@@ -61,10 +72,12 @@ Json attention_of(const ModelSpec& m) {
   return all;
 }
 
-/// Replaces the layer index by {i}: "model.layers.0.mlp" becomes "model.layers.{i}.mlp".
+/// Replaces the indices of layer and expert: "layers.0.mlp.experts.1.up" becomes "layers.{i}.mlp.experts.{e}.up".
 std::string pattern(const std::string& name) {
   static const std::regex layer(R"((^|\.)[0-9]+\.)");
-  return std::regex_replace(name, layer, "$1{i}.", std::regex_constants::format_first_only);
+  static const std::regex expert(R"(\.experts\.[0-9]+\.)");
+  const std::string in_layer = std::regex_replace(name, layer, "$1{i}.", std::regex_constants::format_first_only);
+  return std::regex_replace(in_layer, expert, ".experts.{e}.");
 }
 
 /// Returns the tensor of every parameter; "layers.{i}" stands for every layer.
@@ -202,14 +215,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
             {"v_norm", m.v_norm_at(0)},
             {"inner_norm", inner_norm_names[static_cast<std::size_t>(m.inner_norm_of(0))]},
             {"attention_gate", attention_gate_names[static_cast<std::size_t>(m.attention_gate_at(0))]}}},
-          {"shape",
-           {{"layers", m.layers},
-            {"width", m.width},
-            {"heads", m.heads},
-            {"kv_heads", m.kv_heads},
-            {"head_dim", m.head_dim},
-            {"mlp_width", m.mlp_width},
-            {"vocab", m.vocab}}},
+          {"shape", shape_of(m)},
           {"mlp", mlp_kind_names[static_cast<std::size_t>(m.mlp)]},
           {"norm", norm_kind_names[static_cast<std::size_t>(m.norm)]},
           {"norm_eps", m.norm_eps},

@@ -29,10 +29,7 @@ theory::RowMatrix TheoryParameters::numbers(const Tensor& x, const ParameterId& 
   return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
 }
 
-theory::RowMatrix TheoryParameters::matrix(int layer, Weight weight) const {
-  const ParameterId id = matrix_id(layer, weight);
-  return numbers(tensor(id), id);
-}
+theory::RowMatrix TheoryParameters::matrix(const ParameterId& id) const { return numbers(tensor(id), id); }
 
 void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
   constexpr Tensor::Index block = 4096;

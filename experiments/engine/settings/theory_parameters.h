@@ -20,7 +20,7 @@ class TheoryParameters final : public theory::Parameters {
                    Sha256* digest = nullptr)
       : backend_(backend), model_(model), weights_(weights), names_(std::move(names)), digest_(digest) {}
 
-  [[nodiscard]] theory::RowMatrix matrix(int layer, Weight weight) const override;
+  [[nodiscard]] theory::RowMatrix matrix(const ParameterId& id) const override;
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
   [[nodiscard]] theory::NormParameters norm(int sublayer, Weight norm) const override;

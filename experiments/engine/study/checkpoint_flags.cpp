@@ -25,9 +25,9 @@ std::string hash_of_tensors(const SafetensorsFile& file) {
 
 }  // namespace
 
-std::unique_ptr<Checkpoint> CheckpointConfig::open() const {
+std::unique_ptr<Checkpoint> CheckpointConfig::open(Checkpoint::Mixtures mixtures) const {
   return model ? std::make_unique<Checkpoint>(model, ignore_keys)
-               : std::make_unique<Checkpoint>(checkpoint, ignore_keys);
+               : std::make_unique<Checkpoint>(checkpoint, ignore_keys, Checkpoint::TiedCopies::must_be_equal, mixtures);
 }
 
 std::string CheckpointConfig::model_name() const {

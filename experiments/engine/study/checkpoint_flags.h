@@ -54,7 +54,7 @@ struct CheckpointConfig : config::Config, CheckpointFlags {
   std::shared_ptr<const MemoryModel> model = {};  ///< model in memory, used instead of the folder
   bool force = false;                             ///< --force
 
-  [[nodiscard]] std::unique_ptr<Checkpoint> open() const;
+  [[nodiscard]] std::unique_ptr<Checkpoint> open(Checkpoint::Mixtures mixtures = Checkpoint::Mixtures::rejected) const;
   /// Returns the last component of the folder's path.
   [[nodiscard]] std::string model_name() const;
 };

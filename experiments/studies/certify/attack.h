@@ -38,6 +38,7 @@ struct SignalPlace {
   Signal signal;
   int sublayer;
   Tensor::Index channel;
+  int expert = -1;  ///< expert of a mixture, or −1
 };
 
 /// Returns false for signals that attacks cannot target, such as table rows, queries, keys, scores and mixed heads.

@@ -36,7 +36,7 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (verdict.certified) return {};
   const theory::SignalBound& b = *verdict.first;
   if (verdict.weight != nullptr) return stacks::weight_words(*verdict.weight, verdict.limit);
-  const std::string place = place_text({b.signal, b.sublayer, b.channel}, model);
+  const std::string place = place_text({b.signal, b.sublayer, b.channel, b.expert}, model);
   if (b.signal == Signal::reciprocals && std::isinf(b.largest)) {
     return fmt::format("{}: eps = {:g} is lost to rounding in the format, so 0/0 is possible", place, model.norm_eps);
   }
@@ -55,6 +55,7 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
     text += fmt::format(", layer {} {}", ModelSpec::layer_of(place.sublayer),
                         ModelSpec::is_attention(place.sublayer) ? "attention" : "MLP");
   }
+  if (place.expert >= 0) text += fmt::format(", expert {}", place.expert);
   if (!one_number) return fmt::format("{}, {} {}", text, of_heads ? "head" : "feature", place.channel);
   if (in_layer) return text;
   return text + (place.sublayer < 0 ? ", input" : ", head");

@@ -111,7 +111,7 @@ const std::vector<std::string_view> product_names = [] {
   std::vector<std::string_view> all{name_of(Signal::dots), name_of(Signal::mixed)};
   for (const Weight weight :
        {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down, Weight::attention_gate,
-        Weight::unembedding, Weight::project_in, Weight::project_out, Weight::head_dense}) {
+        Weight::unembedding, Weight::project_in, Weight::project_out, Weight::head_dense, Weight::router}) {
     all.push_back(name_of(weight));
   }
   return all;

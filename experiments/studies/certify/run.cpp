@@ -47,8 +47,12 @@ ModelToCertify open_model(const CertifyConfig& own) {
     s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
     return s;
   }
-  s.checkpoint = own.open();
+  s.checkpoint = own.open(Checkpoint::Mixtures::read);
   s.spec.model = s.checkpoint->model();
+  if (s.spec.model.experts.count > 0 && (own.measures() || own.attack || !own.headroom.empty())) {
+    throw ConfigError(
+        "--tokens, --text, --attack and --headroom run the model: expected a checkpoint without mixtures of experts");
+  }
   s.spec.input.kind = InputKind::tokens;
   s.weights = std::make_unique<CheckpointWeights>(*s.backend, *s.checkpoint, s.dtype);
   return s;

@@ -48,7 +48,8 @@ std::string classes(const CertifyResult& r) {
     if (exact == nullptr && r.certificates.runs.empty()) continue;
     std::vector<std::string> cells{std::string(theory::signal_class_names[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
-    if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
+    if (exact != nullptr)
+      cells[2] = place_text({exact->signal, exact->sublayer, exact->channel, exact->expert}, r.spec.model);
     for (const NumberFormat& f : r.config.formats) cells.push_back(headroom_of_class(r, kind, f));
     double seen = std::nan("");
     for (const SignalBound& b : r.certificates.exact.bounds) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/checkpoint/family.h"
@@ -26,6 +27,8 @@ Family granite_family();
 Family phi3_family();
 Family glm4_family();
 Family smollm3_family();
+Family mixtral_family();
+Family qwen3_moe_family();
 /// Family of checkpoints that only `train` writes, for stacks that no public family supports. It has no recipe.
 Family periscope_family();
 
@@ -144,6 +147,9 @@ RopeDefaults read_llama_shape(ConfigReader& config, ModelSpec& model, const Llam
 /// Reads the keys of read_llama_shape and of RoPE. Returns the attention rule of every layer: the
 /// default rule with the RoPE that was read.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
+/// The same for a stack without biases that has an attention window in all layers. `window` is its default.
+void read_mistral_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults,
+                       std::optional<int> window);
 
 /// Attention projections with biases; by_key means all four if attention_bias is true.
 enum class AttentionBiases { by_key, qkv, none };
@@ -156,6 +162,10 @@ struct LlamaTensors {
   bool fused_qkv = false;        ///< queries, keys and values share self_attn.qkv_proj
   bool fused_gate_up = false;    ///< gate and up share mlp.gate_up_proj
   bool interleaved_rope = false;
+  // Names in a mixture of experts: MIXTURE.gate (the router), and MIXTURE.experts.{e}.NAME of an expert's matrices.
+  std::string_view mixture = "mlp";
+  std::vector<std::pair<Weight, std::string_view>> expert = {
+      {Weight::gate, "gate_proj"}, {Weight::up, "up_proj"}, {Weight::down, "down_proj"}};
   // Names of the norms after "model.layers.{i}."; empty means that there is no such norm.
   std::string_view attention_a = "input_layernorm";
   std::string_view attention_b = {};

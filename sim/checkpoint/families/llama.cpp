@@ -4,6 +4,7 @@
 
 #include "sim/checkpoint/families/families.h"
 #include "sim/checkpoint/file_error.h"
+#include "sim/model/parameters.h"
 
 namespace periscope {
 namespace {
@@ -22,18 +23,9 @@ nlohmann::ordered_json write_llama(const ModelSpec& m) {
   return json;
 }
 
-/// Mistral: Llama without biases, with an attention window.
 FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
-  config.null_is_absent("head_dim");
-  const LlamaDefaults defaults{.kv_heads = 8, .null_kv_heads = false, .rope = {.context = 131072}};
-  std::vector<AttentionRule> rules = read_llama_like(config, stack.model, defaults);
-  const int window = config.integer_or_none("sliding_window", 4096, max_tokens).value_or(0);
-  for (AttentionRule& rule : rules) rule.scores.window = window;
-  set_attention(stack.model, std::move(rules));
-  config.must_be("attention_bias", false);
-  config.must_be("mlp_bias", false);
-  config.must_be("layer_types", nullptr);
+  read_mistral_like(config, stack.model, {.kv_heads = 8, .null_kv_heads = false, .rope = {.context = 131072}}, 4096);
   map_llama_like(config, names, stack, {.biases = AttentionBiases::none});
   return stack;
 }
@@ -106,6 +98,17 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, c
   return std::vector<AttentionRule>(static_cast<std::size_t>(m.layers), read_rope(config, m, rope));
 }
 
+void read_mistral_like(ConfigReader& config, ModelSpec& m, const LlamaDefaults& defaults, std::optional<int> window) {
+  config.null_is_absent("head_dim");
+  std::vector<AttentionRule> rules = read_llama_like(config, m, defaults);
+  const int limit = config.integer_or_none("sliding_window", window, max_tokens).value_or(0);
+  for (AttentionRule& rule : rules) rule.scores.window = limit;
+  set_attention(m, std::move(rules));
+  config.must_be("attention_bias", false);
+  config.must_be("mlp_bias", false);
+  config.must_be("layer_types", nullptr);
+}
+
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& t) {
   const std::string embedding = "model.embed_tokens.weight";
   const ModelSpec& m = stack.model;
@@ -139,10 +142,20 @@ void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack&
     part(Weight::v, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.v_proj", qkv_biases,
          t.fused_qkv ? keys + m.key_width() : 0);
     linear(Weight::o, "self_attn.o_proj", all_biases);
-    part(Weight::gate, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.gate_proj", t.mlp_bias, 0);
-    part(Weight::up, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.up_proj", t.mlp_bias,
-         t.fused_gate_up ? m.mlp_width : 0);
-    linear(Weight::down, "mlp.down_proj", t.mlp_bias);
+    if (m.experts.count > 0) {
+      linear(Weight::router, std::string(t.mixture) + ".gate", false);
+      for (const auto& [matrix, name] : t.expert) {
+        for (const int expert : experts_of(m, matrix)) {
+          map.set(layer, matrix, whole(fmt::format("{}{}.experts.{}.{}.weight", stem, t.mixture, expert, name)),
+                  expert);
+        }
+      }
+    } else {
+      part(Weight::gate, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.gate_proj", t.mlp_bias, 0);
+      part(Weight::up, t.fused_gate_up ? "mlp.gate_up_proj" : "mlp.up_proj", t.mlp_bias,
+           t.fused_gate_up ? m.mlp_width : 0);
+      linear(Weight::down, "mlp.down_proj", t.mlp_bias);
+    }
     norm_at(2 * layer, Weight::norm_a, t.attention_a);
     norm_at(2 * layer, Weight::norm_b, t.attention_b);
     norm_at(2 * layer + 1, Weight::norm_a, t.mlp_a);
