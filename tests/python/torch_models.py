@@ -163,7 +163,7 @@ def model_of(family, seed, dtype=None, **given):
     from their initial values."""
     draw = random.Random(f"{family} {seed}")
     config, kind = config_of(family, draw, **given), (FAMILIES | MIXTURES)[family][1]
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     torch.manual_seed(seed)
     model = kind(config).double().eval()
     with torch.no_grad():
