@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from checkpoint_files import metadata_of, read_tensors, write_checkpoint, write_tensors
+from checkpoint_files import WIDTH, metadata_of, read_tensors, write_checkpoint, write_tensors
 from program import CONFIG, FIXTURES, ROOT, contents, rejected, result, run, sets
 
 SMALL = sets("model.layers=2", "model.width=12", "model.heads=3", "model.mlp_width=10", "model.vocab=11")
@@ -354,3 +354,30 @@ def test_the_measured_headroom_is_proportional_to_the_range_of_a_format():
     share = share[np.isfinite(share)]
     assert len(share) == 2
     np.testing.assert_allclose(share[0], share[1], rtol=1e-12)
+
+
+def test_only_certify_and_info_read_mixtures_of_experts(folder):
+    tensors = write_checkpoint(folder / "model", model_type="mixtral", architectures=["MixtralForCausalLM"],
+                               num_local_experts=2, num_experts_per_tok=2)
+    for name in [name for name in tensors if ".mlp." in name]:
+        stem, matrix = name.split(".mlp.")
+        dense, short = tensors.pop(name), {"g": "w1", "u": "w3", "d": "w2"}[matrix[0]]
+        tensors |= {f"{stem}.block_sparse_moe.experts.{e}.{short}.weight": (1 + e) * dense for e in range(2)}
+        tensors[f"{stem}.block_sparse_moe.gate.weight"] = np.ones([2, WIDTH])
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    info = run("info", "model", "--json").json
+    assert {"experts": 2, "experts_per_token": 2, "normalised_expert_weights": True}.items() <= info["shape"].items()
+    rows = [row["tensor"] for row in info["names"] if "experts" in row["parameter"]]
+    assert rows == [f"model.layers.{{i}}.block_sparse_moe.experts.{{e}}.{w}.weight" for w in ("w1", "w3", "w2")]
+    assert "MLP, expert 1, feature" in run("certify", "model", "--format", "fp16").err
+    for words in (["probe", "--tokens", "1"], ["generate", "--tokens", "1"], ["formats", "--tokens", "1"],
+                  ["regauge", "--out", "out", "--factor", "2"]):
+        rejected(words[0], "model", *words[1:], code=3, names="key \"model_type\" = \"mixtral\": expected a family "
+                 "without mixtures of experts; only certify and info read them, from a folder")
+    for words in (["--tokens", "1,2"], ["--attack", "3"], ["--headroom", "fp16"]):
+        rejected("certify", "model", *words, names="expected a checkpoint without mixtures of experts")
+    broken = "model.layers.1.block_sparse_moe.experts.1.w2.weight"
+    tensors[broken][0, 3] = math.nan
+    write_tensors(folder / "model" / "model.safetensors", tensors)
+    assert [found["tensor"] for found in run("info", "model", "--check", "--json", code=4).json["findings"]] == [broken]
+    rejected("certify", "model", code=3, names=f"{broken}: entry 3 = nan")
