@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <span>
@@ -74,6 +75,7 @@ Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>
       files_(folder) {
   read_config();
   check_tensors(tied_copies);
+  read_layer_scales();
 }
 
 Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys,
@@ -87,6 +89,7 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
       files_(*memory_) {
   read_config();
   check_tensors(tied_copies);
+  read_layer_scales();
 }
 
 TensorNames Checkpoint::tensor_names() const { return {files_.names(), *family_, folder(), files_.aliases()}; }
@@ -118,6 +121,7 @@ void Checkpoint::read_config() {
     original = stored(original);
   }
   for (std::string& tensor : stack_.unread) tensor = stored(tensor);
+  for (std::string& tensor : stack_.layer_scales) tensor = stored(tensor);
   uses_ = stack_.map.uses(stack_.model);
   if (reader.has("auto_map")) {
     stack_.warnings.push_back(fmt::format("{}: custom code of auto_map is not run", config_path_));
@@ -142,17 +146,22 @@ std::string Checkpoint::entry_name(const ParameterId& id, std::int64_t entry) co
 
 void Checkpoint::check_tensors(TiedCopies tied_copies) {
   std::vector<std::string> missing;
-  for (const auto& [tensor, uses] : uses_) {
+  std::string first_missing;
+  const auto require = [&](const std::string& tensor, const std::vector<std::int64_t>& shape,
+                           const std::string& meaning) {
     if (files_.contains(tensor)) {
-      check_shape(tensor, uses);
+      check_shape(tensor, shape, meaning);
     } else {
-      missing.push_back(tensor);
+      missing.push_back(fmt::format("\"{}\": expected {} ({})", tensor, shape_text(shape), meaning));
+      if (missing.size() == 1) first_missing = tensor;
     }
-  }
+  };
+  for (const auto& [tensor, uses] : uses_) require(tensor, stored_shape(uses), name_of(uses.front().parameter));
+  for (const std::string& tensor : stack_.layer_scales) require(tensor, {1}, "layer scale");
   for (const std::string& tensor : files_.names()) {
-    if (uses_.contains(tensor)) continue;
+    if (uses_.contains(tensor) || std::ranges::count(stack_.layer_scales, tensor) > 0) continue;
     if (!is_known(tensor, tied_copies)) {
-      const std::string absent = missing.empty() ? "" : fmt::format("; missing tensor: \"{}\"", missing.front());
+      const std::string absent = missing.empty() ? "" : fmt::format("; missing tensor: \"{}\"", first_missing);
       throw unsupported(files_.file_of(tensor),
                         fmt::format("tensor {} {}: unknown to family {} and may change the function{}",
                                     in_quotes(tensor), shape_text(files_.find(tensor).shape), family_->name, absent));
@@ -160,20 +169,28 @@ void Checkpoint::check_tensors(TiedCopies tied_copies) {
     unused_.push_back(tensor);
   }
   if (missing.empty()) return;
-  const std::string& first = missing.front();
   const std::string more = missing.size() > 1 ? fmt::format("; {} more are missing", missing.size() - 1) : "";
-  throw malformed(
-      folder(), fmt::format("no tensor \"{}\": expected {} ({}){}{}", first, shape_text(stored_shape(uses_.at(first))),
-                            name_of(uses_.at(first).front().parameter), more, nearest_name(first, files_.names())));
+  throw malformed(folder(),
+                  fmt::format("no tensor {}{}{}", missing.front(), more, nearest_name(first_missing, files_.names())));
 }
 
-void Checkpoint::check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const {
+void Checkpoint::read_layer_scales() {
+  for (const std::string& tensor : stack_.layer_scales) {
+    const double scale = files_.values(tensor).front();
+    if (scale == 0.0 || !std::isfinite(scale)) {
+      throw unsupported(files_.file_of(tensor),
+                        fmt::format("tensor \"{}\": found {}, expected a finite number other than 0", tensor, scale));
+    }
+    stack_.model.layer_scales.push_back(scale);
+  }
+}
+
+void Checkpoint::check_shape(const std::string& tensor, const std::vector<std::int64_t>& expected,
+                             const std::string& meaning) const {
   const SafetensorsView& view = files_.find(tensor);
-  const std::vector<std::int64_t> expected = stored_shape(uses);
   if (view.shape != expected) {
-    throw malformed(files_.file_of(tensor),
-                    fmt::format("tensor \"{}\": shape {}, expected {} ({})", tensor, shape_text(view.shape),
-                                shape_text(expected), name_of(uses.front().parameter)));
+    throw malformed(files_.file_of(tensor), fmt::format("tensor \"{}\": shape {}, expected {} ({})", tensor,
+                                                        shape_text(view.shape), shape_text(expected), meaning));
   }
   if (view.type > SafetensorsType::f8_e4m3) {
     throw unsupported(files_.file_of(tensor), fmt::format("tensor \"{}\": type {}, expected a floating-point type",

@@ -44,6 +44,8 @@ class Checkpoint {
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
   /// Unused tensors: buffers, copies, and parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+  /// Tensors of model().layer_scales.
+  [[nodiscard]] const std::vector<std::string>& layer_scales() const { return stack_.layer_scales; }
   /// Optional copies of other tensors: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   /// Returns the first property, "shape" or "value", in which a copy differs from its original; "" if they are equal or
@@ -61,8 +63,12 @@ class Checkpoint {
 
  private:
   void read_config();
+  /// Reads model.layer_scales.
+  void read_layer_scales();
   void check_tensors(TiedCopies tied_copies);
-  void check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const;
+  /// `meaning` describes the tensor in the message.
+  void check_shape(const std::string& tensor, const std::vector<std::int64_t>& expected,
+                   const std::string& meaning) const;
   [[nodiscard]] bool is_known(const std::string& tensor, TiedCopies tied_copies) const;
 
   std::shared_ptr<const MemoryModel> memory_;  ///< null for a folder

@@ -51,8 +51,10 @@ std::vector<std::pair<std::string_view, std::string>> properties_of(const ModelS
     add("soft cap of attention scores", scores.soft_cap);
     add("attention window", scores.window);
     add("non-default RoPE frequencies",
-        m.rope && m.rope_frequencies_at(layer) != rope_frequencies(m.head_dim, rope_base));
+        m.rope && m.rope_frequencies_at(layer) != rope_frequencies(m.head_dim_at(layer), rope_base));
     add("scaled RoPE", !m.rope_gains_at(layer).empty());
+    add("query width", m.query_width(layer));
+    add("key width", m.key_width(layer));
   }
 
   add("embedding width", m.embedding_width());
@@ -78,6 +80,12 @@ ModelSpec with_additions(ModelSpec wanted, const ModelSpec& written) {
   take(wanted.embedding.position_offset, plain.position_offset, written.embedding.position_offset);
   take(wanted.embedding.token_types, plain.token_types, written.embedding.token_types);
   take(wanted.head.transform, false, written.head.transform);
+  if (wanted.attention.empty() && !written.attention.empty()) {
+    wanted.attention.resize(written.attention.size());
+    for (std::size_t i = 0; i < written.attention.size(); ++i) {
+      wanted.attention[i].scores.scale = written.attention[i].scores.scale;
+    }
+  }
   return wanted;
 }
 
@@ -106,7 +114,7 @@ CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted) {
     throw ConfigError(
         fmt::format("{} = {}: expected {} for family {}", one->first, one->second, other->second, family.name));
   }
-  return {config, written.model, written.map};
+  return {config, written.model, written.map, written.layer_scales};
 }
 
 }  // namespace periscope

@@ -41,15 +41,22 @@ void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backe
   const auto tensors = layout.map.uses(layout.model);
   std::vector<SafetensorsEntry> entries;
   for (const auto& [tensor, uses] : tensors) entries.push_back({tensor, type, stored_shape(uses)});
+  for (const std::string& tensor : layout.layer_scales) entries.push_back({tensor, type, {1}});
   SafetensorsWriter writer(file, entries, {{"format", "pt"}});
-  for (const auto& [tensor, uses] : tensors) {
-    const std::string where = fmt::format("{}: tensor \"{}\"", file.path(), tensor);
-    const std::vector<double> stored = stored_values(where, uses, layout.model, backend, weights);
+  const auto put = [&](const std::string& tensor, const std::vector<double>& stored) {
     if (type == SafetensorsType::f64) {
       writer.put(tensor, stored);
     } else {
       writer.put(tensor, std::vector<float>(stored.begin(), stored.end()));
     }
+  };
+  for (const auto& [tensor, uses] : tensors) {
+    const std::string where = fmt::format("{}: tensor \"{}\"", file.path(), tensor);
+    put(tensor, stored_values(where, uses, layout.model, backend, weights));
+  }
+  const std::vector<double>& scales = layout.model.layer_scales;
+  for (std::size_t i = 0; i < layout.layer_scales.size(); ++i) {
+    put(layout.layer_scales[i], {scales.empty() ? 1.0 : scales[i]});
   }
   writer.close();
 }

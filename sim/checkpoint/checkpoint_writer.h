@@ -13,6 +13,7 @@ struct CheckpointLayout {
   nlohmann::json config;
   ModelSpec model;
   ParameterMap map;
+  std::vector<std::string> layer_scales = {};  ///< tensors of model.layer_scales, which are 1 if that is empty
 };
 
 /// Returns a family's layout for a stack. The family's embedding scale, learned positions (1024), token types and head

@@ -104,10 +104,10 @@ void AttentionEntropyProbe::on_signal(const Emission& at, const Tensor& x) {
   if (at.signal != Signal::k) return;
   const ModelSpec& m = context_.model;
   const int layer = at.sublayer / 2;
-  entropies_[static_cast<std::size_t>(layer)] =
-      mean_entropy({context_.ops.to_host(queries_),
-                    context_.ops.to_host(x),
-                    {m.heads, m.kv_heads, m.head_dim, context_.sequences, m.causal, m.scores_at(layer), 0}});
+  entropies_[static_cast<std::size_t>(layer)] = mean_entropy(
+      {context_.ops.to_host(queries_),
+       context_.ops.to_host(x),
+       {m.heads, m.kv_heads_at(layer), m.head_dim_at(layer), context_.sequences, m.causal, m.scores_at(layer), 0}});
   queries_ = {};
 }
 

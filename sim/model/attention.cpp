@@ -16,7 +16,8 @@ Tensor::Index offset_of(const StackContext& c) { return c.cache != nullptr ? c.c
 AttentionShape shape_of(const SublayerPass& p) {
   const StackContext& c = p.context();
   const ModelSpec& m = c.model;
-  return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
+  const int layer = layer_of(p);
+  return {m.heads, m.kv_heads_at(layer), m.head_dim_at(layer), c.sequences, m.causal, m.scores_at(layer), offset_of(c)};
 }
 
 /// QK-norm weight and head count of the queries or the keys.
@@ -26,7 +27,7 @@ struct Heads {
 };
 
 Heads query_heads(const SublayerPass& p) { return {Weight::q_norm, p.context().model.heads}; }
-Heads key_heads(const SublayerPass& p) { return {Weight::k_norm, p.context().model.kv_heads}; }
+Heads key_heads(const SublayerPass& p) { return {Weight::k_norm, p.context().model.kv_heads_at(layer_of(p))}; }
 
 /// Multiplies queries or keys by the factors of RoPE's pairs. The map is diagonal, so it equals its transpose.
 Tensor with_rope_gains(const SublayerPass& p, const Heads& heads, Tensor x) {
@@ -77,9 +78,10 @@ AttentionGate gate_of(const SublayerPass& p) { return p.context().model.attentio
 
 /// Matrix [H·e, H] that repeats every head's value for its channels; its transpose sums over the channels of a head.
 /// Entries are 0 and 1, exact in every format. It has H/D times as many entries as W_q.
-Tensor channels_of_heads(const StackContext& c, DType dtype) {
+Tensor channels_of_heads(const SublayerPass& p, DType dtype) {
+  const StackContext& c = p.context();
   const auto heads = static_cast<std::size_t>(c.model.heads);
-  const auto e = static_cast<Tensor::Index>(c.model.head_dim);
+  const auto e = static_cast<Tensor::Index>(c.model.head_dim_at(layer_of(p)));
   const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     for (Tensor::Index i = 0; i < count; ++i) {
       const std::span<T> row = values.subspan(static_cast<std::size_t>(i) * heads, heads);
@@ -87,7 +89,7 @@ Tensor channels_of_heads(const StackContext& c, DType dtype) {
       row[static_cast<std::size_t>((first + i) / e)] = T(1);
     }
   };
-  return c.ops.from_rows(c.model.query_width(), c.model.heads, dtype, fill);
+  return c.ops.from_rows(c.model.query_width(layer_of(p)), c.model.heads, dtype, fill);
 }
 
 /// g [N, H] or [N, H·e]; empty without gates.
@@ -105,7 +107,7 @@ Tensor gated_heads_forward(SublayerPass& p, const Tensor& mixed, const Tensor& g
     y = c.ops.gated(Activation::sigmoid, gate, mixed);
   } else {
     const Tensor open = c.ops.activate(Activation::sigmoid, gate);
-    y = c.ops.multiply(c.ops.linear(open, channels_of_heads(c, gate.dtype())), mixed);
+    y = c.ops.multiply(c.ops.linear(open, channels_of_heads(p, gate.dtype())), mixed);
   }
   return p.emit(Signal::gated_mixed, std::move(y));
 }
@@ -126,7 +128,7 @@ GateGradient gated_heads_backward(SublayerPass& p, const Tensor& dgated) {
   if (gate_of(p) == AttentionGate::channel) {
     g = c.ops.gated_backward(Activation::sigmoid, gate, mixed, dy);
   } else {
-    const Tensor channels = channels_of_heads(c, gate.dtype());
+    const Tensor channels = channels_of_heads(p, gate.dtype());
     g.dup = c.ops.multiply(c.ops.linear(c.ops.activate(Activation::sigmoid, gate), channels), dy);
     const Tensor of_heads = c.ops.linear_backward_input(c.ops.multiply(mixed, dy), channels);
     g.dgate = c.ops.activate_backward(Activation::sigmoid, gate, of_heads);

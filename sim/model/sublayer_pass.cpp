@@ -35,7 +35,7 @@ NormForm form_of(const ModelSpec& m, int layer, Weight weight) {
   if (!is_module_norm(weight)) return {kind_of(m, weight), 1};
   const bool whole = weight == Weight::inner_norm || (weight != Weight::v_norm && m.qk_norm_at(layer) == QkNorm::full);
   if (whole) return {NormKind::rms, 1};
-  return {NormKind::rms, weight == Weight::q_norm ? m.heads : m.kv_heads};
+  return {NormKind::rms, weight == Weight::q_norm ? m.heads : m.kv_heads_at(layer)};
 }
 
 template <class Map, class Key>

@@ -143,10 +143,21 @@ SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {
     if (range.placement && range.first <= layer && layer <= range.last) own = &*range.placement;
   }
   const int in_a_layer = steps() == layers ? 1 : 2;
-  return own->at({.layer = layer + more_layers,
-                  .layers = layers + more_layers,
-                  .kind = kind_of(sublayer),
-                  .addition = step_with(sublayer) + in_a_layer * more_layers});
+  SublayerRule rule = own->at({.layer = layer + more_layers,
+                               .layers = layers + more_layers,
+                               .kind = kind_of(sublayer),
+                               .addition = step_with(sublayer) + in_a_layer * more_layers});
+  if (!layer_scales.empty() && !is_attention(sublayer)) {
+    rule.alpha *= layer_scales[static_cast<std::size_t>(layer)];
+    rule.beta *= layer_scales[static_cast<std::size_t>(layer)];
+  }
+  return rule;
+}
+
+int ModelSpec::largest_query_width() const {
+  int largest = 0;
+  for (int layer = 0; layer < layers; ++layer) largest = std::max(largest, query_width(layer));
+  return largest;
 }
 
 ScoreRule ModelSpec::scores_at(int layer) const {
@@ -157,7 +168,7 @@ int ModelSpec::gates_at(int layer) const {
   switch (attention_gate_at(layer)) {
     case AttentionGate::none: return 0;
     case AttentionGate::head: return heads;
-    case AttentionGate::channel: return query_width();
+    case AttentionGate::channel: return query_width(layer);
   }
   throw std::logic_error("unknown kind of gate");
 }
@@ -167,7 +178,7 @@ std::vector<double> ModelSpec::rope_frequencies_at(int layer) const {
   if (!attention.empty() && !attention[static_cast<std::size_t>(layer)].rope_frequencies.empty()) {
     return attention[static_cast<std::size_t>(layer)].rope_frequencies;
   }
-  return rope_frequencies(head_dim, rope_base);
+  return rope_frequencies(head_dim_at(layer), rope_base);
 }
 
 std::vector<double> ModelSpec::rope_gains_at(int layer) const {

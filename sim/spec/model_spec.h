@@ -52,6 +52,8 @@ struct ScoreRule {
   double scale = 0.0;     ///< multiplies q·k; 0 means 1/√head_dim
   double soft_cap = 0.0;  ///< c: scaled scores z become c·tanh(z/c) before the mask; 0 means no cap
   int window = 0;  ///< token t attends to token s only if t − s < window; 0 means no limit. Causal attention only
+
+  bool operator==(const ScoreRule&) const = default;
 };
 
 /// Attention of one layer. The default is softmax(q kᵀ/√e) with RoPE of base 10000.
@@ -60,6 +62,10 @@ struct AttentionRule {
   /// RoPE angle per position of pair i of a head, i < e/2. Empty means base^(−2i/e) with base 10000.
   std::vector<double> rope_frequencies = {};
   double rope_scale = 1.0;  ///< multiplies queries and keys, except pairs of frequency 0 (YaRN, LongRoPE)
+  int head_dim = 0;         ///< 0 means the stack's head_dim
+  int kv_heads = 0;         ///< 0 means the stack's kv_heads
+
+  bool operator==(const AttentionRule&) const = default;
 };
 
 /// The stack's input from token ids: scale · E[id] + P[position + position_offset] + the first row of the token-type
@@ -136,6 +142,7 @@ struct ModelSpec {
   AttentionGate attention_gate = AttentionGate::none;  ///< sigmoid gates on the heads' outputs, per head or channel
   // Set only by checkpoints; the defaults describe a plain stack.
   std::vector<AttentionRule> attention = {};  ///< one per layer; empty means the default rule
+  std::vector<double> layer_scales = {};      ///< factor of the stream at every layer's end; empty means all are 1
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
   ExpertSpec experts = {};
@@ -155,8 +162,13 @@ struct ModelSpec {
   /// Length of a signal's curve: one entry per sublayer, or steps + 1 entries over depth starting at the stack's input.
   [[nodiscard]] std::size_t curve_length(Signal signal) const;
   [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(steps()) + 1; }
-  [[nodiscard]] int query_width() const { return heads * head_dim; }
-  [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
+  [[nodiscard]] int head_dim_at(int layer) const { return own_or(layer, &AttentionRule::head_dim, head_dim); }
+  [[nodiscard]] int kv_heads_at(int layer) const { return own_or(layer, &AttentionRule::kv_heads, kv_heads); }
+  /// Widths of all queries and of all keys of a layer.
+  [[nodiscard]] int query_width(int layer) const { return heads * head_dim_at(layer); }
+  [[nodiscard]] int key_width(int layer) const { return kv_heads_at(layer) * head_dim_at(layer); }
+  /// Largest query_width of all layers.
+  [[nodiscard]] int largest_query_width() const;
   /// Norms and scales of a sublayer (T1); for `more_layers` see step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
   /// Longest sequence that the model supports; 0 means no limit.
@@ -198,6 +210,10 @@ struct ModelSpec {
   [[nodiscard]] bool has_norms() const;
 
  private:
+  [[nodiscard]] int own_or(int layer, int AttentionRule::*field, int value) const {
+    const int own = attention.empty() ? 0 : attention[static_cast<std::size_t>(layer)].*field;
+    return own > 0 ? own : value;
+  }
   template <class Value>
   [[nodiscard]] Value at_layer(int layer, std::optional<Value> LayerPlacement::*field, Value value) const {
     for (const LayerPlacement& range : layer_placements) {

@@ -80,10 +80,10 @@ double truncation_factor(const InitSpec& init) {
 
 WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {
   switch (weight) {
-    case Weight::q: return {m.query_width(), m.width};
+    case Weight::q: return {m.query_width(layer), m.width};
     case Weight::k:
-    case Weight::v: return {m.key_width(), m.width};
-    case Weight::o: return {m.width, m.query_width()};
+    case Weight::v: return {m.key_width(layer), m.width};
+    case Weight::o: return {m.width, m.query_width(layer)};
     case Weight::gate:
     case Weight::up: return {m.mlp_width, m.width};
     case Weight::down: return {m.width, m.mlp_width};
@@ -101,12 +101,13 @@ WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {
 }
 
 int norm_width(const ModelSpec& m, Weight norm, int sublayer) {
-  const bool full = m.qk_norm_at(sublayer / 2) == QkNorm::full;
+  const int layer = ModelSpec::layer_of(sublayer);
+  const bool full = m.qk_norm_at(layer) == QkNorm::full;
   switch (norm) {
-    case Weight::q_norm: return full ? m.query_width() : m.head_dim;
-    case Weight::k_norm: return full ? m.key_width() : m.head_dim;
-    case Weight::v_norm: return m.head_dim;
-    case Weight::inner_norm: return ModelSpec::is_attention(sublayer) ? m.query_width() : m.mlp_width;
+    case Weight::q_norm: return full ? m.query_width(layer) : m.head_dim_at(layer);
+    case Weight::k_norm: return full ? m.key_width(layer) : m.head_dim_at(layer);
+    case Weight::v_norm: return m.head_dim_at(layer);
+    case Weight::inner_norm: return ModelSpec::is_attention(sublayer) ? m.query_width(layer) : m.mlp_width;
     case Weight::head_norm: return m.embedding_width();
     default: return m.width;
   }

@@ -120,7 +120,7 @@ struct WeightShape {
   int fan_in;
 };
 
-/// `layer` only matters for the attention gate. Throws std::logic_error for a norm.
+/// `layer` only matters for weights of attention. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 
 /// Returns n, the number of features in a norm's gain. QK-norms: e or the projection's width; v_norm: e; inner norm

@@ -134,7 +134,7 @@ TEST_CASE("weights are cached up to the memory limit, and cached weights are not
   const Target& target = targets().front();
   const Checkpoint model(fixture("llama"));
   const auto size = static_cast<std::size_t>(model.model().width) * size_of(target.dtype);
-  const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width());
+  const std::size_t one_matrix = size * static_cast<std::size_t>(model.model().query_width(0));
   // Returns whether W_q and W_o are cached. Uncached reads throw, because the file has changed.
   const auto available = [&](std::size_t limit) {
     EditedCheckpoint edited("llama");

@@ -36,7 +36,7 @@ void check_against_reference(const std::string& name, StackSpec spec) {
   for (const Target& target : targets()) {
     const Gradients actual = gradients_of(target, problem);
     // Rounding occurs in every sublayer of both passes, and in the parameters.
-    const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(), target.dtype);
+    const double relative = stack_error(2 * spec.model.sublayers(), spec.model.query_width(0), target.dtype);
     for_all(actual, expected, [&](const std::string& what, const auto& a, const auto& b) {
       check_close_to_scale(target.name() + " " + name + ", " + what, a, b, relative);
     });

@@ -114,7 +114,7 @@ double loss_at(const LossProblem& problem, const Hooks& hooks) {
 
 double loss_rounding(const LossProblem& problem, double loss) {
   const ModelSpec& m = problem.spec.model;
-  return stack_error(m.sublayers(), std::max({m.width, m.query_width(), m.mlp_width}), DType::f64) * (1.0 + loss);
+  return stack_error(m.sublayers(), std::max({m.width, m.query_width(0), m.mlp_width}), DType::f64) * (1.0 + loss);
 }
 
 double step_for(const ModelSpec& model) { return model.mlp == MlpKind::relu ? 1e-6 : 1e-4; }

@@ -103,7 +103,7 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
     const MatrixFreeWeights weights(ops, problem.spec, target.dtype, 3, StoreFactors::yes);
     const PassRecord actual = pass(ops, weights, problem, target.dtype);
     const PassRecord expected = pass(ops, ResidentWeights(problem.spec, weights), problem, target.dtype);
-    const double n = std::max({m.width, m.query_width(), m.mlp_width, m.vocab});
+    const double n = std::max({m.width, m.query_width(0), m.mlp_width, m.vocab});
     const double base_error = stack_error(0, n, target.dtype) + (dependent ? dependence_tolerance(target.dtype) : 0.0);
     const std::string where = target.name() + " " + what + ", ";
     REQUIRE(actual.forward.size() == expected.forward.size());

@@ -40,7 +40,7 @@ TEST_CASE("a batch of sequences gives the same results as each sequence alone") 
                                      x.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(s + 1) * size));
         };
         // The summation order of a matrix product may depend on the number of rows.
-        const double relative = stack_error(spec.model.sublayers(), spec.model.query_width(), target.dtype);
+        const double relative = stack_error(spec.model.sublayers(), spec.model.query_width(0), target.dtype);
         const std::string what = target.name() + ", sequence " + std::to_string(s);
         for (const auto& [place, x] : alone.site) {
           if (place.second == Signal::x_out || place.second == Signal::r_out) {

@@ -56,7 +56,7 @@ void assert_close(std::span<const double> actual, std::span<const double> expect
 }
 
 double rounding_of(const ModelSpec& m) {
-  return stack_error(m.sublayers(), std::max({m.width, m.query_width(), m.mlp_width}), DType::f64, 4.0);
+  return stack_error(m.sublayers(), std::max({m.width, m.query_width(0), m.mlp_width}), DType::f64, 4.0);
 }
 
 }  // namespace periscope::testing

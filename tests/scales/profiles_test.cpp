@@ -73,7 +73,7 @@ WeightScales with_sharp_heads(const StackSpec& spec, WeightScales scales) {
     for (const Weight w : {Weight::q, Weight::k, Weight::o}) {
       const ParameterId id = matrix_id(layer, w);
       std::vector<double>& side = w == Weight::o ? scales.profiles[id].columns : scales.profiles[id].rows;
-      side.assign(static_cast<std::size_t>(w == Weight::k ? m.key_width() : m.query_width()), 0.0);
+      side.assign(static_cast<std::size_t>(w == Weight::k ? m.key_width(0) : m.query_width(0)), 0.0);
       double square = 0.0;
       for (std::size_t i = 0; i < side.size(); ++i) {
         const std::size_t read = i / static_cast<std::size_t>(m.head_dim) / (w == Weight::k ? 1 : 2);  // key head index

@@ -55,6 +55,16 @@ void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double wind
   }
 }
 
+/// Sets heads and factors of layers, which differ between layers.
+void set_layers(verify::Draw& draw, ModelSpec& m) {
+  for (AttentionRule& rule : m.attention) {
+    rule.head_dim = m.rope ? 2 * draw.size(1, 4) : draw.size(1, 8);
+    rule.kv_heads = std::gcd(m.heads, draw.integer(1, 4));
+    if (!rule.rope_frequencies.empty()) rule.rope_frequencies = rope_frequencies(rule.head_dim, 100.0);
+    m.layer_scales.push_back(draw.uniform(-2.0, 2.0));
+  }
+}
+
 void set_positions(verify::Draw& draw, ModelSpec& m, int offset, int tokens) {
   m.embedding.position_offset = offset;
   m.embedding.positions = offset + tokens + draw.integer(0, 2);
@@ -116,6 +126,7 @@ void draw_model(verify::Draw& draw, Specimen& s) {
   m.norm_eps = draw.of({0.0, 1e-300, 1e-12, 1e-6, 1e-5, 1e-5, 0.1});
   set_scores(draw, m, f == "gemma2" || f == "any" ? 0.5 : 0.0,
              f == "mistral" || f == "gemma3" || f == "any" ? 0.4 : 0.0);
+  if (f == "any" && draw.chance(0.3)) set_layers(draw, m);
   if (f == "gemma2" || (f == "any" && draw.chance(0.3))) m.head.soft_cap = draw.magnitude(-1.0, 2.5);
   if (f == "any" && draw.chance(0.3)) m.head.scale = draw.magnitude(-1.0, 1.0);
   if (f == "gpt2" || f == "bert" || (f == "any" && draw.chance(0.3))) set_positions(draw, m, 0, s.tokens);

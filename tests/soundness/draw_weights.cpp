@@ -132,7 +132,7 @@ class Writer {
   }
 
   void matrix(const ParameterId& id) {
-    const auto [rows, cols] = shape_of(s_.model, id.weight);
+    const auto [rows, cols] = shape_of(s_.model, id.weight, id.layer());
     Shaped w = draw_matrix(draw_, rows, cols, format_);
     if (w.structure != nullptr) s_.structure.push_back(fmt::format("{}: {}", name_of(id), w.structure));
     put(id, rows, cols, std::move(w.values));
@@ -146,7 +146,7 @@ class Writer {
     const ModelSpec& m = s_.model;
     for (int l = 0; l < m.layers; ++l) {
       if (is_gated(m.mlp) && draw_.chance(0.25)) copy(matrix_id(l, Weight::up), matrix_id(l, Weight::gate));
-      if (m.heads == m.kv_heads && draw_.chance(0.25)) copy(matrix_id(l, Weight::q), matrix_id(l, Weight::k));
+      if (m.heads == m.kv_heads_at(l) && draw_.chance(0.25)) copy(matrix_id(l, Weight::q), matrix_id(l, Weight::k));
       if (draw_.chance(0.25)) cancel_bias(2 * l, l, Weight::v);
       if (draw_.chance(0.25)) cancel_bias(2 * l + 1, l, Weight::up);
     }

@@ -143,7 +143,7 @@ TEST_CASE("inner norms set the second moment of the inputs of W_o and W_down to 
   const Prediction p = predict(spec, {}, {.max_samples = 64});
   const std::vector<double>& q = p.profile.find(Statistic::second_moment, Signal::f_out)->value;
   for (std::size_t l = 0; l < q.size(); ++l) {
-    const double width = l % 2 == 0 ? spec.model.query_width() : spec.model.mlp_width;
+    const double width = l % 2 == 0 ? spec.model.query_width(0) : spec.model.mlp_width;
     CHECK(q[l] == approx(0.25 * width).epsilon(1e-6));
   }
 }

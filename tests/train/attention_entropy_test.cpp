@@ -37,10 +37,10 @@ double measured_entropy(const Case& c) {
     const auto rows = static_cast<Tensor::Index>(x.size()) / width;
     probe.on_signal({0, signal, pass}, truth().from_host(rows, width, DType::f64, x));
   };
-  send(Signal::q, Pass::forward, c.q, m.query_width());
-  send(Signal::k, Pass::forward, c.k, m.key_width());
-  send(Signal::q, Pass::backward, c.k, m.key_width());  // gradients must be ignored
-  send(Signal::k, Pass::backward, c.k, m.key_width());
+  send(Signal::q, Pass::forward, c.q, m.query_width(0));
+  send(Signal::k, Pass::forward, c.k, m.key_width(0));
+  send(Signal::q, Pass::backward, c.k, m.key_width(0));  // gradients must be ignored
+  send(Signal::k, Pass::backward, c.k, m.key_width(0));
   REQUIRE(probe.entropies().size() == 1);
   return probe.entropies()[0];
 }

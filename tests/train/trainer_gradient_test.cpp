@@ -73,7 +73,7 @@ NamedNumbers change_of_step(const Target& target, const StackSpec& spec, const T
 
 double rounding_of_loss(const StackSpec& spec, double loss) {
   const ModelSpec& m = spec.model;
-  return stack_error(m.sublayers(), std::max({m.width, m.query_width(), m.mlp_width}), DType::f64) * (1.0 + loss);
+  return stack_error(m.sublayers(), std::max({m.width, m.query_width(0), m.mlp_width}), DType::f64) * (1.0 + loss);
 }
 
 TEST_CASE("trainer: gradients of every parameter match finite differences of the loss, over micro-batches") {

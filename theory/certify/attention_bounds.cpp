@@ -45,8 +45,8 @@ HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) 
   const ModelSpec& m = module.model;
   ComputedOps& ops = module.ops;
   const QkNorm qk_norm = m.qk_norm_at(module.layer());
-  const int heads = weight == Weight::q ? m.heads : m.kv_heads;
-  const Index e = m.head_dim;
+  const int heads = weight == Weight::q ? m.heads : m.kv_heads_at(module.layer());
+  const Index e = m.head_dim_at(module.layer());
   const RowMatrix w = module.matrix(weight);
   const Vector bias = module.bias(weight);
   HeadInputs inputs{ops.linear(weight, w, bias, module.input), {}, {}};
@@ -108,27 +108,28 @@ void record_scores(const BoundedModule& module, const HeadInputs& q, const HeadI
   const ModelSpec& m = module.model;
   ComputedOps& ops = module.ops;
   const ScoreRule rule = m.scores_at(module.layer());
-  const double scale = rule.scale != 0.0 ? std::abs(rule.scale) : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  const int e = m.head_dim_at(module.layer());
+  const int share = m.heads / m.kv_heads_at(module.layer());
+  const double scale = rule.scale != 0.0 ? std::abs(rule.scale) : 1.0 / std::sqrt(static_cast<double>(e));
   Vector dots(m.heads);
   Vector cap_inputs(m.heads);
   Vector scores(m.heads);
   // Error of rounded rotations for a vector of norm r: 4u(|x_i| + |x_j|) + 4η in both features of a pair, in total at
   // most 4u·2r + 4η√e.
   const auto rotation_error_of = [&](double r) {
-    const double root = std::sqrt(static_cast<double>(m.head_dim));
+    const double root = std::sqrt(static_cast<double>(e));
     return m.rope ? ops.rotation_error(2.0 * r) + ops.rotation_error(0.0) * root : 0.0;
   };
   for (int h = 0; h < m.heads; ++h) {
     const auto query = static_cast<std::size_t>(h);
-    const auto key = static_cast<std::size_t>(h / (m.heads / m.kv_heads));
+    const auto key = static_cast<std::size_t>(h / share);
     const double q_error = rotation_error_of(q.normed[query].norm());
     const double k_rotation = rotation_error_of(k.normed[key].norm());
-    const double k_error = k_rotation + ops.cache_error(k.normed[key].norm() + k_rotation, m.head_dim);
+    const double k_error = k_rotation + ops.cache_error(k.normed[key].norm() + k_rotation, e);
     const double q_norm = q.normed[query].norm() + q_error;
     const double k_norm = k.normed[key].norm() + k_error;
     const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + q_error * k_norm + q_norm * k_error;
-    const ComputedOps::Score score =
-        ops.score(outward(dot), outward(q_norm), outward(k_norm), m.head_dim, scale, rule.soft_cap);
+    const ComputedOps::Score score = ops.score(outward(dot), outward(q_norm), outward(k_norm), e, scale, rule.soft_cap);
     dots[h] = score.dot;
     cap_inputs[h] = score.cap_input;
     scores[h] = score.score;
@@ -153,13 +154,13 @@ Scaled scaled_near_one(const RowMatrix& x) {
 /// Returns Σ_h ‖(W_o^h A^g)_k‖ for every row k of W_o, A^g = W_v^g diag(axes), g the group of head h. Squared norms are
 /// ‖w A‖² = w·G·w, G = A Aᵀ, with rounding error at most c·2⁻⁵²·‖w‖²·trace G. Both matrices are scaled by powers of
 /// two; if a row of W_o is so small that squares underflow, ‖w‖‖A‖_F is used.
-Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const AxesImage& values) {
+Vector output_radius(const ModelSpec& m, int layer, const RowMatrix& wo, const AxesImage& values) {
   const Scaled unit_v = scaled_near_one(values.matrix);
   const Scaled unit_o = scaled_near_one(wo);
-  const Index e = m.head_dim;
+  const Index e = m.head_dim_at(layer);
   Vector radius = Vector::Zero(wo.rows());
   for (int h = 0; h < m.heads; ++h) {
-    const Index group = h / (m.heads / m.kv_heads);
+    const Index group = h / (m.heads / m.kv_heads_at(layer));
     const RowMatrix a = unit_v.matrix.middleRows(group * e, e);
     const RowMatrix gram = gram_of(a);
     const RowMatrix w = unit_o.matrix.middleCols(h * e, e);
@@ -185,12 +186,13 @@ BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>
                                BoundedSet mixed, const Vector& error) {
   const auto is_around_zero = [](const BoundedSet& v) { return v.ellipsoid && v.ellipsoid->centre.isZero(0.0); };
   if (!std::ranges::all_of(values, is_around_zero)) return mixed;
-  const Index e = m.head_dim;
-  const Index all = m.query_width();
+  const Index e = values.front().size();
+  const Index all = mixed.size();
   mixed.ellipsoid = Ellipsoid{Vector::Zero(all), Vector(all), Vector(all)};
   const double of_heads = std::sqrt(static_cast<double>(m.heads)) * weights.high * (1.0 + rounding(4));
   for (int h = 0; h < m.heads; ++h) {
-    const Ellipsoid& head = *values[static_cast<std::size_t>(h / (m.heads / m.kv_heads))].ellipsoid;
+    const Ellipsoid& head =
+        *values[static_cast<std::size_t>(h) * values.size() / static_cast<std::size_t>(m.heads)].ellipsoid;
     mixed.ellipsoid->axes.segment(h * e, e) = of_heads * head.axes;
     mixed.ellipsoid->error.segment(h * e, e) =
         (weights.high * head.error + error.segment(h * e, e)) * (1.0 + rounding(4));
@@ -207,7 +209,7 @@ BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
   const BoundedSet gate = module.ops.sigmoid(projected);
   if (!module.ops.exact()) module.record(Signal::gated, gate.magnitude());
   const bool of_heads = module.model.attention_gate_at(module.layer()) == AttentionGate::head;
-  const Index channels = of_heads ? module.model.head_dim : 1;
+  const Index channels = of_heads ? module.model.head_dim_at(module.layer()) : 1;
   BoundedSet factor = unbounded(mixed.size());
   for (Index i = 0; i < mixed.size(); ++i) {
     factor.low[i] = gate.low[i / channels];
@@ -247,12 +249,13 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const RowMatrix wo = module.matrix(Weight::o);
   const Vector bv = module.bias(Weight::v);
   ComputedImage v = ops.summed(Weight::v, wv, image_and_sums(wv, x), bv);
-  const Index e = m.head_dim;
+  const Index e = m.head_dim_at(layer);
+  const int groups = m.kv_heads_at(layer);
   std::vector<BoundedSet> normed;  // values of every key/value head after V-norm
   if (m.v_norm_at(layer)) {
     module.record(Signal::v_projected, v.set.magnitude());
     const NormBound norm = module.norm(Weight::v_norm);
-    for (Index g = 0; g < m.kv_heads; ++g) normed.push_back(ops.normalised(part(v.set, g * e, e), norm));
+    for (Index g = 0; g < groups; ++g) normed.push_back(ops.normalised(part(v.set, g * e, e), norm));
     v.set = joined(normed);
   }
   module.record(Signal::v, v.set.magnitude());
@@ -262,7 +265,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
   const ComputedImage averages = ops.weighted_values(weights, window, v.set);
-  const Index share = m.heads / m.kv_heads;
+  const Index share = m.heads / groups;
   const auto to_heads = [&](const Vector& of_groups) {
     Vector all(wo.cols());
     for (Index h = 0; h < m.heads; ++h) all.segment(h * e, e) = of_groups.segment((h / share) * e, e);
@@ -293,7 +296,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
       (1.0 + rounding(0));
   // ‖mixed − centre‖ ≤ S √(Σ_h ‖W_v^g diag(axes)‖²), g the group of head h; for later sums or the norm of the output.
   double squares = 0.0;
-  for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
+  for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < groups; ++g) {
     const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.error;
     squares = std::hypot(squares, std::sqrt(static_cast<double>(share)) * head * (1.0 + rounding(0)));
   }
@@ -304,7 +307,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const Centre centre = centre_of(wo, *around.ellipsoid);
   if (ops.exact() && !module.with_norm) around.ellipsoid.reset();
   LinearImage image = image_and_sums(wo, cleaned(std::move(around)));
-  const Vector radius = weights.high * (1.0 + rounding(0)) * output_radius(m, wo, over) + centre.error;
+  const Vector radius = weights.high * (1.0 + rounding(0)) * output_radius(m, layer, wo, over) + centre.error;
   const Vector slack = rounding(0) * (centre.value.cwiseAbs() + radius);
   image.set = intersected(image.set, cleaned({centre.value - radius - slack, centre.value + radius + slack, {}}));
   if (module.with_norm) {

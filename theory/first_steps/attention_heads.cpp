@@ -9,8 +9,12 @@
 namespace periscope::theory {
 
 SequenceAttention::SequenceAttention(const ModelSpec& model, int layer, Index sequence)
-    : model_(model), qk_norm_(model.qk_norm_at(layer)), rule_(model.scores_at(layer)), sequence_(sequence) {
-  scale_ = rule_.scale != 0.0 ? rule_.scale : 1.0 / std::sqrt(static_cast<double>(model.head_dim));
+    : model_(model),
+      qk_norm_(model.qk_norm_at(layer)),
+      head_dim_(model.head_dim_at(layer)),
+      rule_(model.scores_at(layer)),
+      sequence_(sequence) {
+  scale_ = rule_.scale != 0.0 ? rule_.scale : 1.0 / std::sqrt(static_cast<double>(head_dim_));
   if (!model.rope) return;
   std::vector<Index> positions(static_cast<std::size_t>(sequence));
   std::iota(positions.begin(), positions.end(), Index{0});
@@ -30,7 +34,7 @@ SequenceAttention::Rotated SequenceAttention::rotated(const Sampled& projection,
   Rotated r{.rotated = {}, .normalised = projection, .inverse = {}};
   if (qk_norm_ != QkNorm::none) {
     const auto rest = static_cast<float>(qk_norm_ == QkNorm::full ? heads - 1 : 0);
-    Eigen::VectorXf square = projection.rowwise().squaredNorm() / static_cast<float>(model_.head_dim);
+    Eigen::VectorXf square = projection.rowwise().squaredNorm() / static_cast<float>(head_dim_);
     square = (square + rest * others) / (1.0F + rest);
     r.inverse = (square.array() + static_cast<float>(model_.norm_eps)).unaryExpr(exact_sqrt).inverse();
     r.normalised = r.inverse.asDiagonal() * projection;
@@ -42,7 +46,7 @@ SequenceAttention::Rotated SequenceAttention::rotated(const Sampled& projection,
 Sampled SequenceAttention::backward(const Rotated& forward, const Sampled& gradient, int heads) const {
   Sampled g = model_.rope ? rotate(gradient, -1.0F) : gradient;
   if (qk_norm_ == QkNorm::none) return g;
-  const auto features = static_cast<float>(model_.head_dim * (qk_norm_ == QkNorm::full ? heads : 1));
+  const auto features = static_cast<float>(head_dim_ * (qk_norm_ == QkNorm::full ? heads : 1));
   const Eigen::VectorXf along = g.cwiseProduct(forward.normalised).rowwise().sum() / features;
   g -= along.asDiagonal() * forward.normalised;
   return forward.inverse.asDiagonal() * g;

@@ -43,6 +43,7 @@ class SequenceAttention {
 
   const ModelSpec& model_;
   QkNorm qk_norm_;
+  int head_dim_;
   ScoreRule rule_;
   double scale_;
   Index sequence_;

@@ -196,8 +196,8 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   const double trained = sizes.steps * sizes.batch;  // tokens
   const double all = trained + sizes.held_out;
   // Per layer, rows are sampled from matrices that read the stream, columns from matrices that write to it.
-  const double values = 1.0 * draws.groups(m) * m.head_dim;
-  const double queries = values * m.heads / m.kv_heads;
+  const double values = 1.0 * draws.groups(m, 0) * m.head_dim_at(0);
+  const double queries = values * m.heads / m.kv_heads_at(0);
   const double hidden = draws.hidden(m);
   const double reading = queries + 2.0 * values + (is_gated(m.mlp) ? 2.0 : 1.0) * hidden;
   const double writing = queries + hidden;

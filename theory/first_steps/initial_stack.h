@@ -68,8 +68,9 @@ struct ReplicateDraws {
   /// Number of sampled hidden channels of an MLP.
   [[nodiscard]] int hidden(const ModelSpec& m) const { return std::min(neurons, m.mlp_width); }
   /// Number of sampled key/value groups of an attention module.
-  [[nodiscard]] int groups(const ModelSpec& m) const {
-    return std::min(m.kv_heads, std::max(1, neurons * m.kv_heads / m.query_width()));
+  [[nodiscard]] int groups(const ModelSpec& m, int layer) const {
+    const int all = m.kv_heads_at(layer);
+    return std::min(all, std::max(1, neurons * all / m.query_width(layer)));
   }
 };
 

@@ -20,14 +20,14 @@ class TrainedAttention final : public TrainedModule {
       : context_(context),
         layer_(layer),
         attention_(context.spec.model, layer, context.tokens.sequence),
-        groups_(context.draws.groups(context.spec.model)),
-        per_group_(context.spec.model.heads / context.spec.model.kv_heads),
+        groups_(context.draws.groups(context.spec.model, layer)),
+        per_group_(context.spec.model.heads / context.spec.model.kv_heads_at(layer)),
         history_(context),
         q_(context, history_, place(Weight::q, 0)),
         k_(context, history_, place(Weight::k, 1)),
         v_(context, history_, place(Weight::v, 2)),
-        last_(context, branch, 2 * layer, Weight::o, context.spec.model.query_width(),
-              groups_ * per_group_ * context.spec.model.head_dim),
+        last_(context, branch, 2 * layer, Weight::o, context.spec.model.query_width(layer),
+              groups_ * per_group_ * context.spec.model.head_dim_at(layer)),
         patterns_(static_cast<std::size_t>(groups_ * per_group_)) {
     const Vector square = branch.input.rowwise().squaredNorm().cast<double>() / context.spec.model.width;
     before_ = heads_of(q_.initial_output(branch.input), k_.initial_output(branch.input),
@@ -70,7 +70,7 @@ class TrainedAttention final : public TrainedModule {
 
   Sampled backward(const Sampled& gradients, const CurrentTokens& now, double& square) override {
     const ModelSpec& m = context_.spec.model;
-    const Index e = m.head_dim;
+    const Index e = m.head_dim_at(layer_);
     const Index next = now.next();
     const Sampled doutput = last_.backward(gradients, now);
     last_.append(heads_now_.output, gradients, now, square);
@@ -89,7 +89,7 @@ class TrainedAttention final : public TrainedModule {
         dk += attention_.mixed_transposed(dz, heads_now_.q[i].rotated);
         v.middleCols(g * e, e) += attention_.mixed_transposed(heads_now_.scores[i].pattern, head_gradient);
       }
-      k.middleCols(g * e, e) = attention_.backward(keys, dk, m.kv_heads);
+      k.middleCols(g * e, e) = attention_.backward(keys, dk, m.kv_heads_at(layer_));
     }
     Sampled input = q_.backward(q, now, square);
     input += k_.backward(k, now, square);
@@ -106,7 +106,7 @@ class TrainedAttention final : public TrainedModule {
   /// `square`: E x² of the input [tokens].
   [[nodiscard]] Heads heads_of(const Sampled& q, const Sampled& k, const Sampled& v, const Vector& square) const {
     const ModelSpec& m = context_.spec.model;
-    const Index e = m.head_dim;
+    const Index e = m.head_dim_at(layer_);
     const auto square_of = [&](Weight weight) {
       return Eigen::VectorXf((std::pow(stddev_of(context_.spec, layer_, weight), 2) * m.width * square).cast<float>());
     };
@@ -115,7 +115,7 @@ class TrainedAttention final : public TrainedModule {
     Heads heads;
     heads.output.resize(q.rows(), q.cols());
     for (Index g = 0; g < groups_; ++g) {
-      heads.k.push_back(attention_.rotated(k.middleCols(g * e, e), k_square, m.kv_heads));
+      heads.k.push_back(attention_.rotated(k.middleCols(g * e, e), k_square, m.kv_heads_at(layer_)));
       for (Index h = g * per_group_; h < (g + 1) * per_group_; ++h) {
         heads.q.push_back(attention_.rotated(q.middleCols(h * e, e), q_square, m.heads));
         heads.scores.push_back(attention_.scores(heads.q.back().rotated, heads.k.back().rotated));
@@ -127,12 +127,12 @@ class TrainedAttention final : public TrainedModule {
   [[nodiscard]] InputMatrixPlace place(Weight weight, int number) const {
     const ModelSpec& m = context_.spec.model;
     const Index heads = weight == Weight::q ? per_group_ : 1;
-    return {2 * layer_, number, static_cast<int>(heads) * m.key_width(), groups_ * heads * m.head_dim,
+    return {2 * layer_, number, static_cast<int>(heads) * m.key_width(layer_), groups_ * heads * m.head_dim_at(layer_),
             stddev_of(context_.spec, layer_, weight)};
   }
   /// Returns the mean over a group's features of ∂v(s)/∂dv(t) [now, trained], dv the gradient at v.
   [[nodiscard]] Sampled value_response(const InputMatrix::Fields& v, Index group) const {
-    const Index e = context_.spec.model.head_dim;
+    const Index e = context_.spec.model.head_dim_at(layer_);
     const InputMatrix::Fields head_gradient{.values = {},
                                             .slope = v.slope.middleCols(group * e, e),
                                             .v = v.v.middleCols(group * e, e),

@@ -86,14 +86,15 @@ Vector head_weights(const StackSpec& spec, int layer) {
   const Vector values = matrix_law(spec, layer, Weight::v).rows;
   if (output_columns.size() == 0 && values.size() == 0) return {};
   Vector weights = Vector::Zero(m.heads);
+  const int e = m.head_dim_at(layer);
   for (int h = 0; h < m.heads; ++h) {
-    const int kv_head = h / (m.heads / m.kv_heads);
-    for (int i = 0; i < m.head_dim; ++i) {
-      weights(h) += (output_columns.size() == 0 ? 1.0 : output_columns(h * m.head_dim + i)) *
-                    (values.size() == 0 ? 1.0 : values(kv_head * m.head_dim + i));
+    const int kv_head = h / (m.heads / m.kv_heads_at(layer));
+    for (int i = 0; i < e; ++i) {
+      weights(h) += (output_columns.size() == 0 ? 1.0 : output_columns(h * e + i)) *
+                    (values.size() == 0 ? 1.0 : values(kv_head * e + i));
     }
   }
-  return weights / m.head_dim;
+  return weights / e;
 }
 
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
@@ -111,7 +112,8 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
   const double projected = v.variance * m.width;
   Matrix heads;
   if (m.v_norm_at(layer)) {
-    heads = average.head_output_kernel(x, x, normed_values(projected * x, m.head_dim, m.norm_eps), samples, stream);
+    heads = average.head_output_kernel(x, x, normed_values(projected * x, m.head_dim_at(layer), m.norm_eps), samples,
+                                       stream);
   } else if (q.columns.size() + k.columns.size() + v.columns.size() == 0) {
     heads = projected * average.head_output_kernel(x, samples, stream);
   } else {
@@ -124,11 +126,11 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
     heads = through_inner_norm(heads, square);
     if (inner != nullptr) *inner = square;
   }
-  double gain = o.variance * m.query_width();
+  double gain = o.variance * m.query_width(layer);
   if (const Vector weights = head_weights(spec, layer); weights.size() > 0) gain *= weights.mean();
   Matrix out = gain * heads;
   if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
-    out.array() += o.variance * m.query_width() * mean_of(o.columns) * bias;
+    out.array() += o.variance * m.query_width(layer) * mean_of(o.columns) * bias;
   }
   return with_row_powers(out, o.rows, m.width);
 }

@@ -129,14 +129,14 @@ class Backward {
     const Matrix dheads = gated ? Matrix(gate.values.cwiseProduct(after_gate)) : after_gate;
     HeadGradients head;
     if (gated || normed || m.inner_norm_at(l)) {
-      const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
+      const Matrix values = normed ? normed_values(projected, m.head_dim_at(layer), m.norm_eps) : projected;
       head = attention_.at(layer).gradients(input, values, dheads, backward_samples(replicate_), patterns(l));
     } else {  // queries, keys and values share a kernel
       head = attention_.at(layer).gradients(input, dheads, backward_samples(replicate_), patterns(l));
       for (Matrix* linear : {&head.output, &head.query, &head.key}) *linear *= v;
     }
-    Matrix value = o * m.query_width() * head.value;
-    if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
+    Matrix value = o * m.query_width(layer) * head.value;
+    if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim_at(layer), m.norm_eps));
     Matrix read = gated ? Matrix(gate.values.cwiseProduct(head.output)) : head.output;
     if (m.inner_norm_at(l)) read = through_inner_norm(read, forward.r_inner);
     const Matrix query = o * m.heads * head.query;
@@ -144,7 +144,7 @@ class Backward {
     Matrix in = through_heads(l, input, {.output = read, .value = value, .query = query, .key = key}, g);
     if (gated) {
       // A gate per head sums the independent gradients of its e channels, so both kinds of gates have the same kernel.
-      const Matrix dgate = o * m.query_width() * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
+      const Matrix dgate = o * m.query_width(layer) * gate.slopes.cwiseProduct(head.output).cwiseProduct(after_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
       in += m.width * variance_of(l, Weight::attention_gate) * dgate;
     }
@@ -166,7 +166,7 @@ class Backward {
     set(Weight::q, l, query_factor * weight_gradient(m.width, input, heads.query));
     set(Weight::k, l, weight_gradient(m.width, input, heads.key));
     set(Weight::v, l, weight_gradient(m.width, input, heads.value));
-    set(Weight::o, l, weight_gradient(m.query_width(), heads.output, g));
+    set(Weight::o, l, weight_gradient(m.query_width(l / 2), heads.output, g));
     const Matrix through_values = m.width * variance_of(l, Weight::v) * heads.value;
     const Matrix through_scores =
         m.width * (variance_of(l, Weight::q) * heads.query + variance_of(l, Weight::k) * heads.key);

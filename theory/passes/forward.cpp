@@ -70,8 +70,8 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
             .rows = profile_of(spec, layer, weight).rows};
   };
   return {.query = projection(Weight::q, Weight::q_norm, m.heads),
-          .key = projection(Weight::k, Weight::k_norm, m.kv_heads),
-          .head_dim = m.head_dim,
+          .key = projection(Weight::k, Weight::k_norm, m.kv_heads_at(layer)),
+          .head_dim = m.head_dim_at(layer),
           .qk_norm = m.qk_norm_at(layer),
           .norm_eps = m.norm_eps,
           .rope = m.rope,

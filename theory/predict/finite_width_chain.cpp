@@ -50,13 +50,18 @@ double chain_operations(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   const double tokens = spec.input.tokens;
   const double frame = std::min<double>(tokens + 1, m.width) * (0.5 + 0.5 * m.ends().streams());
-  const double drawn =
-      m.query_width() + 2.0 * m.key_width() + m.gates_at(0) + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
   const double normal = 60.0;    // cost of a normal number, in operations of a matrix product
   const double in_double = 2.0;  // cost of an f64 operation, in f32 operations
-  const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * m.query_width() + m.mlp_width);
   const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);
-  return in_double * m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
+  double all = 0.0;
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const int query = m.query_width(layer);
+    const double drawn =
+        query + 2.0 * m.key_width(layer) + m.gates_at(layer) + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
+    const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * query + m.mlp_width);
+    all += products + features + normal * frame * (drawn + 2.0 * tokens);
+  }
+  return in_double * all;
 }
 
 int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {

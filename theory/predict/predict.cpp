@@ -311,9 +311,9 @@ class InputsPrediction {
 
 double pattern_operations(const StackSpec& spec, bool backward) {
   if (const std::optional<TokenGrid> grid = grid_for(spec)) {
-    const double forward = GridAttention::operations(*grid, spec.model.causal, spec.model.head_dim);
-    const double each =
-        backward ? 2.0 * forward + GridGradients::operations(*grid, spec.model.causal, spec.model.head_dim) : forward;
+    const int e = spec.model.head_dim_at(0);  // a stack with a grid has equal layers
+    const double forward = GridAttention::operations(*grid, spec.model.causal, e);
+    const double each = backward ? 2.0 * forward + GridGradients::operations(*grid, spec.model.causal, e) : forward;
     return spec.model.layers * each;
   }
   const double t = spec.input.tokens;
@@ -321,9 +321,13 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   // Costs are run times, in units of one operation of the measurement.
   constexpr double fixed_cost = 5e4;          // cost of a pattern, independent of the number of tokens
   constexpr double default_patterns = 512.0;  // number of patterns over which the cost of an exact average is spread
-  const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / default_patterns
-                                                       : 6.0 * square * (t + spec.model.head_dim) + fixed_cost;
-  return spec.model.layers * each * (backward ? 4.0 : 1.0);
+  const bool uniform = is_uniform(pattern_law(spec, 0));
+  double all = 0.0;
+  for (int layer = 0; layer < spec.model.layers; ++layer) {
+    all +=
+        uniform ? 2.0 * t * square / default_patterns : 6.0 * square * (t + spec.model.head_dim_at(layer)) + fixed_cost;
+  }
+  return all * (backward ? 4.0 : 1.0);
 }
 
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {

@@ -16,12 +16,13 @@ std::string few_normed_features(const ModelSpec& m) {
                        norm, features, features == 1 ? "" : "s");
   };
   for (int layer = 0; layer < m.layers; ++layer) {
+    const int e = m.head_dim_at(layer);
+    const int values = m.key_width(layer);
     if (m.qk_norm_at(layer) != QkNorm::none) {
-      const int features = m.head_dim * (m.qk_norm_at(layer) == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
+      const int features = m.qk_norm_at(layer) == QkNorm::full ? std::min(m.query_width(layer), values) : e;
       if (features <= 2) return reason("QK-norm", features);
     }
-    if (m.v_norm_at(layer) && m.head_dim <= 2) return reason("V-norm", m.head_dim);
-    const int values = m.kv_heads * m.head_dim;
+    if (m.v_norm_at(layer) && e <= 2) return reason("V-norm", e);
     if (m.inner_norm_at(2 * layer) && values <= 2) return reason("inner norm of attention", values);
     if (m.inner_norm_at(2 * layer + 1) && m.mlp_width <= 2) return reason("inner norm of the MLP", m.mlp_width);
   }
@@ -43,7 +44,7 @@ std::string few_features_of_branch(const StackSpec& spec) {
   };
   for (int l = 0; l < m.sublayers(); ++l) {
     if (!m.rule(l).norm_b) continue;
-    const int values = m.kv_heads * m.head_dim;
+    const int values = m.key_width(ModelSpec::layer_of(l));
     if (ModelSpec::is_attention(l) && alone && values <= 2) return reason("attention", values, "value features");
     if (!ModelSpec::is_attention(l) && m.mlp_width <= 2) return reason("an MLP", m.mlp_width, "hidden channels");
   }

@@ -95,7 +95,7 @@ void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, c
 /// Returns the softmax of the scores of one head, one column per query: [keys, queries].
 template <class Queries, class Keys>
 Matrix pattern(const ModelSpec& m, const ScoreRule& rule, const Queries& query, const Keys& key) {
-  const double scale = rule.scale != 0.0 ? rule.scale : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  const double scale = rule.scale != 0.0 ? rule.scale : 1.0 / std::sqrt(static_cast<double>(query.cols()));
   Matrix z = key * (scale * query).transpose();
   if (rule.soft_cap > 0.0) z = rule.soft_cap * (z.array() / rule.soft_cap).tanh();
   const Index tokens = z.cols();
@@ -172,41 +172,42 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width) {
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
-  Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
-  Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(), stream);
-  Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
-  if (m.v_norm_at(layer)) normalise_parts(v, m.head_dim, m.norm_eps);
+  const Index e = m.head_dim_at(layer);
+  Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(layer), stream);
+  Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(layer), stream);
+  Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(layer), stream);
+  if (m.v_norm_at(layer)) normalise_parts(v, e, m.norm_eps);
   Matrix gate;
   if (m.gates_at(layer) > 0) {
     gate = sigmoid(x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream));
   }
   if (m.qk_norm_at(layer) != QkNorm::none) {
     const bool full = m.qk_norm_at(layer) == QkNorm::full;
-    normalise_parts(q, full ? q.cols() : m.head_dim, m.norm_eps);
-    normalise_parts(k, full ? k.cols() : m.head_dim, m.norm_eps);
+    normalise_parts(q, full ? q.cols() : e, m.norm_eps);
+    normalise_parts(k, full ? k.cols() : e, m.norm_eps);
   }
   if (m.rope) {
     const std::vector<double> frequencies = m.rope_frequencies_at(layer);
     const std::vector<double> gains = m.rope_gains_at(layer);
-    rotate(q, m.head_dim, frequencies, gains, sequence);
-    rotate(k, m.head_dim, frequencies, gains, sequence);
+    rotate(q, e, frequencies, gains, sequence);
+    rotate(k, e, frequencies, gains, sequence);
   }
-  Matrix head_outputs(x.tokens(), m.query_width());
-  const int group = m.heads / m.kv_heads;
+  Matrix head_outputs(x.tokens(), m.query_width(layer));
+  const int group = m.heads / m.kv_heads_at(layer);
   for (int head = 0; head < m.heads; ++head) {
-    const Index query_column = Index{head} * m.head_dim;
-    const Index kv_column = Index{head / group} * m.head_dim;
+    const Index query_column = head * e;
+    const Index kv_column = head / group * e;
     for (Index first = 0; first < x.tokens(); first += sequence) {
-      head_outputs.block(first, query_column, sequence, m.head_dim) =
-          pattern(m, m.scores_at(layer), q.block(first, query_column, sequence, m.head_dim),
-                  k.block(first, kv_column, sequence, m.head_dim))
+      head_outputs.block(first, query_column, sequence, e) =
+          pattern(m, m.scores_at(layer), q.block(first, query_column, sequence, e),
+                  k.block(first, kv_column, sequence, e))
               .transpose() *
-          v.block(first, kv_column, sequence, m.head_dim);
+          v.block(first, kv_column, sequence, e);
     }
   }
   if (gate.size() > 0 && m.attention_gate_at(layer) == AttentionGate::head) {
     for (int head = 0; head < m.heads; ++head) {
-      auto output = head_outputs.middleCols(Index{head} * m.head_dim, m.head_dim);
+      auto output = head_outputs.middleCols(head * e, e);
       output = gate.col(head).asDiagonal() * output;
     }
   } else if (gate.size() > 0) {

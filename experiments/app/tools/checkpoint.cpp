@@ -118,7 +118,8 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
   stacks::MemoryEstimate memory;  // the largest matrix or table and its copy in the written format
-  memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
+  memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.largest_query_width(), 1.0 * m.vocab}),
+             "model.width");
   TerminalProgress progress(options.quiet);
   stacks::within_memory(memory, options.from_flags.force, progress,
                         [&] { write_random_checkpoint(config, known, options.from_flags.force); });

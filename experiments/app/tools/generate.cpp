@@ -55,7 +55,9 @@ stacks::MemoryEstimate generate_memory(const ModelSpec& model, const config::Run
                                        double cached_bytes, int threads) {
   const std::string_view key = "--count or --max-tokens";
   stacks::MemoryEstimate memory = stacks::pass_memory(model, prompt, run.dtype, false, threads);
-  memory.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
+  double cached = 0.0;
+  for (int layer = 0; layer < model.layers; ++layer) cached += 2.0 * longest * model.key_width(layer);
+  memory.add(cached * static_cast<double>(size_of(run.dtype)), key);
   memory.key = key;
   memory.add(cached_bytes, "--memory");
   return memory;

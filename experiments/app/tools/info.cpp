@@ -55,11 +55,14 @@ Json attention_of(const ModelSpec& m) {
   std::vector<std::pair<Json, std::vector<int>>> rules;
   for (int layer = 0; layer < m.layers; ++layer) {
     const ScoreRule scores = m.scores_at(layer);
-    Json rule{{"scale", scores.scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(m.head_dim)) : scores.scale},
-              {"soft_cap", scores.soft_cap},
-              {"window", scores.window},
-              {"rope_frequencies", m.rope_frequencies_at(layer)},
-              {"rope_scale", m.attention.empty() ? 1.0 : m.attention[static_cast<std::size_t>(layer)].rope_scale}};
+    Json rule{
+        {"scale", scores.scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(m.head_dim_at(layer))) : scores.scale},
+        {"soft_cap", scores.soft_cap},
+        {"window", scores.window},
+        {"rope_frequencies", m.rope_frequencies_at(layer)},
+        {"rope_scale", m.attention.empty() ? 1.0 : m.attention[static_cast<std::size_t>(layer)].rope_scale}};
+    if (m.head_dim_at(layer) != m.head_dim) rule["head_dim"] = m.head_dim_at(layer);
+    if (m.kv_heads_at(layer) != m.kv_heads) rule["kv_heads"] = m.kv_heads_at(layer);
     const auto found = std::ranges::find(rules, rule, &std::pair<Json, std::vector<int>>::first);
     if (found == rules.end()) {
       rules.emplace_back(std::move(rule), std::vector{layer});
@@ -230,6 +233,7 @@ Json info_json(const Checkpoint& c, stacks::Progress& progress) {
             {"positions", m.embedding.positions},
             {"position_offset", m.embedding.position_offset},
             {"token_types", m.embedding.token_types}}},
+          {"layer_scales", m.layer_scales},
           {"head", {{"transform", m.head.transform}, {"scale", m.head.scale}, {"soft_cap", m.head.soft_cap}}},
           {"attention", attention_of(m)},
           {"names", names_of(c)},
@@ -260,6 +264,10 @@ std::string info_text(const Checkpoint& c, const Json& info) {
     rule.erase("layers");
     line("",
          fields_of(rule) + (std::ssize(layers) < m.layers ? fmt::format("  (layers {})", fmt::join(layers, " ")) : ""));
+  }
+  if (!m.layer_scales.empty()) {
+    const auto [low, high] = std::ranges::minmax(m.layer_scales);
+    line("layer scale", fmt::format("{:.6g} to {:.6g}", low, high));
   }
   const std::string head = fields_of(info.at("head"));
   line("head", !m.unembedding ? "none: no logits"

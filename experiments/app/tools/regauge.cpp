@@ -296,8 +296,9 @@ ExitCode run_regauge(const CommonOptions& options) {
   stacks::MemoryEstimate memory = stacks::gram_memory(model);
   memory.add_phase(stacks::pass_memory(model, 32, DType::f64, false, threads));
   stacks::MemoryEstimate writing;  // a tensor in f64 and its copy in the written format
-  writing.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
-              "the checkpoint's largest tensor");
+  writing.add(
+      2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.largest_query_width(), 1.0 * model.vocab}),
+      "the checkpoint's largest tensor");
   memory.add_phase(writing);
   const nlohmann::ordered_json report =
       stacks::within_memory(memory, options.from_flags.force, progress, [&] { return regauge(request); });

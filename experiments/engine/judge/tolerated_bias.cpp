@@ -90,7 +90,7 @@ RoundingError gradient_rounding(const StackSpec& spec, const Profile& measured, 
   const bool normed = m.qk_norm_at(layer) != QkNorm::none;
   const double other = square(stddev_of(spec, layer, weight == Weight::q ? Weight::k : Weight::q)) * power;
   const double own = square(stddev_of(spec, layer, weight)) * power;
-  const double e = m.head_dim;
+  const double e = m.head_dim_at(layer);
   const double tokens = spec.input.tokens;
   const double cosine = std::min(std::abs(at(measured, Statistic::token_cosine, Signal::A_out, sublayer, 1.0)), 1.0);
   f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *

@@ -81,10 +81,11 @@ std::unique_ptr<WeightSource> random_weights(const Backend& backend, const Stack
 double pass_operations(const ModelSpec& model, int tokens, bool backward) {
   const double t = tokens;
   const double width = model.width;
-  const double query = model.query_width();
-  const double weights =
-      2.0 * width * (query + model.key_width()) + (is_gated(model.mlp) ? 3.0 : 2.0) * model.mlp_width * width;
-  const double forward = 2.0 * model.layers * (t * weights + 2.0 * t * t * query);
+  double forward = 2.0 * model.layers * t * (is_gated(model.mlp) ? 3.0 : 2.0) * model.mlp_width * width;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const double query = model.query_width(layer);
+    forward += 4.0 * t * (width * (query + model.key_width(layer)) + t * query);
+  }
   if (!backward) return forward;
   const double classes = model.unembedding ? model.vocab : model.width;
   return 4.0 * forward + 6.0 * t * classes * width;  // forward twice, gradients of signals and of matrices

@@ -22,7 +22,9 @@ namespace periscope::stacks {
 namespace {
 
 // Return the number of entries per token in all signals of attention or an MLP and in the stream before and after.
-double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
+double attention_signals(const ModelSpec& m, int layer) {
+  return 3.0 * (m.width + m.query_width(layer) + m.key_width(layer));
+}
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
@@ -42,7 +44,11 @@ MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   const double frame = std::min<double>(rows + 1.0, m.width);
   MemoryEstimate chain;
   chain.add(8.0 * (rows * frame * 3.5 + t * t * 6.0), "input.tokens");
-  chain.add(8.0 * t * (3.0 * m.query_width() + 2.0 * m.key_width()), "model.heads");
+  double heads = 0.0;
+  for (int layer = 0; layer < m.layers; ++layer) {
+    heads = std::max(heads, 3.0 * m.query_width(layer) + 2.0 * m.key_width(layer));
+  }
+  chain.add(8.0 * t * heads, "model.heads");
   return chain.times(std::min<double>(threads, max_replicates));
 }
 
@@ -117,7 +123,11 @@ void MemoryEstimate::add_phase(const MemoryEstimate& next) {
   if (next.bytes > bytes) *this = next;
 }
 
-double signal_entries(const ModelSpec& m) { return m.layers * (attention_signals(m) + mlp_signals(m)); }
+double signal_entries(const ModelSpec& m) {
+  double entries = m.layers * mlp_signals(m);
+  for (int layer = 0; layer < m.layers; ++layer) entries += attention_signals(m, layer);
+  return entries;
+}
 
 MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
                            bool whole_matrices) {
@@ -127,16 +137,17 @@ MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, b
   const double layers = model.layers;
   const double directions = backward ? 2.0 : 1.0;
   MemoryEstimate memory;
-  const double inside = std::max(attention_signals(model), mlp_signals(model));
+  double inside = mlp_signals(model);
+  for (int layer = 0; layer < model.layers; ++layer) inside = std::max(inside, attention_signals(model, layer));
   memory.add(s * t * (directions * inside + 6.0 * width * streams_of(model)), "input.tokens");
   constexpr double queries = 256.0;  // queries whose attention patterns exist at the same time
   memory.add(directions * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");
   constexpr double statistics = 50.0;  // doubles per token and sublayer
   memory.add(8.0 * statistics * t * 2.0 * layers, "input.tokens");
   if (whole_matrices) {
-    const bool mlp = model.mlp_width > model.query_width();
-    memory.add(directions * s * width * std::max(model.mlp_width, model.query_width()),
-               mlp ? "model.mlp_width" : "model.width");
+    const int query = model.largest_query_width();
+    const bool mlp = model.mlp_width > query;
+    memory.add(directions * s * width * std::max(model.mlp_width, query), mlp ? "model.mlp_width" : "model.width");
   }
   if (backward) {
     memory.add(s * t * layers * width * streams_of(model), "input.tokens");
@@ -207,7 +218,7 @@ MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads) {
 
 MemoryEstimate gram_memory(const ModelSpec& m) {
   const double mlp = (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width;
-  const double attention = 4.0 * m.query_width();
+  const double attention = 4.0 * m.largest_query_width();
   MemoryEstimate memory;
   // A module's matrices, each as a tensor and as an Eigen matrix.
   memory.add(16.0 * m.width * std::max(mlp, attention), mlp > attention ? "model.mlp_width" : "model.width");

@@ -111,7 +111,7 @@ StackSpec Config::with_placement(const Placement& placement) const {
   keep("model.embedding_norm", &ModelSpec::embedding_norm, true);
   keep("model.qk_norm", &ModelSpec::qk_norm, true);
   keep("model.norm", &ModelSpec::norm, true);
-  keep("model.v_norm", &ModelSpec::v_norm, false);
+  keep("model.v_norm", &ModelSpec::v_norm, base.model.v_norm);
   keep("model.inner_norm", &ModelSpec::inner_norm, false);
   return spec;
 }

@@ -27,7 +27,8 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   const Recipe recipe = recipe_of(family, ModelSpec{}.width);
   const auto take = [&](auto... field) { ((spec.model.*field = recipe.model.*field), ...); };
   take(&ModelSpec::placement, &ModelSpec::final_norm, &ModelSpec::embedding_norm, &ModelSpec::norm,
-       &ModelSpec::norm_eps, &ModelSpec::qk_norm, &ModelSpec::mlp, &ModelSpec::rope, &ModelSpec::causal);
+       &ModelSpec::norm_eps, &ModelSpec::qk_norm, &ModelSpec::v_norm, &ModelSpec::mlp, &ModelSpec::rope,
+       &ModelSpec::causal);
   spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std, .residual = recipe.init_residual};
   return &family;
 }

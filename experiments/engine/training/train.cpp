@@ -88,7 +88,7 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double tasks, 
   const std::vector<StackSpec> stacks = config.stacks();
   const StackSpec spec = *std::ranges::max_element(stacks, {}, [](const StackSpec& s) {
     const ModelSpec& m = s.model;
-    return 1.0 * m.width * (m.mlp_width + m.query_width() + m.key_width());
+    return 1.0 * m.width * (m.mlp_width + m.query_width(0) + m.key_width(0));
   });
   double parameters = 0.0;
   for (const ParameterId& id : all_parameters_of(spec)) {

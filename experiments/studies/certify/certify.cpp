@@ -66,8 +66,9 @@ std::vector<CachedHead> cached_heads(const theory::Certificate& certificate, con
   for (const Signal signal : {Signal::k, Signal::v}) {
     for (int layer = 0; layer < model.layers; ++layer) {
       const theory::Vector& bound = certificate.find(signal, 2 * layer)->magnitude;
-      for (int head = 0; head < model.kv_heads; ++head) {
-        all.push_back({signal, layer, head, bound.segment(head * model.head_dim, model.head_dim).maxCoeff()});
+      const int e = model.head_dim_at(layer);
+      for (int head = 0; head < model.kv_heads_at(layer); ++head) {
+        all.push_back({signal, layer, head, bound.segment(head * e, e).maxCoeff()});
       }
     }
   }

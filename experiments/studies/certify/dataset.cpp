@@ -25,6 +25,24 @@ std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const
   return all;
 }
 
+std::size_t most_kv_heads(const ModelSpec& model) {
+  int most = 0;
+  for (int layer = 0; layer < model.layers; ++layer) most = std::max(most, model.kv_heads_at(layer));
+  return static_cast<std::size_t>(most);
+}
+
+/// Returns an array [cached][layer][kv_head]; NaN for heads that a layer does not have.
+std::vector<double> cache_bounds(const CertifyResult& r) {
+  const ModelSpec& model = r.spec.model;
+  const std::size_t heads = most_kv_heads(model);
+  std::vector<double> all(2 * static_cast<std::size_t>(model.layers) * heads, std::nan(""));
+  for (const CachedHead& head : cached_heads(r.certificates.exact, model)) {
+    const int row = (head.signal == Signal::k ? 0 : model.layers) + head.layer;
+    all[static_cast<std::size_t>(row) * heads + static_cast<std::size_t>(head.head)] = head.bound;
+  }
+  return all;
+}
+
 /// Returns for every class of signals whether its certificate holds for the format.
 std::vector<bool> certified(const Certificates& certificates, const NumberFormat& format) {
   std::vector<bool> all;
@@ -198,7 +216,7 @@ Table<CertifyResult> result_table() {
       .column({"cache_bound", "cached layer kv_head", "1",
                "largest entry of a key after RoPE and QK-norm, or of a value, that any input can cause in exact "
                "arithmetic"},
-              [](const R& r) { return mapped(cached_heads(r.certificates.exact, r.spec.model), &CachedHead::bound); })
+              cache_bounds)
       .column_if_any(
           {"fp16_partial_sums", "product place", "1",
            "largest partial sum that any input can cause if this product accumulates in FP16"},
@@ -264,7 +282,7 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.put("cached", std::vector{name_of(Signal::k), name_of(Signal::v)});
   builder.put("product", product_names);
   builder.count("layer", static_cast<std::size_t>(result.spec.model.layers));
-  builder.count("kv_head", static_cast<std::size_t>(result.spec.model.kv_heads));
+  builder.count("kv_head", most_kv_heads(result.spec.model));
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);
   result_table().put(result, builder.row());

@@ -25,7 +25,7 @@ namespace {
 /// 2L sublayers has at most six successive products or norms: sums of `longest` terms with relative error ≤ longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
-  const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
+  const int longest = std::max({m.width, m.largest_query_width(), m.mlp_width, spec.input.tokens});
   return 2.0 * 6.0 * m.sublayers() * longest * format_of(dtype).spacing_at_1();
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -122,8 +123,7 @@ void read_sizes(ConfigReader& config, ModelSpec& m) {
   m.vocab = config.integer("vocab_size", max_tokens);
 }
 
-void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback, bool null) {
-  constexpr std::string_view key = "num_key_value_heads";
+void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback, bool null, std::string_view key) {
   const int absent = fallback > 0 ? fallback : m.heads;
   m.kv_heads = null ? config.integer_or_none(key, absent, max_width).value_or(m.heads)
                     : config.integer_or(key, absent, max_width);
@@ -140,21 +140,21 @@ int divided_head_dim(const ConfigReader& config, const ModelSpec& m, std::string
   return m.width / m.heads;
 }
 
-void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
-  if (config.is_given("head_dim") || fallback > 0) {
-    m.head_dim = config.integer_or("head_dim", fallback, max_width);
+void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback, std::string_view key) {
+  if (config.is_given(key) || fallback > 0) {
+    m.head_dim = config.integer_or(key, fallback, max_width);
   } else {
-    config.must_be("head_dim", nullptr);
+    config.must_be(key, nullptr);
     m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
   }
-  if (m.head_dim % 2 != 0) throw config.malformed_value("head_dim", "an even number, because RoPE rotates pairs");
+  if (m.head_dim % 2 != 0) throw config.malformed_value(key, "an even number, because RoPE rotates pairs");
   if (static_cast<std::int64_t>(m.heads) * m.head_dim > max_width) {
-    throw config.malformed_value("head_dim", fmt::format("at most {} for all heads together", max_width));
+    throw config.malformed_value(key, fmt::format("at most {} for all heads together", max_width));
   }
   const std::uint64_t numbers = config.counts().numbers;
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
-    throw config.malformed_value("head_dim", fmt::format("at most {}, as the files have {} values for {} layers",
-                                                         numbers / m.layers, numbers, m.layers));
+    throw config.malformed_value(key, fmt::format("at most {}, as the files have {} values for {} layers",
+                                                  numbers / m.layers, numbers, m.layers));
   }
 }
 
@@ -218,15 +218,11 @@ void set_windows(const ConfigReader& config, std::vector<AttentionRule>& rules, 
 }
 
 void set_attention(ModelSpec& m, std::vector<AttentionRule> rules) {
-  const std::vector<double> plain = rope_frequencies(m.head_dim, rope_base);
-  bool all_plain = true;
   for (AttentionRule& rule : rules) {
-    if (rule.rope_frequencies == plain) rule.rope_frequencies.clear();
-    const ScoreRule& s = rule.scores;
-    all_plain = all_plain && rule.rope_frequencies.empty() && rule.rope_scale == 1.0 && s.scale == 0.0 &&
-                s.soft_cap == 0.0 && s.window == 0;
+    const int head_dim = rule.head_dim > 0 ? rule.head_dim : m.head_dim;
+    if (rule.rope_frequencies == rope_frequencies(head_dim, rope_base)) rule.rope_frequencies.clear();
   }
-  if (!all_plain) m.attention = std::move(rules);
+  if (std::ranges::count(rules, AttentionRule{}) < std::ssize(rules)) m.attention = std::move(rules);
 }
 
 void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack, bool tied_by_default,

@@ -18,6 +18,7 @@ Family qwen3_family();
 Family gpt2_family();
 Family gemma2_family();
 Family gemma3_family();
+Family gemma4_family();
 Family olmo2_family();
 Family olmo3_family();
 Family bert_family();
@@ -56,11 +57,12 @@ int read_layers(ConfigReader& config, std::string_view key, std::optional<int> f
 
 /// Reads num_key_value_heads, a divisor of the number of heads. An absent key means `fallback`, or the number of heads
 /// if `fallback` is 0. Null means the number of heads if `null` is true, else it is rejected.
-void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
+void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null,
+                   std::string_view key = "num_key_value_heads");
 
 /// Reads head_dim, which must be even for RoPE. An absent key means `fallback`, or width / heads if `fallback` is 0.
 /// Every layer has a matrix with at least head_dim rows, so layers · head_dim must be at most the number of values.
-void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
+void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0, std::string_view key = "head_dim");
 /// Returns width / heads, for families without a key for head_dim.
 int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,
                      std::string_view heads_key);
@@ -79,14 +81,15 @@ void set_layer_types(const ConfigReader& config, ModelSpec& model, const std::ve
 void set_windows(const ConfigReader& config, std::vector<AttentionRule>& rules, const std::vector<bool>& sliding,
                  int window);
 
-/// Sets model.attention to `rules`, one per layer; leaves it empty if all are the default rule.
+/// Sets model.attention to `rules`, one per layer; leaves it empty if all are the default rule. Call it after the
+/// stack's head_dim is known.
 void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 
 // -- RoPE frequencies ------------------------------------------------------------------------------
 /// Defaults and names of the keys that describe RoPE.
 struct RopeDefaults {
-  double theta = rope_base;
-  int context = 0;  ///< max_position_embeddings: default of the original context length
+  double theta = rope_base;  ///< 0: rope_theta is required
+  int context = 0;           ///< max_position_embeddings: default of the original context length
   /// Default share of a head's features that rotate; the others have frequency 0. nullopt: all, and the key is
   /// rejected.
   std::optional<double> partial = {};
@@ -96,12 +99,14 @@ struct RopeDefaults {
   // Phi-3 has only the types default and longrope (also called su and yarn), and a key for the original context length.
   bool is_phi3 = false;
   std::optional<int> original_context = {};
+  bool is_proportional = false;  ///< the type "proportional" is allowed, and only this type reads the partial key
+  int head_dim = 0;              ///< 0 means the model's head_dim
 };
 
 /// Reads the attention rule that RoPE sets, from rope_parameters (files since transformers 5) or from rope_theta and
 /// rope_scaling (older files). Types: default, linear (all frequencies divided by factor), llama3 (long waves divided
-/// by factor, short ones unchanged, interpolated in between), yarn and longrope. Rejects other types and contradictory
-/// settings. Sets model.rope_tokens if the rule holds for short sequences only.
+/// by factor, short ones unchanged, interpolated in between), yarn, longrope and, if allowed, proportional. Rejects
+/// other types and contradictory settings. Sets model.rope_tokens if the rule holds for short sequences only.
 AttentionRule read_rope(ConfigReader& config, ModelSpec& model, RopeDefaults defaults);
 
 /// Like read_rope, for the object that contains rope_type and its parameters.
@@ -115,6 +120,10 @@ struct RopePair {
 /// `local_key` (if not empty) for the theta of `sliding`, by default `local_theta`.
 RopePair read_ropes(ConfigReader& config, ModelSpec& model, const RopeDefaults& full, double local_theta,
                     std::string_view local_key = {});
+/// Reads rope_parameters with an object per kind of layer.
+RopePair read_rope_pair(ConfigReader& config, ModelSpec& model, const RopeDefaults& full, const RopeDefaults& sliding);
+/// Returns the frequencies of a head in which the first floor(partial·e/2) pairs rotate by theta^(−2i/e); 0 for others.
+std::vector<double> proportional_frequencies(int head_dim, double theta, double partial);
 
 /// Returns StoredPart::order of a head's queries or keys. Features i and i + e/2 of the stack form a pair. In a
 /// stored head the first 2p features rotate, with p the number of nonzero frequencies: pairs (i, i + p), or interleaved
@@ -162,6 +171,8 @@ struct LlamaTensors {
   bool fused_qkv = false;        ///< queries, keys and values share self_attn.qkv_proj
   bool fused_gate_up = false;    ///< gate and up share mlp.gate_up_proj
   bool interleaved_rope = false;
+  bool whole_head_rope = false;             ///< features i and i + e/2 form a pair even if only some pairs rotate
+  std::vector<bool> values_from_keys = {};  ///< layers in which W_v is the tensor of W_k; empty means none
   // Names in a mixture of experts: MIXTURE.gate (the router), and MIXTURE.experts.{e}.NAME of an expert's matrices.
   std::string_view mixture = "mlp";
   std::vector<std::pair<Weight, std::string_view>> expert = {
@@ -172,6 +183,7 @@ struct LlamaTensors {
   std::string_view mlp_a = "post_attention_layernorm";
   std::string_view mlp_b = {};
 };
+/// Norms of values have no tensor.
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& tensors);
 
 /// Returns the keys of a config.json that all families derived from Llama have. `class_stem` is "Llama" for

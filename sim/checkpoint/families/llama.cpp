@@ -135,12 +135,14 @@ void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack&
       if (bias) map.set_bias(layer, matrix, stored);
     };
     std::vector<std::int64_t> order = rope_order(m.rope_frequencies_at(layer), t.interleaved_rope);
-    if (std::ranges::is_sorted(order)) order.clear();
-    const std::int64_t keys = t.fused_qkv ? m.query_width() : 0;
+    if (t.whole_head_rope || std::ranges::is_sorted(order)) order.clear();
+    const std::int64_t keys = t.fused_qkv ? m.query_width(layer) : 0;
+    const bool from_keys = !t.values_from_keys.empty() && t.values_from_keys[static_cast<std::size_t>(layer)];
+    const std::string values = from_keys ? "self_attn.k_proj" : "self_attn.v_proj";
     part(Weight::q, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.q_proj", qkv_biases, 0, order);
     part(Weight::k, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.k_proj", qkv_biases, keys, order);
-    part(Weight::v, t.fused_qkv ? "self_attn.qkv_proj" : "self_attn.v_proj", qkv_biases,
-         t.fused_qkv ? keys + m.key_width() : 0);
+    part(Weight::v, t.fused_qkv ? "self_attn.qkv_proj" : values, qkv_biases,
+         t.fused_qkv ? keys + m.key_width(layer) : 0);
     linear(Weight::o, "self_attn.o_proj", all_biases);
     if (m.experts.count > 0) {
       linear(Weight::router, std::string(t.mixture) + ".gate", false);
@@ -160,6 +162,7 @@ void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack&
     norm_at(2 * layer, Weight::norm_b, t.attention_b);
     norm_at(2 * layer + 1, Weight::norm_a, t.mlp_a);
     norm_at(2 * layer + 1, Weight::norm_b, t.mlp_b);
+    if (m.v_norm) map.set_norm(2 * layer, Weight::v_norm, {});
     if (m.qk_norm == QkNorm::none) continue;
     norm_at(2 * layer, Weight::q_norm, "self_attn.q_norm");
     norm_at(2 * layer, Weight::k_norm, "self_attn.k_norm");

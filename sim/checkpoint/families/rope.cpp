@@ -104,31 +104,43 @@ void scale_longrope(AttentionRule& rule, ConfigReader& rope, ModelSpec& m, const
 
 }  // namespace
 
+std::vector<double> proportional_frequencies(int head_dim, double theta, double partial) {
+  std::vector<double> frequencies = rope_frequencies(head_dim, theta);
+  std::fill(frequencies.begin() + static_cast<int>(std::floor(partial * head_dim / 2.0)), frequencies.end(), 0.0);
+  return frequencies;
+}
+
 AttentionRule read_rope_object(ConfigReader& rope, ModelSpec& m, const RopeDefaults& defaults) {
   constexpr std::string_view partial_key = "partial_rotary_factor";
-  if (!defaults.partial) rope.must_be(partial_key, 1.0);
-  const double partial = defaults.partial ? rope.positive_or(partial_key, *defaults.partial) : 1.0;
-  if (partial > 1.0) throw rope.malformed_value(partial_key, "at most 1");
-  const double theta = rope.positive_or("rope_theta", defaults.theta);
+  const int head_dim = defaults.head_dim > 0 ? defaults.head_dim : m.head_dim;
   const std::string type = read_type(rope);
+  const bool proportional = defaults.is_proportional && type == "proportional";
+  const bool has_partial = defaults.partial && (proportional || !defaults.is_proportional);
+  if (!has_partial) rope.must_be(partial_key, 1.0);
+  const double partial = has_partial ? rope.positive_or(partial_key, *defaults.partial) : 1.0;
+  if (partial > 1.0) throw rope.malformed_value(partial_key, "at most 1");
+  const double theta =
+      defaults.theta > 0.0 ? rope.positive_or("rope_theta", defaults.theta) : rope.positive("rope_theta");
   const bool longrope = type == "longrope" || (defaults.is_phi3 && (type == "su" || type == "yarn"));
-  if ((longrope || type == "yarn") && static_cast<int>(m.head_dim * partial) % 2 != 0) {
+  if ((longrope || type == "yarn") && static_cast<int>(head_dim * partial) % 2 != 0) {
     throw rope.unsupported_value(partial_key, "an even number of rotated features");
   }
-  AttentionRule rule{.rope_frequencies = partial_frequencies(m.head_dim, theta, partial)};
+  AttentionRule rule{.rope_frequencies = proportional ? proportional_frequencies(head_dim, theta, partial)
+                                                      : partial_frequencies(head_dim, theta, partial)};
   if (longrope) {
     scale_longrope(rule, rope, m, defaults);
-  } else if (type == "linear" && !defaults.is_phi3) {
-    const double factor = rope.positive("factor");
+  } else if (proportional || (type == "linear" && !defaults.is_phi3)) {
+    const double factor = proportional ? rope.positive_or("factor", 1.0) : rope.positive("factor");
     for (double& f : rule.rope_frequencies) f /= factor;
   } else if (type == "llama3" && !defaults.is_phi3) {
     scale_llama3(rule.rope_frequencies, rope, defaults.context);
   } else if (type == "yarn") {
     scale_yarn(rule, rope, theta, defaults.context);
   } else if (type != "default") {
-    throw rope.unsupported_value(
-        rope.has("rope_type") ? "rope_type" : "type",
-        defaults.is_phi3 ? "default or longrope" : "default, linear, llama3, yarn or longrope");
+    throw rope.unsupported_value(rope.has("rope_type") ? "rope_type" : "type",
+                                 defaults.is_phi3           ? "default or longrope"
+                                 : defaults.is_proportional ? "default, proportional, linear, llama3, yarn or longrope"
+                                                            : "default, linear, llama3, yarn or longrope");
   }
   rope.finish();
   return rule;
@@ -183,18 +195,26 @@ RopePair read_ropes(ConfigReader& config, ModelSpec& m, const RopeDefaults& full
   }
   config.must_be("rope_scaling", nullptr);
   ConfigReader ropes = config.table("rope_parameters");
-  const auto read = [&](std::string_view kind, RopeDefaults defaults, std::string_view theta_key) {
-    ConfigReader rope = ropes.table(kind);
-    if (!theta_key.empty() && config.has(theta_key)) {
-      defaults.theta = config.positive(theta_key);
-      if (rope.positive_or("rope_theta", defaults.theta) != defaults.theta) {
-        throw config.unsupported_value(theta_key, "the same as in rope_parameters");
-      }
+  const auto with_theta = [&](std::string_view kind, RopeDefaults defaults, std::string_view theta_key) {
+    if (theta_key.empty() || !config.has(theta_key)) return defaults;
+    defaults.theta = config.positive(theta_key);
+    if (ropes.table(kind).positive_or("rope_theta", defaults.theta) != defaults.theta) {
+      throw config.unsupported_value(theta_key, "the same as in rope_parameters");
     }
+    return defaults;
+  };
+  const RopeDefaults sliding{.theta = local_theta, .context = full.context};
+  return read_rope_pair(config, m, with_theta("full_attention", full, "rope_theta"),
+                        with_theta("sliding_attention", sliding, local_key));
+}
+
+RopePair read_rope_pair(ConfigReader& config, ModelSpec& m, const RopeDefaults& full, const RopeDefaults& sliding) {
+  ConfigReader ropes = config.table("rope_parameters");
+  const auto read = [&](std::string_view kind, const RopeDefaults& defaults) {
+    ConfigReader rope = ropes.table(kind);
     return read_rope_object(rope, m, defaults);
   };
-  RopePair pair{.full = read("full_attention", full, "rope_theta"),
-                .sliding = read("sliding_attention", {.theta = local_theta, .context = full.context}, local_key)};
+  RopePair pair{.full = read("full_attention", full), .sliding = read("sliding_attention", sliding)};
   ropes.finish();
   return pair;
 }
