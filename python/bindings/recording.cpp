@@ -68,7 +68,7 @@ std::string layout(const Model& model) {
   }
   nlohmann::ordered_json scores;  // by layer
   for (int layer = 0; layer < m.layers; ++layer) {
-    const AttentionShape shape{m.heads, m.kv_heads, m.head_dim, 1, m.causal, m.scores_at(layer)};
+    const AttentionShape shape{m.heads, m.kv_heads_at(layer), m.head_dim_at(layer), 1, m.causal, m.scores_at(layer)};
     scores.push_back({{"scale", shape.scale()}, {"soft_cap", shape.scores.soft_cap}, {"window", shape.scores.window}});
   }
   nlohmann::ordered_json rules;
@@ -76,13 +76,19 @@ std::string layout(const Model& model) {
     const SublayerRule rule = m.rule(l);
     rules.push_back({{"norm_a", rule.norm_a}, {"norm_b", rule.norm_b}, {"norm_c", rule.norm_c}});
   }
-  std::vector<bool> rotates;
+  std::vector<bool> rotates, v_norm;
+  std::vector<int> kv_heads;
   for (int layer = 0; layer < m.layers; ++layer) {
-    rotates.push_back(std::ranges::any_of(m.rope_frequencies_at(layer), [](double f) { return f != 0.0; }));
+    kv_heads.push_back(m.kv_heads_at(layer));
+    // After QK-norm, queries and keys are known only as results of a rotation, even if its frequencies are 0.
+    rotates.push_back(m.qk_norm_at(layer) != QkNorm::none ||
+                      std::ranges::any_of(m.rope_frequencies_at(layer), [](double f) { return f != 0.0; }));
+    v_norm.push_back(m.v_norm_at(layer));
   }
   return config::json_text({{"heads", m.heads},
-                            {"kv_heads", m.kv_heads},
+                            {"kv_heads", kv_heads},
                             {"rotates", rotates},
+                            {"v_norm", v_norm},
                             {"parallel", m.steps() != m.sublayers()},
                             {"causal", m.causal},
                             {"scores", scores},

@@ -18,8 +18,8 @@ from .errors import InputError
 Signals = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
 # Signals in dataflow order. Those in _WHOLE are stored completely; others only as the largest magnitude per row, and
 # scores as the largest magnitude per row and head.
-_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden",
-            "f_out", "B_out", "sum", "x_out")  # fmt: skip
+_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "v_projected", "q", "k", "v", "scores", "mixed", "gate",
+            "up", "hidden", "f_out", "B_out", "sum", "x_out")  # fmt: skip
 _WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
 _BACKWARD = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
 
@@ -73,6 +73,8 @@ class StepHooks:
         on_close(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True).remove)
         for part in self._layout.matrices() if self._gradients else ():
             sums = self._sums.setdefault((part["sublayer"] // 2, part["weight"]), [])
+            if part["weight"] in ("k", "v") and self._layout.are_keys_values(part["sublayer"]):
+                continue  # the parameter's gradient is the sum of both matrices' gradients
             for i, parameter in enumerate(trained_of(self._module_of(part), part["rows"])):
                 sums.append(math.nan)
                 hook = _Hook(lambda gradient, p=part, s=sums, i=i: self._add_sum(gradient, p, s, i))
@@ -170,6 +172,16 @@ class StepHooks:
             self._record(Place(self._attention, signal), heads.detach(), heads.transpose(1, 2).flatten(2))
         self._record_scores(self._attention, q.detach(), k.detach())
 
+    def record_one_rotated(self, x: Any) -> None:
+        """Like record_rotated, for alternating calls with queries and keys, both [sequences, heads, tokens, e]."""
+        if self._attention < 0 or not self._is_recording():
+            return
+        if self._queries is None:
+            self._queries = x
+        else:
+            self.record_rotated(self._queries, x)
+            self._queries = None
+
     def _is_packed(self, positions: Any) -> bool:
         """Returns whether a row consists of several sequences, which position_ids that are not consecutive show."""
         if positions is None or positions.dim() > 2:
@@ -200,6 +212,14 @@ class StepHooks:
             scores[s, :, head] = z.abs().masked_fill(hidden, 0).amax(-1)
         self._signals[(sublayer, "scores")] = self._rows(scores)
 
+    def _has_shared_gradient(self, sublayer: int) -> bool:
+        """Returns whether the gradient of the parameter W_k is the sum of the gradients of W_k and W_v."""
+        if not self._layout.are_keys_values(sublayer):
+            return False
+        part = self._layout.parts[(sublayer, "k")]
+        module = self._module_of(part)
+        return not is_adapted(module) and bool(trained_of(module, part["rows"]))
+
     def record_after_dropout(self, before: Any, after: Any) -> None:
         """Records a branch after dropout, as it is added to the stream."""
         if self._branch is not None and self._branch[1] is before:
@@ -208,8 +228,9 @@ class StepHooks:
     def _record_input(self, places: list[Place], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Records a module's input. Returns its new arguments if they change."""
         x = arguments[0] if arguments else named["hidden_states"]
-        is_shared = self._layout.info["parallel"] and any(p.signal == "x_in" and p.sublayer % 2 for p in places)
-        if is_shared and self._is_recording():  # the gradient of a view excludes the other branch and the skip
+        is_shared = any(p.of_heads or (self._layout.info["parallel"] and p.signal == "x_in" and p.sublayer % 2)
+                        for p in places)  # fmt: skip
+        if is_shared and self._is_recording():  # the gradient of a view excludes other readers of the tensor
             x = x.view_as(x)
         self._record_all(places, x)
         if not is_shared:
@@ -218,7 +239,7 @@ class StepHooks:
 
     def _record_all(self, places: list[Place], x: Any) -> None:
         for place in places:
-            self._record(place, x, x if place.columns is None else x[..., place.columns])
+            self._record(place, x, place.view(x))
             if place.signal in ("f_out", "B_out") and self._is_recording():
                 self._branch = (place.sublayer, x)
 
@@ -229,7 +250,9 @@ class StepHooks:
             return
         rows = self._rows(view)
         if place.signal in ("q_projected", "k_projected") and not self._layout.info["rotates"][place.sublayer // 2]:
-            heads = self._layout.info["heads" if place.signal == "q_projected" else "kv_heads"]
+            layer = place.sublayer // 2
+            info = self._layout.info
+            heads = info["heads"] if place.signal == "q_projected" else info["kv_heads"][layer]
             parts = view.detach().unflatten(-1, (heads, -1)).transpose(1, 2)
             if place.signal == "q_projected":
                 self._queries = parts
@@ -244,14 +267,17 @@ class StepHooks:
         needs_gradient = place.signal in _WHOLE or place.through is not None
         if not (self._gradients and x.requires_grad and needs_gradient):
             return
-        gradients = self._signal_gradients  # stays bound to this pass if another pass replaces it
+        # These stay bound to this pass if another pass replaces them.
+        gradients, signals = self._signal_gradients, self._signals
+        sums = self._sums.get((place.sublayer // 2, str(place.through)), [])
+        is_summed = place.through in ("k", "v") and self._has_shared_gradient(place.sublayer)
 
         def on_gradient(gradient: Any) -> None:
             if self._backward_pass is None:
                 self._backward_pass = _current_backward_pass()
             if self._backward_pass != _current_backward_pass():
                 return
-            gradient = self._rows(gradient if place.columns is None else gradient[..., place.columns])
+            gradient = self._rows(place.view(gradient))
             if place.through is None:
                 gradients.setdefault(key, gradient)
                 return
@@ -259,6 +285,9 @@ class StepHooks:
             w = _rows_of(part, weight_of(self._module_of(part)))
             w = (w.T if part["transposed"] else w).to(gradient.dtype)
             gradients.setdefault((place.sublayer, f"{place.through}_in"), gradient @ w)
+            if is_summed:
+                a_out = signals[(place.sublayer, "A_out")]
+                sums[:] = [float((gradient.T.double() @ a_out.double()).square().sum())]
 
         x.register_hook(on_gradient)
 

@@ -23,6 +23,13 @@ class Place(NamedTuple):
     signal: str
     columns: slice | np.ndarray | None = None  # columns of the tensor; None: all
     through: str | None = None  # matrix that maps the recorded gradient to the gradient of the module's input
+    of_heads: bool = False  # the tensor is [sequences, tokens, heads, e]
+
+    def view(self, x: Any) -> Any:
+        """Returns the signal in a tensor, as [sequences, tokens, columns]."""
+        if self.of_heads:
+            return x.flatten(2)
+        return x if self.columns is None else x[..., self.columns]
 
 
 @dataclass
@@ -33,6 +40,11 @@ class Layout:
     parts: dict[tuple[int, str], dict[str, Any]]  # parameters by sublayer (0 outside layers) and weight
     places: dict[tuple[str, bool], list[Place]] = field(default_factory=dict)  # by name of the module and is_input
     attention: dict[str, int] = field(default_factory=dict)  # sublayer by name of the attention module
+
+    def are_keys_values(self, sublayer: int) -> bool:
+        """Returns whether W_k and W_v are one tensor (Gemma 4)."""
+        k, v = (self.parts.get((sublayer, weight), {"tensor": weight}) for weight in "kv")
+        return k["tensor"] == v["tensor"] and k["first"] == v["first"]
 
     def matrices(self) -> list[dict[str, Any]]:
         """Returns the parameters that are matrices."""
@@ -79,9 +91,16 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
                 # Without norm A, the gradient of the module's input is a sum over the module's matrices.
                 needs_gradient = weight in ("q", "k", "v") or not rule["norm_a"]
                 place = Place(sublayer, signal, features_of(part), weight if needs_gradient else None)
-            layout.places.setdefault((module_of(part), is_input), []).append(place)
+            if not (weight in ("k", "v") and info["v_norm"][sublayer // 2]):
+                layout.places.setdefault((module_of(part), is_input), []).append(place)
         if sublayer % 2 == 0:
-            layout.attention[module_of(layout.parts[(sublayer, "q")]).rpartition(".")[0]] = sublayer
+            attention = module_of(layout.parts[(sublayer, "q")]).rpartition(".")[0]
+            layout.attention[attention] = sublayer
+            if info["v_norm"][sublayer // 2]:  # keys and values may be the same tensor before their norms
+                for weight, is_input, signal in (("k", True, "k_projected"), ("v", True, "v_projected"),
+                                                 ("v", False, "v")):  # fmt: skip
+                    place = Place(sublayer, signal, None, weight if is_input else None, of_heads=True)
+                    layout.places[(module_of({"tensor": f"{attention}.{weight}_norm.weight"}), is_input)] = [place]
     if not rule["norm_c"]:  # the last sublayer's output is the input of the final norm
         if (0, "final_norm") not in layout.parts:
             raise InputError("model: expected a final norm or norms after the residual sums, found neither")

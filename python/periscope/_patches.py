@@ -17,10 +17,13 @@ class _Rotations:
         self.hooks: list["StepHooks"] = []
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        q, k = self.rotate(*arguments, **named)
+        rotated = self.rotate(*arguments, **named)
         for hooks in tuple(self.hooks):
-            hooks.record_rotated(q, k)
-        return q, k
+            if isinstance(rotated, tuple):
+                hooks.record_rotated(*rotated)
+            else:  # one call for queries, then one for keys, [sequences, tokens, heads, e] (Gemma 4)
+                hooks.record_one_rotated(rotated.transpose(1, 2))
+        return rotated
 
 
 _LOCK = threading.Lock()
