@@ -18,9 +18,9 @@ double loss_of(EditedCheckpoint& edited) {
 
 TEST_CASE("gradients of stored tensors match finite differences of their values" * doctest::test_suite("slow")) {
   // These have fused, transposed, tied and reordered tensors, gains 1 + w, two RoPEs, a projected embedding, a head
-  // transform, factors of branches, scores and logits, and LongRoPE.
+  // transform, factors of branches, scores, layers and logits, LongRoPE, and keys that are values.
   for (const char* name :
-       {"gpt2-bare", "gemma3-nested", "opt-post", "bert-old", "gpt_neox", "granite", "phi3", "glm4"}) {
+       {"gpt2-bare", "gemma3-nested", "gemma4", "opt-post", "bert-old", "gpt_neox", "granite", "phi3", "glm4"}) {
     EditedCheckpoint edited(name);
     edited.tensors.erase("cls.predictions.decoder.weight");  // a tied copy
     const Checkpoint checkpoint(edited.write());

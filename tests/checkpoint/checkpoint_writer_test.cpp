@@ -31,14 +31,15 @@ ModelSpec plain_model(std::string_view family) {
   m.vocab = 11;
   m.gamma = 1.25;
   m.placement = *find_placement("pre");
-  if (family == "gemma2" || family == "gemma3") {
+  if (family.starts_with("gemma")) {
     m.placement = *find_placement("peri");
     m.mlp = MlpKind::geglu_tanh;
   }
   if (family == "glm4") m.placement = *find_placement("peri");
   if (family == "gpt_neox") m.placement = *find_placement("parallel-two");
   if (family == "granite") m.placement = custom_placement({.norm_a = true, .beta = 0.5});
-  if (family == "gemma3" || family == "qwen3") m.qk_norm = QkNorm::head;
+  if (family == "gemma3" || family == "gemma4" || family == "qwen3") m.qk_norm = QkNorm::head;
+  m.v_norm = family == "gemma4";
   if (family == "olmo2" || family == "olmo3") {
     m.placement = *find_placement("b-only");
     m.qk_norm = QkNorm::full;
@@ -94,8 +95,9 @@ TEST_CASE("a checkpoint written again in its own layout gives the same logits") 
     const Checkpoint checkpoint(fixture(name));
     const CheckpointWeights weights(truth(), checkpoint, DType::f64);
     const TemporaryFolder folder;
-    write_checkpoint(folder.path(), {checkpoint.config(), checkpoint.model(), checkpoint.map()}, truth(), weights,
-                     SafetensorsType::f64);
+    write_checkpoint(folder.path(),
+                     {checkpoint.config(), checkpoint.model(), checkpoint.map(), checkpoint.layer_scales()}, truth(),
+                     weights, SafetensorsType::f64);
     const Checkpoint again(folder.path());
     const CheckpointWeights read(truth(), again, DType::f64);
     check_same_bits(name, logits_of(truth(), again.model(), read), logits_of(truth(), checkpoint.model(), weights));

@@ -95,6 +95,25 @@ TEST_CASE("equivalent spellings of keys and tensor names give the same logits, b
          c.tensors.erase("vision_tower.patches.weight");
          c.rename_prefix("language_model.", "");
        }},
+      {"gemma4", [](EditedCheckpoint& c) { c.config.erase("rope_parameters"); }},
+      {"gemma4", [](EditedCheckpoint& c) { c.config["use_bidirectional_attention"] = "vision"; }},
+      {"gemma4",  // transformers removes the window of the last layer
+       [](EditedCheckpoint& c) {
+         c.config["layer_types"] = {"sliding_attention", "sliding_attention"};
+       }},
+      {"gemma4",  // as written by transformers
+       [](EditedCheckpoint& c) {
+         c.config["per_layer_config"]["1"] = {{"head_dim", 8}, {"num_key_value_heads", 1}};
+         c.config.erase("global_head_dim");
+         c.config.erase("num_global_key_value_heads");
+       }},
+      {"gemma4",  // as a part of a multimodal model
+       [](EditedCheckpoint& c) {
+         c.config = {{"model_type", "gemma4"}, {"text_config", c.config}, {"vision_config", {{"hidden_size", 4}}}};
+         c.config["text_config"].erase("architectures");
+         c.rename_prefix("model.", "model.language_model.");
+         c.add("model.embed_vision.embedding_projection.weight", {3, 2});
+       }},
       {"gpt2-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "transformer."); }},
       {"gpt2-bare",
        [](EditedCheckpoint& c) {

@@ -78,6 +78,11 @@ double window(const FamilyStack& s) {
   for (int layer = 0; layer < s.model.layers; ++layer) widest = std::max(widest, s.model.scores_at(layer).window);
   return widest;
 }
+double last_head_dim(const FamilyStack& s) { return s.model.head_dim_at(1); }
+double last_kv_heads(const FamilyStack& s) { return s.model.kv_heads_at(1); }
+double keys_are_values(const FamilyStack& s) {
+  return s.map.find(matrix_id(1, Weight::k))->tensor == s.map.find(matrix_id(1, Weight::v))->tensor ? 1.0 : 0.0;
+}
 Value bias(Weight weight) {
   return [=](const FamilyStack& s) { return s.map.find(bias_of(matrix_id(0, weight))) != nullptr ? 1.0 : 0.0; };
 }
@@ -157,9 +162,10 @@ void add_llama_like(std::vector<Default>& all, const std::string& f, double kv, 
                  both(plain, both(erasing("rope_theta"), setting("rope_parameters", llama3_rope())))});
 }
 
-void add_gemma(std::vector<Default>& all, const std::string& f, const std::string& prefix, double default_vocab) {
+void add_gemma(std::vector<Default>& all, const std::string& f, const std::string& prefix, double default_vocab,
+               double default_layers = 26, double default_window = 4096) {
   all.push_back({f, prefix + "hidden_size", 10, width, 10, 2304});
-  all.push_back({f, prefix + "num_hidden_layers", 3, layers, 3, 26});
+  all.push_back({f, prefix + "num_hidden_layers", 3, layers, 3, default_layers, erasing(prefix + "layer_types")});
   all.push_back({f, prefix + "num_attention_heads", 4, heads, 4, 8});
   all.push_back({f, prefix + "intermediate_size", 5, mlp_width, 5, 9216});
   all.push_back({f, prefix + "num_key_value_heads", 2, kv_heads, 2, 4, setting(prefix + "num_attention_heads", 8)});
@@ -167,8 +173,7 @@ void add_gemma(std::vector<Default>& all, const std::string& f, const std::strin
   all.push_back({f, prefix + "vocab_size", 12, vocab, 12, default_vocab});
   all.push_back({f, prefix + "hidden_activation", "silu", mlp, kind(MlpKind::swiglu), kind(MlpKind::geglu_tanh)});
   all.push_back({f, prefix + "rms_norm_eps", 3e-4, eps, 3e-4, 1e-6});
-  all.push_back({f, prefix + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
-  all.push_back({f, prefix + "sliding_window", 7, window, 7, 4096});
+  all.push_back({f, prefix + "sliding_window", 7, window, 7, default_window});
   all.push_back({f, prefix + "attention_bias", true, bias(Weight::k), 1, 0});
 }
 
@@ -249,6 +254,7 @@ std::vector<Default> every_default() {
   all.push_back({"olmo2", "attention_bias", true, bias(Weight::o), 1, 0});
 
   add_gemma(all, "gemma2", "", 256000);
+  all.push_back({"gemma2", "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
   all.push_back({"gemma2", "final_logit_softcapping", 7.0, head_cap, 7, 30});
   all.push_back({"gemma2", "attn_logit_softcapping", 7.0, score_cap, 7, 50});
   all.push_back({"gemma2", "tie_word_embeddings", false, tied, 0, 1});
@@ -257,6 +263,7 @@ std::vector<Default> every_default() {
                  both(erasing("rope_theta"), setting("rope_parameters", llama3_rope()))});
   const std::string text = "text_config.";
   add_gemma(all, "gemma3-nested", text, 262208);
+  all.push_back({"gemma3-nested", text + "query_pre_attn_scalar", 25, score_scale, 0.2, 1.0 / 16.0});
   const auto flat = [](Json& c) { c = Json(c["text_config"]); };
   all.push_back({"gemma3-nested", "final_logit_softcapping", 7.0, head_cap, 7, 0, flat});
   all.push_back({"gemma3-nested", "tie_word_embeddings", false, tied, 0, 1, flat});
@@ -280,6 +287,18 @@ std::vector<Default> every_default() {
   all.push_back({"gemma3-nested", text + "max_position_embeddings", 1300, freq(1), scaled_freq(1300),
                  scaled_freq(131072),
                  both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", llama3_rope()))});
+
+  add_gemma(all, "gemma4", "", 262144, 30, 512);
+  all.push_back({"gemma4", "global_head_dim", 6, last_head_dim, 6, 512});
+  all.push_back({"gemma4", "num_global_key_value_heads", 1, last_kv_heads, 1, 2});
+  all.push_back({"gemma4", "attention_k_eq_v", true, keys_are_values, 1, 0});
+  all.push_back({"gemma4", "final_logit_softcapping", 7.0, head_cap, 7, 0});
+  all.push_back({"gemma4", "tie_word_embeddings", false, tied, 0, 1});
+  all.push_back({"gemma4", "layer_types", {"full_attention", "full_attention"}, windows, 0, 1});
+  const std::string partial = "rope_parameters.full_attention.partial_rotary_factor";
+  all.push_back({"gemma4", partial, 0.25, freq(1), 0, freq_of(1e6, 8)});
+  all.push_back({"gemma4", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(131072),
+                 setting("rope_parameters.sliding_attention", llama3_rope())});
 
   add_more(all, with_heads);
 
@@ -342,6 +361,9 @@ const std::map<std::string, double> null_values{
     {"gemma2: attn_logit_softcapping", 0},
     {"gemma3-nested: final_logit_softcapping", 0},
     {"gemma3-nested: text_config.rope_theta", freq_of(1e6, 4)},
+    {"gemma4: num_global_key_value_heads", 2},
+    {"gemma4: final_logit_softcapping", 0},
+    {"gemma4: layer_types", 1},
     {"gpt2-bare: n_inner", 24},
     {"opt-post: word_embed_proj_dim", 6},
 };

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
@@ -115,20 +116,39 @@ TEST_CASE("unsupported values of config.json are rejected with the key") {
                                          {"gemma2", "use_bidirectional_attention", true},
                                          {"gemma2", "hidden_act", "gelu"},
                                          {"gemma2", "sliding_window", nullptr},
+                                         {"gemma4", "use_bidirectional_attention", "all"},
+                                         {"gemma4", "hidden_size_per_layer_input", 8},
+                                         {"gemma4", "enable_moe_block", true},
+                                         {"gemma4", "num_kv_shared_layers", 1},
+                                         {"gemma4", "global_head_dim", 7},
+                                         {"gemma4", "num_global_key_value_heads", 3},
+                                         {"gemma4", "attn_logit_softcapping", 50.0},
+                                         {"gemma4", "query_pre_attn_scalar", 256},
+                                         {"gemma4", "per_layer_config", {{"0", {{"head_dim", 8}}}}},
+                                         {"gemma4", "per_layer_config", nullptr},
                                          {"bert-old", "is_decoder", true},
                                          {"bert-old", "position_embedding_type", "relative_key"},
                                          {"opt-post", "position_embedding_type", "relative_key"},
                                          {"gpt2-bare", "add_cross_attention", true},
                                          {"gpt2-bare", "activation_function", "tanh"}});
   check_rejected({
-      {"gemma2", "key \"model_type\" = \"gemma4\": expected a family whose heads have the same width in all layers",
-       set("model_type", "gemma4")},
       {"qwen3", "key \"model_type\" = \"qwen2_moe\": expected a family without mixtures of experts",
        set("model_type", "qwen2_moe")},
       {"qwen3", "key \"rope_parameters.attention_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"attention_factor", 2.0}})},
       {"qwen3", "key \"rope_parameters.partial_rotary_factor\"",
        set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}})},
+      {"gemma4", "key \"hidden_size_per_layer_input\" is missing: expected 0", drop("hidden_size_per_layer_input")},
+      {"gemma4", "key \"per_layer_config.1.sliding_window\"",
+       [](EditedCheckpoint& c) {
+         c.config["per_layer_config"]["1"] = {{"sliding_window", 2}};
+       }},
+      {"gemma4", "key \"rope_parameters.full_attention.rope_theta\" is missing",
+       [](EditedCheckpoint& c) { c.config["rope_parameters"]["full_attention"].erase("rope_theta"); }},
+      {"gemma4", "key \"rope_parameters.full_attention.partial_rotary_factor\" = 1.5",
+       [](EditedCheckpoint& c) { c.config["rope_parameters"]["full_attention"]["partial_rotary_factor"] = 1.5; }},
+      {"gemma4", "key \"rope_parameters.sliding_attention.partial_rotary_factor\" = 0.5: expected 1",
+       [](EditedCheckpoint& c) { c.config["rope_parameters"]["sliding_attention"]["partial_rotary_factor"] = 0.5; }},
       {"gemma3-nested", "key \"text_config.attn_logit_softcapping\"",
        [](EditedCheckpoint& c) { c.config["text_config"]["attn_logit_softcapping"] = 50.0; }},
       {"gemma3-nested", "key \"text_config.strange\"",
@@ -283,6 +303,7 @@ TEST_CASE("mixtures of experts are rejected by default, and with invalid keys or
 }
 
 TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected with the tensor's name") {
+  const std::string scale = "model.layers.1.layer_scalar";
   const std::string lora = q0.substr(0, q0.size() - 6) + "lora_A.default.weight";
   check_rejected({
       {"qwen3", "no tensor \"" + q0 + "\": expected [16, 8]", drop_tensor(q0)},
@@ -323,6 +344,11 @@ TEST_CASE("missing, unknown, misshapen and mistyped tensors are rejected with th
        add_tensor("lm_head.weight", {11, 8})},
       {"llama-tied", "tensors \"lm_head.weight\" and \"model.embed_tokens.weight\"",
        add_tensor("lm_head.weight", {8, 11})},
+      {"gemma4", "no tensor \"" + scale + "\": expected [1] (layer scale)", drop_tensor(scale)},
+      {"gemma4", "tensor \"" + scale + "\": shape [2], expected [1]", add_tensor(scale, {2})},
+      {"gemma4", "tensor \"" + scale + "\": found 0, expected a finite number other than 0",
+       [=](EditedCheckpoint& c) { c.tensors[scale].values = {0.0}; }},
+      {"gemma4", "tensor \"" + scale + "\": found nan", [=](EditedCheckpoint& c) { c.tensors[scale].values = {NAN}; }},
       {"gpt2-bare", "no tensor \"h.0.ln_1.bias\": expected [6]", drop_tensor("h.0.ln_1.bias")},
       {"gpt2-bare", "tensor \"h.1.attn.c_attn.weight\": shape [6, 12], expected [6, 18]",
        add_tensor("h.1.attn.c_attn.weight", {6, 12})},

@@ -13,8 +13,8 @@ from program import CONFIG, FIXTURES, ROOT, contents, rejected, result, run, set
 
 SMALL = sets("model.layers=2", "model.width=12", "model.heads=3", "model.mlp_width=10", "model.vocab=11")
 LETTERS = {"llama": "A", "mistral": "A", "qwen2": "A", "qwen3": "A", "gpt2": "A", "gemma2": "A B", "gemma3": "A B",
-           "olmo2": "B", "opt": "A", "bert": "C", "gpt_neox": "A", "granite": "A", "phi3": "A", "glm4": "A B",
-           "olmo3": "B", "smollm3": "A"}
+           "gemma4": "A B", "olmo2": "B", "opt": "A", "bert": "C", "gpt_neox": "A", "granite": "A", "phi3": "A",
+           "glm4": "A B", "olmo3": "B", "smollm3": "A"}
 
 
 def test_every_matrix_and_table_has_its_standard_deviation(folder):

@@ -53,6 +53,14 @@ def partial_ropes(draw):
     return ropes(draw) | {"partial_rotary_factor": draw.choice([0.25, 0.5, 0.75, 1.0])}
 
 
+def gemma4_ropes(draw):
+    """Returns random RoPE parameters without longrope, which transformers rejects for heads of several widths."""
+    if draw.random() < 0.5:
+        return ropes(draw, ["default", "linear", "llama3", "yarn"])
+    rope = {"rope_type": "proportional", "rope_theta": 100.0, "partial_rotary_factor": draw.choice([0.25, 0.6, 1.0])}
+    return rope | draw.choice([{}, {"factor": 4.0}])
+
+
 def complete(rope, head_dim, original, draw):
     """Adds the lists of longrope. `original` replaces the original context length. The tests' sequences are shorter."""
     rotated = int(head_dim * rope.get("partial_rotary_factor", 1))
@@ -73,9 +81,9 @@ DIM = {"head_dim": [2, 4, 6, 8]}  # may differ from width / heads
 TYPES = {"layer_types": [lambda draw: ["full_attention", "sliding_attention"]]}  # one is drawn for every layer
 WINDOW = {"use_sliding_window": COIN, "sliding_window": [1, 3], "max_window_layers": range(5)}
 GEMMA = {**GROUPED, **DIM, **TYPES, "attention_bias": COIN, "sliding_window": [1, 3, 50],
-         "query_pre_attn_scalar": [1, 5, 16], "final_logit_softcapping": [None, 3.0],
-         "hidden_activation": GROUPED["hidden_act"]}
+         "final_logit_softcapping": [None, 3.0], "hidden_activation": GROUPED["hidden_act"]}
 del GEMMA["hidden_act"]
+SCALAR = {"query_pre_attn_scalar": [1, 5, 16]}
 PLAIN = {"num_hidden_layers": range(1, 5), "vocab_size": range(5, 62), "max_position_embeddings": [24],
          "tie_word_embeddings": COIN}
 FAMILIES = {
@@ -83,9 +91,13 @@ FAMILIES = {
     "mistral": (t.MistralConfig, t.MistralForCausalLM, {**GROUPED, **DIM, "sliding_window": [None, 1, 3, 50]}),
     "qwen2": (t.Qwen2Config, t.Qwen2ForCausalLM, {**GROUPED, **WINDOW}),
     "qwen3": (t.Qwen3Config, t.Qwen3ForCausalLM, {**GROUPED, **DIM, **WINDOW, "attention_bias": COIN}),
-    "gemma2": (t.Gemma2Config, t.Gemma2ForCausalLM, {**GEMMA, "attn_logit_softcapping": [None, 2.0]}),
-    "gemma3": (t.Gemma3TextConfig, t.Gemma3ForCausalLM, {**GEMMA, "rope_parameters": [
+    "gemma2": (t.Gemma2Config, t.Gemma2ForCausalLM, {**GEMMA, **SCALAR, "attn_logit_softcapping": [None, 2.0]}),
+    "gemma3": (t.Gemma3TextConfig, t.Gemma3ForCausalLM, {**GEMMA, **SCALAR, "rope_parameters": [
         lambda draw: {"full_attention": ropes(draw), "sliding_attention": ropes(draw)}]}),
+    "gemma4": (t.Gemma4TextConfig, t.Gemma4ForCausalLM, {
+        **GEMMA, "global_head_dim": [4, 8, 12], "num_global_key_value_heads": [None, 1], "attention_k_eq_v": COIN,
+        "hidden_size_per_layer_input": [0], "rope_parameters": [None, *3 * [
+            lambda draw: {"full_attention": gemma4_ropes(draw), "sliding_attention": gemma4_ropes(draw)}]]}),
     "olmo2": (t.Olmo2Config, t.Olmo2ForCausalLM, {**GROUPED, "attention_bias": COIN}),
     "gpt2": (t.GPT2Config, t.GPT2LMHeadModel, {
         "n_layer": range(1, 5), "n_positions": [24], "n_inner": [None, 7], "vocab_size": range(5, 62),
@@ -145,9 +157,10 @@ def config_of(family, draw, **given):
         if family == "gpt_neox":
             del keys["num_key_value_heads"]
         head_dim = keys.get("head_dim", keys["hidden_size"] // heads)
-        rope = keys["rope_parameters"]
-        for each in rope.values() if "full_attention" in rope else [rope]:
-            complete(each, head_dim, keys.get("original_max_position_embeddings"), draw)
+        rope = keys["rope_parameters"] or {}
+        for layers, each in rope.items() if "full_attention" in rope else [("", rope)] if rope else []:
+            dim = keys.get("global_head_dim", head_dim) if layers == "full_attention" else head_dim
+            complete(each, dim, keys.get("original_max_position_embeddings"), draw)
     else:
         heads = draw.choice([1, 2, 3])
         width = heads * draw.choice([2, 3, 5])
@@ -174,5 +187,7 @@ def model_of(family, seed, dtype=None, **given):
         for key, buffer in model.named_buffers():
             if key.endswith("embed_scale"):  # transformers stores it in f32
                 buffer.fill_(float(np.float32(buffer.item())))
+            if key.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.5)
     words = [word for word in range(config.vocab_size) if word != config.pad_token_id]  # padding has no gradient
     return model.to(dtype or torch.float64), [draw.choice(words) for _ in range(draw.randint(2, 12))]

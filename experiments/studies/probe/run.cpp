@@ -101,6 +101,13 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::To
   if (checkpoint.tied()) {
     notes.emplace_back("embedding and head share one matrix; theory at initialisation assumes independent ones");
   }
+  for (int layer = 0; layer < checkpoint.model().layers; ++layer) {
+    const StoredPart& k = *checkpoint.map().find(matrix_id(layer, Weight::k));
+    const StoredPart& v = *checkpoint.map().find(matrix_id(layer, Weight::v));
+    if (k.tensor != v.tensor || k.first != v.first) continue;
+    notes.emplace_back("some keys and values share one matrix; theory at initialisation assumes independent ones");
+    break;
+  }
   const auto positions = checkpoint.config().find("max_position_embeddings");
   if (positions != checkpoint.config().end() && positions->is_number_integer() &&
       positions->get<std::int64_t>() < static_cast<std::int64_t>(input.ids.size())) {
