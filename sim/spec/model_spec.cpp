@@ -154,12 +154,6 @@ SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {
   return rule;
 }
 
-int ModelSpec::largest_query_width() const {
-  int largest = 0;
-  for (int layer = 0; layer < layers; ++layer) largest = std::max(largest, query_width(layer));
-  return largest;
-}
-
 ScoreRule ModelSpec::scores_at(int layer) const {
   return attention.empty() ? ScoreRule{} : attention[static_cast<std::size_t>(layer)].scores;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -167,8 +168,16 @@ struct ModelSpec {
   /// Widths of all queries and of all keys of a layer.
   [[nodiscard]] int query_width(int layer) const { return heads * head_dim_at(layer); }
   [[nodiscard]] int key_width(int layer) const { return kv_heads_at(layer) * head_dim_at(layer); }
-  /// Largest query_width of all layers.
-  [[nodiscard]] int largest_query_width() const;
+  /// Largest value of `of(layer)` over all layers.
+  template <class Of>
+  [[nodiscard]] auto largest(const Of& of) const {
+    auto most = of(0);
+    for (int layer = 1; layer < layers; ++layer) most = std::max(most, of(layer));
+    return most;
+  }
+  [[nodiscard]] int largest_query_width() const {
+    return largest([this](int layer) { return query_width(layer); });
+  }
   /// Norms and scales of a sublayer (T1); for `more_layers` see step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
   /// Longest sequence that the model supports; 0 means no limit.

@@ -12,8 +12,8 @@ from program import ROOT
 
 # room: folders, limit, goal ("wanted")
 ROOMS = {
-    "sim": (["sim/"], 23200, 22200),
-    "theory": (["theory/"], 12100, 12300),
+    "sim": (["sim/"], 23600, 22200),
+    "theory": (["theory/"], 12200, 12300),
     "engine": (["experiments/engine/"], 10500, 9600),
     "engine: settings": (["experiments/engine/settings/"], 2200, 2000),
     "engine: judge": (["experiments/engine/judge/"], 2300, 2200),
@@ -24,10 +24,10 @@ ROOMS = {
     "sweeps, ledger": (["experiments/sweeps/", "experiments/ledger/"], 3300, 2400),
     "app": (["experiments/app/"], 3500, 3300),
     "plots": (["plots/"], 5000, 5000),
-    "python": (["python/"], 3800, 3200),
+    "python": (["python/"], 3900, 3200),
     "bench": (["experiments/bench/"], 1200, 1200),
-    "product": ([""], 76500, 68000),
-    "tests": (["tests/"], 41400, 38000),
+    "product": ([""], 77000, 68000),
+    "tests": (["tests/"], 41700, 38000),
 }
 COUNTED = (".h", ".cpp", ".cu", ".cuh", ".py")
 

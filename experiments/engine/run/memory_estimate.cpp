@@ -22,9 +22,7 @@ namespace periscope::stacks {
 namespace {
 
 // Return the number of entries per token in all signals of attention or an MLP and in the stream before and after.
-double attention_signals(const ModelSpec& m, int layer) {
-  return 3.0 * (m.width + m.query_width(layer) + m.key_width(layer));
-}
+double attention_signals(const ModelSpec& m, int l) { return 3.0 * (m.width + m.query_width(l) + m.key_width(l)); }
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
@@ -44,11 +42,8 @@ MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   const double frame = std::min<double>(rows + 1.0, m.width);
   MemoryEstimate chain;
   chain.add(8.0 * (rows * frame * 3.5 + t * t * 6.0), "input.tokens");
-  double heads = 0.0;
-  for (int layer = 0; layer < m.layers; ++layer) {
-    heads = std::max(heads, 3.0 * m.query_width(layer) + 2.0 * m.key_width(layer));
-  }
-  chain.add(8.0 * t * heads, "model.heads");
+  const auto heads = [&](int layer) { return 3.0 * m.query_width(layer) + 2.0 * m.key_width(layer); };
+  chain.add(8.0 * t * m.largest(heads), "model.heads");
   return chain.times(std::min<double>(threads, max_replicates));
 }
 
@@ -137,8 +132,8 @@ MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, b
   const double layers = model.layers;
   const double directions = backward ? 2.0 : 1.0;
   MemoryEstimate memory;
-  double inside = mlp_signals(model);
-  for (int layer = 0; layer < model.layers; ++layer) inside = std::max(inside, attention_signals(model, layer));
+  const auto inside_attention = [&](int layer) { return attention_signals(model, layer); };
+  const double inside = std::max(model.largest(inside_attention), mlp_signals(model));
   memory.add(s * t * (directions * inside + 6.0 * width * streams_of(model)), "input.tokens");
   constexpr double queries = 256.0;  // queries whose attention patterns exist at the same time
   memory.add(directions * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");

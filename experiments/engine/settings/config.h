@@ -141,10 +141,9 @@ struct TextFiles {
   std::map<std::string, std::shared_ptr<const TextFile>> files;
 };
 
-/// Reads the text files of all stacks whose text is not loaded and that are not in `texts`, each file once. Throws
-/// InputError.
-void read_texts(Config& config, TextFiles& texts);
-void read_texts(Config& config);
+/// Reads the text files of all stacks whose text is not loaded, each file once, except those in `texts`, if it is not
+/// null. Throws InputError.
+void read_texts(Config& config, TextFiles* texts = nullptr);
 
 /// Throws ConfigError unless each argument of --vary sets a key of model, init or input, or train.lr, to a list.
 void require_variations(std::span<const AnySection> known, const std::vector<std::string>& variations);

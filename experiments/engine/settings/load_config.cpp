@@ -299,18 +299,15 @@ void override_theory(Known known, const Sweep& sweep, Tree tree, const std::vect
 
 }  // namespace
 
-void read_texts(Config& config) {
-  TextFiles texts;
-  read_texts(config, texts);
-}
-
-void read_texts(Config& config, TextFiles& texts) {
+void read_texts(Config& config, TextFiles* texts) {
   if (std::ranges::find(config.inputs, InputKind::text) == config.inputs.end()) return;
-  const std::scoped_lock lock(texts.mutex);
+  TextFiles own;
+  TextFiles& known = texts != nullptr ? *texts : own;
+  const std::scoped_lock lock(known.mutex);
   const auto read = [&](StackSpec& spec) {
     InputSpec& input = spec.input;
     if (input.text != nullptr) return;
-    std::shared_ptr<const TextFile>& text = texts.files[input.path];
+    std::shared_ptr<const TextFile>& text = known.files[input.path];
     if (text == nullptr) text = std::make_shared<const TextFile>(read_text_file(input.path, "input.path"));
     input.text = text;
   };

@@ -154,9 +154,7 @@ config::Config Request::load(Matrices matrices) const {
     }
     c.run.weights = config::WeightsChoice::dense;
   }
-  if (reads_texts && has_effect(*this, "input.path")) {
-    texts != nullptr ? config::read_texts(c, *texts) : config::read_texts(c);
-  }
+  if (reads_texts && has_effect(*this, "input.path")) config::read_texts(c, texts.get());
   return c;
 }
 

@@ -26,9 +26,7 @@ std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const
 }
 
 std::size_t most_kv_heads(const ModelSpec& model) {
-  int most = 0;
-  for (int layer = 0; layer < model.layers; ++layer) most = std::max(most, model.kv_heads_at(layer));
-  return static_cast<std::size_t>(most);
+  return static_cast<std::size_t>(model.largest([&](int layer) { return model.kv_heads_at(layer); }));
 }
 
 /// Returns an array [cached][layer][kv_head]; NaN for heads that a layer does not have.
