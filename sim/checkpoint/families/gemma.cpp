@@ -149,7 +149,7 @@ RopePair read_gemma4_ropes(ConfigReader& config, ModelSpec& m, int full_dim) {
 
 /// Gemma 4, dense: norms of queries, keys and values, scores without a scale, and a factor of the stream after every
 /// layer. In layers without a window, heads may have another width and keys may also be the values.
-FamilyStack read_text4(ConfigReader& config, const TensorNames& names) {
+FamilyStack read_gemma4_text(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   ModelSpec& m = stack.model;
   read_gemma(config, m, 30);
@@ -215,26 +215,24 @@ FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
 }
 
 FamilyStack read_gemma4(ConfigReader& config, const TensorNames& names) {
-  return read_text_part(config, names, "gemma4_text", read_text4);
+  return read_text_part(config, names, "gemma4_text", read_gemma4_text);
 }
 
-nlohmann::ordered_json write_gemma4(const ModelSpec& m) {
-  nlohmann::ordered_json json = gemma_config(m, "gemma4_text", "Gemma4");
-  if (!m.unembedding) json["architectures"] = {"Gemma4TextModel"};
-  json.erase("query_pre_attn_scalar");
-  json.erase("attn_logit_softcapping");
-  json["global_head_dim"] = m.head_dim;
-  json["hidden_size_per_layer_input"] = 0;
+/// Returns the config.json of a text model whose kinds of layers have RoPE of their own.
+nlohmann::ordered_json text_config(const ModelSpec& m, const std::string& model_type, const std::string& class_stem) {
+  nlohmann::ordered_json json = gemma_config(m, model_type, class_stem);
+  if (!m.unembedding) json["architectures"] = {class_stem + "TextModel"};
   const nlohmann::ordered_json rope = json["rope_parameters"];
   json["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
   return json;
 }
 
-nlohmann::ordered_json write_gemma3(const ModelSpec& m) {
-  nlohmann::ordered_json json = gemma_config(m, "gemma3_text", "Gemma3");
-  if (!m.unembedding) json["architectures"] = {"Gemma3TextModel"};
-  const nlohmann::ordered_json rope = json["rope_parameters"];
-  json["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
+nlohmann::ordered_json write_gemma4(const ModelSpec& m) {
+  nlohmann::ordered_json json = text_config(m, "gemma4_text", "Gemma4");
+  json.erase("query_pre_attn_scalar");
+  json.erase("attn_logit_softcapping");
+  json["global_head_dim"] = m.head_dim;
+  json["hidden_size_per_layer_input"] = 0;
   return json;
 }
 
@@ -254,7 +252,7 @@ Family gemma3_family() {
       .architectures = {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3ForConditionalGeneration"},
       .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."},
       .read = read_gemma3,
-      .write = write_gemma3};
+      .write = [](const ModelSpec& m) { return text_config(m, "gemma3_text", "Gemma3"); }};
 }
 
 Family gemma4_family() {

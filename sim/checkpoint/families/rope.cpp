@@ -210,13 +210,10 @@ RopePair read_ropes(ConfigReader& config, ModelSpec& m, const RopeDefaults& full
 
 RopePair read_rope_pair(ConfigReader& config, ModelSpec& m, const RopeDefaults& full, const RopeDefaults& sliding) {
   ConfigReader ropes = config.table("rope_parameters");
-  const auto read = [&](std::string_view kind, const RopeDefaults& defaults) {
-    ConfigReader rope = ropes.table(kind);
-    return read_rope_object(rope, m, defaults);
-  };
-  RopePair pair{.full = read("full_attention", full), .sliding = read("sliding_attention", sliding)};
+  ConfigReader of_full = ropes.table("full_attention");
+  ConfigReader of_sliding = ropes.table("sliding_attention");
   ropes.finish();
-  return pair;
+  return {.full = read_rope_object(of_full, m, full), .sliding = read_rope_object(of_sliding, m, sliding)};
 }
 
 std::vector<std::int64_t> rope_order(const std::vector<double>& frequencies, bool interleaved) {
