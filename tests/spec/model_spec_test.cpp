@@ -53,6 +53,27 @@ TEST_CASE("RoPE frequencies and score rules have defaults, and layers may overri
   CHECK(m.rope_frequencies_at(1).empty());
 }
 
+TEST_CASE("layers may override their heads and multiply the stream") {
+  ModelSpec m;
+  m.layers = 2;
+  m.heads = 4;
+  m.kv_heads = 2;
+  m.head_dim = 6;
+  m.qk_norm = QkNorm::head;
+  m.attention = {{}, {.head_dim = 10, .kv_heads = 1}};
+  m.layer_scales = {0.5, -2.0};
+  CHECK(shape_of(m, Weight::q, 0).fan_out == 24);
+  CHECK(shape_of(m, Weight::q, 1).fan_out == 40);
+  CHECK(shape_of(m, Weight::v, 1).fan_out == 10);
+  CHECK(shape_of(m, Weight::o, 1).fan_in == 40);
+  CHECK(norm_width(m, Weight::k_norm, 2) == 10);
+  CHECK(m.rope_frequencies_at(1).size() == 5);
+  CHECK(m.largest_query_width() == 40);
+  CHECK(m.rule(2).alpha == m.rule(0).alpha);
+  CHECK(m.rule(3).alpha == -4.0 * m.rule(1).alpha);
+  CHECK(m.rule(3).beta == -4.0 * m.rule(1).beta);
+}
+
 TEST_CASE("the embedding width defaults to the stack width and determines the projection shapes") {
   ModelSpec m;
   CHECK(m.embedding_width() == m.width);
