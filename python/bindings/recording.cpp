@@ -80,7 +80,7 @@ std::string layout(const Model& model) {
   std::vector<int> kv_heads;
   for (int layer = 0; layer < m.layers; ++layer) {
     kv_heads.push_back(m.kv_heads_at(layer));
-    // After QK-norm, queries and keys are known only as results of a rotation, even if its frequencies are 0.
+    // With QK-norm, queries and keys are recorded at the call of the rotation, which layers without RoPE also have.
     rotates.push_back(m.qk_norm_at(layer) != QkNorm::none ||
                       std::ranges::any_of(m.rope_frequencies_at(layer), [](double f) { return f != 0.0; }));
     v_norm.push_back(m.v_norm_at(layer));

@@ -74,7 +74,7 @@ class StepHooks:
         for part in self._layout.matrices() if self._gradients else ():
             sums = self._sums.setdefault((part["sublayer"] // 2, part["weight"]), [])
             if part["weight"] in ("k", "v") and self._layout.are_keys_values(part["sublayer"]):
-                continue  # the parameter's gradient is the sum of both matrices' gradients
+                continue  # W_k and W_v share a parameter; _record computes their separate gradients
             for i, parameter in enumerate(trained_of(self._module_of(part), part["rows"])):
                 sums.append(math.nan)
                 hook = _Hook(lambda gradient, p=part, s=sums, i=i: self._add_sum(gradient, p, s, i))
@@ -267,10 +267,10 @@ class StepHooks:
         needs_gradient = place.signal in _WHOLE or place.through is not None
         if not (self._gradients and x.requires_grad and needs_gradient):
             return
-        # These stay bound to this pass if another pass replaces them.
-        gradients, signals = self._signal_gradients, self._signals
+        gradients = self._signal_gradients  # stays bound to this pass if another pass replaces it
         sums = self._sums.get((place.sublayer // 2, str(place.through)), [])
         is_summed = place.through in ("k", "v") and self._has_shared_gradient(place.sublayer)
+        a_out = self._signals[(place.sublayer, "A_out")].double() if is_summed else None
 
         def on_gradient(gradient: Any) -> None:
             if self._backward_pass is None:
@@ -285,9 +285,8 @@ class StepHooks:
             w = _rows_of(part, weight_of(self._module_of(part)))
             w = (w.T if part["transposed"] else w).to(gradient.dtype)
             gradients.setdefault((place.sublayer, f"{place.through}_in"), gradient @ w)
-            if is_summed:
-                a_out = signals[(place.sublayer, "A_out")]
-                sums[:] = [float((gradient.T.double() @ a_out.double()).square().sum())]
+            if a_out is not None:
+                sums[:] = [float((gradient.T.double() @ a_out).square().sum())]
 
         x.register_hook(on_gradient)
 

@@ -84,7 +84,7 @@ def function_recorder(hooks: "StepHooks") -> Any:
     class Functions(TorchFunctionMode):
         def __init__(self, hooks: "StepHooks") -> None:
             super().__init__()
-            # Not captured by the methods: a class is a reference cycle, which would keep the step's signals in memory.
+            # Not captured by the methods: a class is always part of a reference cycle, which would keep the signals.
             self._hooks = hooks
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -18,7 +18,7 @@ class Checkpoint {
  public:
   /// Whether to reject a checkpoint that stores a tied tensor twice with different values.
   enum class TiedCopies { must_be_equal, may_differ };
-  /// Whether to reject mixtures of experts, as everything that runs a model must.
+  /// Whether to accept mixtures of experts. Callers that run the model must reject them.
   enum class Mixtures { rejected, read };
 
   /// Reads config.json and the files' headers, but no weights. `ignore_keys` are unknown keys of config.json to accept

@@ -13,12 +13,14 @@ struct CheckpointLayout {
   nlohmann::json config;
   ModelSpec model;
   ParameterMap map;
-  std::vector<std::string> layer_scales = {};  ///< tensors of model.layer_scales, which are 1 if that is empty
+  std::vector<std::string> layer_scales =
+      {};  ///< names of the layers' factors; written as 1 if model.layer_scales is empty
 };
 
-/// Returns a family's layout for a stack. The family's embedding scale, learned positions (1024), token types and head
-/// transform replace default values of `wanted`. Embedding and unembedding are separate tensors. Throws ConfigError,
-/// which names the key, if the family does not support the stack: config.json is written, read back and compared.
+/// Returns a family's layout for a stack. The family's embedding scale, learned positions (1024), token types, head
+/// transform and scale of attention scores replace default values of `wanted`. Embedding and unembedding are separate
+/// tensors. Throws ConfigError, which names the key, if the family does not support the stack: config.json is written,
+/// read back and compared.
 [[nodiscard]] CheckpointLayout layout_for(const Family& family, const ModelSpec& wanted);
 
 /// Writes config.json and model.safetensors into `folder`, one tensor at a time. `type` is f64 or f32; missing biases

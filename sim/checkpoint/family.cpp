@@ -64,7 +64,9 @@ std::span<const Family> family_table() { return table; }
 std::string_view expected_instead_of(std::string_view model_type) {
   constexpr std::array<std::string_view, 6> mixtures{"qwen2_moe", "granitemoe", "olmoe",
                                                      "phimoe",    "glm4_moe",   "gpt_oss"};
-  return std::ranges::count(mixtures, model_type) > 0 ? "a family without mixtures of experts" : "";
+  return std::ranges::count(mixtures, model_type) > 0
+             ? "a family without mixtures of experts; only certify and info read mixtral and qwen3_moe"
+             : "";
 }
 
 const Family* find_family(std::string_view model_type) {

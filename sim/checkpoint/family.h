@@ -25,7 +25,7 @@ struct FamilyStack {
   std::vector<std::pair<std::string, std::string>> copies;
   /// Tensors that the public implementation stores, but does not use.
   std::vector<std::string> unread;
-  /// Tensors [1] with the values of model.layer_scales, one per layer; empty if all are 1.
+  /// Tensors [1] with the values of model.layer_scales, one per layer; empty if the family has none.
   std::vector<std::string> layer_scales;
   std::vector<std::string> warnings;
 };

@@ -11,7 +11,7 @@ namespace periscope {
 /// the head.
 std::vector<Weight> weights_in(const ModelSpec& model, int sublayer);
 
-/// Returns the experts of which a stack has this weight: all experts of a mixture, or −1 for a weight of no expert.
+/// Returns the indices of the experts that have this weight; {−1} if the weight does not belong to experts.
 std::vector<int> experts_of(const ModelSpec& model, Weight weight);
 
 /// Returns the sublayer that owns a parameter; −1 or 2L for parameters outside layers.

@@ -147,10 +147,8 @@ SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {
                                .layers = layers + more_layers,
                                .kind = kind_of(sublayer),
                                .addition = step_with(sublayer) + in_a_layer * more_layers});
-  if (!layer_scales.empty() && !is_attention(sublayer)) {
-    rule.alpha *= layer_scales[static_cast<std::size_t>(layer)];
-    rule.beta *= layer_scales[static_cast<std::size_t>(layer)];
-  }
+  rule.alpha *= output_scale(sublayer);
+  rule.beta *= output_scale(sublayer);
   return rule;
 }
 

@@ -180,6 +180,11 @@ struct ModelSpec {
   }
   /// Norms and scales of a sublayer (T1); for `more_layers` see step_of.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
+  /// Factor of the stream after a sublayer; rule() multiplies α and β by it.
+  [[nodiscard]] double output_scale(int sublayer) const {
+    return layer_scales.empty() || is_attention(sublayer) ? 1.0
+                                                          : layer_scales[static_cast<std::size_t>(layer_of(sublayer))];
+  }
   /// Longest sequence that the model supports; 0 means no limit.
   [[nodiscard]] int max_tokens() const {
     return embedding.positions > 0 ? embedding.positions - embedding.position_offset : rope_tokens;

@@ -34,7 +34,7 @@ enum class Signal {
   hidden,       ///< φ(up), or φ(gate)∘up [N, h]
   f_out,        ///< the module's output [N, D]
   B_out,        ///< B(f_out), the branch before beta [N, D]
-  sum,          ///< αx + βB_out, the input of norm C [N, D]
+  sum,          ///< αx + βB_out, the input of norm C; in certificates also the sum before a layer's factor [N, D]
   x_out,        ///< the stream at a sublayer's output [N, D]; at sublayer −1, the input of the first sublayer
   r_out,        ///< second stream of ResiDual [N, D]
   output,       ///< the stack's output after the final norm [N, D]; like all signals of the head, at sublayer 2L
@@ -51,7 +51,7 @@ enum class Signal {
   gated,         ///< φ(gate), before the product with up
   products,      ///< W x before its bias, if there is one
   normalised,    ///< in norms: x̂ before the gain, γ∘x̂ before the bias, and αx of pointwise norms
-  addends,       ///< αx, βB, the embedding's rows and their partial sums; partial sums of experts' outputs
+  addends,       ///< αx, βB, the embedding's rows and their partial sums. Also partial sums of experts' outputs
   weights,       ///< weights rounded to the format
   sums,          ///< partial sums of a matrix product or a mean, in any order
   deviations,    ///< x − mean in a norm, z − max z in a softmax

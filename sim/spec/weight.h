@@ -47,7 +47,7 @@ inline constexpr std::array<std::string_view, 27> weight_names{
     // matrices and tables
     "q", "k", "v", "o", "gate", "up", "down", "embedding", "unembedding", "positions", "token_types", "project_in",
     "project_out", "head_dense",
-    // norms, and matrices that were added later
+    // norms and, because the order is fixed by random streams, later matrices
     "norm_a", "norm_b", "norm_c", "q_norm", "k_norm", "embedding_norm", "final_norm", "head_norm", "v_norm",
     "inner_norm", "attention_gate", "branch_scale", "router"};
 static_assert(are_names_of<Weight>(weight_names));
@@ -64,8 +64,8 @@ static_assert(are_names_of<Weight>(weight_names));
   return weight == Weight::q_norm || weight == Weight::k_norm || weight == Weight::v_norm ||
          weight == Weight::inner_norm;
 }
-/// Matrices of layers, in the order of results. `gate` and `attention_gate` are optional. Stacks with a router have no
-/// results per matrix.
+/// Matrices of layers, in the order of results. `gate` and `attention_gate` are optional. Mixtures cannot run, so
+/// `router` has no results.
 inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  Weight::v,    Weight::o,
                                                       Weight::gate, Weight::up, Weight::down, Weight::attention_gate};
 [[nodiscard]] constexpr bool is_layer_matrix(Weight weight) {

@@ -24,6 +24,20 @@ EditedWeights::MatrixEdit all_matrices_times(double factor) {
   };
 }
 
+TEST_CASE("the sum before a layer's factor is bounded, not only the stream after it") {
+  StackSpec spec = token_stack("peri");
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
+    const theory::Certificate plain = certify_run(spec.model, weights, kind, bf16);
+    ModelSpec scaled = spec.model;
+    scaled.layer_scales.assign(static_cast<std::size_t>(scaled.layers), 0x1p-10);
+    const theory::Certificate found = certify_run(scaled, weights, kind, bf16);
+    CHECK(found.find(Signal::sum, 1)->largest == plain.find(Signal::x_out, 1)->largest);
+    CHECK(found.find(Signal::x_out, 1)->largest < 0.01 * plain.find(Signal::x_out, 1)->largest);
+    CHECK(plain.find(Signal::sum, 1) == nullptr);
+  }
+}
+
 TEST_CASE("the first signal that may overflow is found, in the stream or upstream of it") {
   struct Row {
     const char* placement;

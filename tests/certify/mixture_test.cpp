@@ -107,6 +107,11 @@ TEST_CASE("the sum of computed expert weights stays in its range, which is a few
       }
     }
   }
+  // In exact arithmetic the 2 largest of 8 weights have a sum from 1/4 to 1.
+  const theory::BoundedSet exact =
+      theory::ComputedOps({}, 64).mixed_experts({8, 2, false}, 10.0, {2.0 * one.low, 3.0 * one.high, {}});
+  CHECK(exact.low[0] == approx(0.5));
+  CHECK(exact.high[0] == approx(3.0));
   // The largest of 128 weights may round to 0 in FP8, so that the division by their sum gives 0/0.
   theory::ComputedOps narrow(run_arithmetic(Arithmetic::pure, fp8_e4m3), 64);
   CHECK(std::isinf(narrow.mixed_experts({128, 8, true}, 10.0, one).high[0]));

@@ -62,9 +62,10 @@ def excess(model, ids, bounds):
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @every_mixture
-def test_no_input_exceeds_a_certificate_and_the_worst_inputs_of_experts_attain_it(family, seed, folder):
+def test_no_input_exceeds_a_certificate_and_some_attain_it_before_and_inside_experts(family, seed, folder):
+    given = {"norm_topk_prob": False, "num_experts_per_tok": 2} if seed == 5 else {}
     with all_in_double():
-        model, ids = mixture_of(family, seed)
+        model, ids = mixture_of(family, seed, **given)
         model.save_pretrained(folder / "model")
         ds = ps.certify("model", format=["fp16", "bf16"])
         ratios = excess(model, ids, ds.bound)

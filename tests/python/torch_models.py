@@ -168,6 +168,8 @@ def config_of(family, draw, **given):
             "num_attention_heads": heads, "hidden_size": width}
     if "layer_types" in keys:
         keys["layer_types"] = draw.choices(keys["layer_types"], k=keys["num_hidden_layers"])
+        if family == "gemma4":  # whose last layer never has a window
+            keys["layer_types"][0] = "sliding_attention"
     return kind(**keys)
 
 

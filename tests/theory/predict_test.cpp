@@ -57,6 +57,18 @@ TEST_CASE("a prediction has the same bits for 1, 2 and 3 threads, even on a toke
   }
 }
 
+TEST_CASE("a stack whose layers all override their heads has the prediction of the same stack without overrides") {
+  for (const std::string_view placement : {"pre", "peri"}) {
+    StackSpec plain = quick_stack(placement), overridden = plain;
+    plain.model.qk_norm = overridden.model.qk_norm = QkNorm::head;
+    plain.model.head_dim = 6;
+    plain.model.kv_heads = 2;
+    overridden.model.attention.assign(static_cast<std::size_t>(plain.model.layers), {.head_dim = 6, .kv_heads = 2});
+    const PredictionOptions options{.tolerance = 1.0, .max_samples = 16, .labels = {{0, 1, 2, 3, 4, 5}}};
+    check_same_curves(predict(overridden, {}, options).profile, predict(plain, {}, options).profile);
+  }
+}
+
 TEST_CASE("on_progress receives the finished fraction, and its exceptions propagate") {
   const StackSpec spec = softmax_stack("pre");
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{0, 1, 2, 3, 4, 5}}}) {

@@ -220,6 +220,11 @@ class BoundPropagation {
         const double weight = step.branches[b].writes[i];
         if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &output[b]);
       }
+      if (m_.output_scale(last) != 1.0) {  // public implementations multiply the sum, and not its terms
+        auto unscaled = terms;
+        for (auto& term : unscaled) term.first /= m_.output_scale(last);
+        record(Signal::sum, index, sum_of(unscaled));
+      }
       streams_[i] = sum_of(terms);
       if (step.norm_c[i]) {
         record(Signal::sum, index, streams_[i]);

@@ -130,8 +130,8 @@ class ComputedOps {
   void record(const ProductBound& product);
   /// Range of the sum of n computed softmax weights.
   WeightSum softmax_sum(double n);
-  /// Returns Σ w_i v_i for any v_i in the set. `relative` and `absolute` bound the error of the sum, whose partial sums
-  /// are recorded as `partial`.
+  /// Returns Σ w_i v_i for any v_i in the set. `relative` and `absolute` bound the error of the sum. Partial sums
+  /// are recorded under the signal `partial`.
   ComputedImage averaged(const WeightSum& weights, const BoundedSet& v, double relative, double absolute,
                          Signal partial);
   /// Returns a bound on the stored |z/cap|, for a cap that may be rounded first; infinite if it rounds to 0 or ∞.

@@ -2,18 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace periscope::theory {
-
-double rounded_to(const NumberFormat& format, double x) {
-  if (x == 0.0 || !std::isfinite(x)) return x;
-  const int quantum = std::max(std::ilogb(x), format.least_exponent) - format.precision + 1;
-  // ldexp, because 2^−quantum itself may overflow. Both scalings are exact: x/2^quantum has at most 53 bits.
-  const double units = std::ldexp(x, -quantum);
-  const double rounded = std::ldexp(std::nearbyint(units), quantum);
-  return std::abs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
-}
 
 void RoundedParameters::round(double* values, Index count, const ParameterId& parameter, Index first) const {
   double largest = 0.0;
@@ -23,10 +13,11 @@ void RoundedParameters::round(double* values, Index count, const ParameterId& pa
     const double* at = std::find_if(values, values + count, [&](double v) { return std::abs(v) == largest; });
     largest_ = {parameter, first + (at - values), *at};
   }
+  const Rounding to_format(format_, Rounding::Overflow::infinite);
   bool changed = false;
 #pragma omp parallel for schedule(static) reduction(|| : changed) if (count > (1 << 16))
   for (Index i = 0; i < count; ++i) {
-    const double rounded = rounded_to(format_, values[i]);
+    const double rounded = to_format(values[i]);
     changed = changed || rounded != values[i];
     values[i] = rounded;
   }

@@ -3,13 +3,15 @@
 #include <cmath>
 #include <optional>
 
-#include "sim/numerics/number_format.h"
+#include "sim/numerics/rounding.h"
 #include "theory/certify/parameters.h"
 
 namespace periscope::theory {
 
 /// Rounds x to a format, to nearest with ties to even; ±∞ beyond the largest number.
-double rounded_to(const NumberFormat& format, double x);
+inline double rounded_to(const NumberFormat& format, double x) {
+  return Rounding(format, Rounding::Overflow::infinite)(x);
+}
 
 /// One entry of a stack's parameters.
 struct WeightEntry {

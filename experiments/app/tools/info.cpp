@@ -144,7 +144,7 @@ std::string names_text(const Json& names, bool norms) {
   for (const Json& row : names) {
     const auto parameter = row.at("parameter").get<std::string>();
     if ((parameter.find("norm") != std::string::npos) != norms) continue;
-    text += fmt::format("  {:<35} {}", parameter, printable(row.at("tensor").get<std::string>()));
+    text += fmt::format("  {:<39} {}", parameter, printable(row.at("tensor").get<std::string>()));
     if (const double plus = row.at("plus"); plus != 0.0) text += fmt::format("  {:g} + stored", plus);
     if (row.at("transposed").get<bool>()) text += "  transposed";
     if (const int first = row.at("first"); first != 0) text += fmt::format("  from output feature {}", first);

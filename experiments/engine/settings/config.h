@@ -141,8 +141,8 @@ struct TextFiles {
   std::map<std::string, std::shared_ptr<const TextFile>> files;
 };
 
-/// Reads the text files of all stacks whose text is not loaded, each file once, except those in `texts`, if it is not
-/// null. Throws InputError.
+/// Loads the missing texts of all stacks, each file once. `texts`, if not null, keeps the files of earlier calls.
+/// Throws InputError.
 void read_texts(Config& config, TextFiles* texts = nullptr);
 
 /// Throws ConfigError unless each argument of --vary sets a key of model, init or input, or train.lr, to a list.

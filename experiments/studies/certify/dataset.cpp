@@ -213,7 +213,7 @@ Table<CertifyResult> result_table() {
       .rows("depth", stream, stream_bounds)
       .column({"cache_bound", "cached layer kv_head", "1",
                "largest entry of a key after RoPE and QK-norm, or of a value, that any input can cause in exact "
-               "arithmetic"},
+               "arithmetic; NaN for heads that a layer lacks"},
               cache_bounds)
       .column_if_any(
           {"fp16_partial_sums", "product place", "1",

@@ -105,7 +105,8 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::To
     const StoredPart& k = *checkpoint.map().find(matrix_id(layer, Weight::k));
     const StoredPart& v = *checkpoint.map().find(matrix_id(layer, Weight::v));
     if (k.tensor != v.tensor || k.first != v.first) continue;
-    notes.emplace_back("some keys and values share one matrix; theory at initialisation assumes independent ones");
+    notes.emplace_back(
+        "some keys and values share one matrix; theory and random models of equal sizes assume independent ones");
     break;
   }
   const auto positions = checkpoint.config().find("max_position_embeddings");

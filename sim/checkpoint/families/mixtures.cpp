@@ -11,13 +11,14 @@ namespace {
 ExpertSpec read_experts(ConfigReader& config, int layers, std::string_view key, const ExpertSpec& defaults) {
   const std::string_view other = key == "num_experts" ? "num_local_experts" : "num_experts";
   const auto read = [&](std::string_view name) { return config.integer_or(name, defaults.count, max_width); };
-  ExpertSpec experts{.count = read(config.has(key) || !config.has(other) ? key : other), .normalised = true};
+  const std::string_view given = config.has(key) || !config.has(other) ? key : other;
+  ExpertSpec experts{.count = read(given), .normalised = true};
   if (config.has(other) && read(other) != experts.count) {
     throw config.unsupported_value(other, fmt::format("the same as {}", key));
   }
   const std::uint64_t most = config.counts().tensors / static_cast<std::uint64_t>(layers);
   if (static_cast<std::uint64_t>(experts.count) > most) {
-    throw config.malformed_value(key, fmt::format("at most {}, the number of tensors per layer in the files", most));
+    throw config.malformed_value(given, fmt::format("at most {}, the number of tensors per layer in the files", most));
   }
   experts.per_token = config.integer_or("num_experts_per_tok", defaults.per_token, experts.count);
   // The loss and the noise that only training applies, and a choice of outputs.
