@@ -220,7 +220,7 @@ class BoundPropagation {
         const double weight = step.branches[b].writes[i];
         if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &output[b]);
       }
-      if (m_.output_scale(last) != 1.0) {  // public implementations multiply the sum, and not its terms
+      if (m_.output_scale(last) != 1.0 && !step.norm_c[i]) {  // public implementations multiply the sum, not its terms
         auto unscaled = terms;
         for (auto& term : unscaled) term.first /= m_.output_scale(last);
         record(Signal::sum, index, sum_of(unscaled));

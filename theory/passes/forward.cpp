@@ -85,8 +85,8 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
 std::optional<TokenGrid> grid_for(const StackSpec& spec) {
   constexpr double max_logit_stddev = 2.5;
   const ModelSpec& m = spec.model;
-  if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || !m.attention.empty() ||
-      is_uniform(pattern_law(spec, 0)) || !logits_are_bounded(spec, max_logit_stddev)) {
+  if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || is_uniform(pattern_law(spec, 0)) ||
+      !logits_are_bounded(spec, max_logit_stddev)) {
     return {};
   }
   for (int layer = 0; layer < m.layers; ++layer) {

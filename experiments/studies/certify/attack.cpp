@@ -18,6 +18,11 @@
 namespace periscope::certify {
 namespace {
 
+/// Returns s if the signal is emitted as s(x + B), the stream after a layer's factor s, and certified as x + B; else 1.
+double emitted_factor(const ModelSpec& m, Signal signal, int sublayer) {
+  return signal == Signal::sum && !m.step(sublayer).norm_c.front() ? m.output_scale(sublayer) : 1.0;
+}
+
 /// Returns false for a signal that is the same tensor as the preceding signal: a certificate bounds each tensor once.
 bool is_distinct(const ModelSpec& m, const Emission& at) {
   const bool in_stack = at.sublayer >= 0 && at.sublayer < (is_of_step(at.signal) ? m.steps() : m.sublayers());
@@ -27,7 +32,9 @@ bool is_distinct(const ModelSpec& m, const Emission& at) {
     case Signal::q_projected:
     case Signal::k_projected: return m.qk_norm_at(ModelSpec::layer_of(at.sublayer)) != QkNorm::none;
     case Signal::B_out: return branch.norm_b;
-    case Signal::sum: return in_stack && m.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)];
+    case Signal::sum:
+      return in_stack && (m.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)] ||
+                          emitted_factor(m, at.signal, at.sublayer) != 1.0);
     case Signal::r_out: return at.sublayer >= 0;
     case Signal::head_scores: return m.head.changes_scores();
     case Signal::logits: return m.unembedding;
@@ -41,7 +48,8 @@ class MaximaRecorder final : public SignalRecorder {
 
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.pass != Pass::forward || !is_distinct(c_.model, at)) return;
-    maxima_.raise_to(at.signal, at.sublayer, c_.ops.column_maxima(x));
+    const double factor = emitted_factor(c_.model, at.signal, at.sublayer);
+    maxima_.raise_to(at.signal, at.sublayer, c_.ops.column_maxima(factor == 1.0 ? x : c_.ops.scale(1.0 / factor, x)));
   }
 
  private:
@@ -193,7 +201,8 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   Streams top = steps_forward(c, entry_forward(c, input, hooks, recorded), 0, steps, hooks, recorded);
   SublayerPass head(c, hooks, end, Pass::forward, Save::for_backward);
   if (of_head) top.front() = head_forward(head, exit_forward(c, top, hooks, recorded));
-  const PeakGradient peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
+  PeakGradient peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
+  peak.value /= std::abs(emitted_factor(m, place.signal, place.sublayer));
   if (!with_gradient) return {peak.value, {}};
   seed.gradient = peak.gradient;
   Streams gradients;
