@@ -141,10 +141,12 @@ std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& prog
 /// if the parameter is not the stored tensor itself.
 std::string names_text(const Json& names, bool norms) {
   std::string text;
+  std::size_t width = 35;
+  for (const Json& row : names) width = std::max(width, row.at("parameter").get_ref<const std::string&>().size());
   for (const Json& row : names) {
     const auto parameter = row.at("parameter").get<std::string>();
     if ((parameter.find("norm") != std::string::npos) != norms) continue;
-    text += fmt::format("  {:<39} {}", parameter, printable(row.at("tensor").get<std::string>()));
+    text += fmt::format("  {:<{}} {}", parameter, width, printable(row.at("tensor").get<std::string>()));
     if (const double plus = row.at("plus"); plus != 0.0) text += fmt::format("  {:g} + stored", plus);
     if (row.at("transposed").get<bool>()) text += "  transposed";
     if (const int first = row.at("first"); first != 0) text += fmt::format("  from output feature {}", first);
