@@ -5,6 +5,7 @@ from typing import Any
 import xarray as xr
 
 from ._run import CheckpointLike, TokensLike
+from .errors import InputError
 from .verbs import probe
 
 
@@ -14,7 +15,7 @@ def at_init(checkpoint: CheckpointLike, tokens: TokensLike, **options: Any) -> x
 
     ``checkpoint`` is a folder, a ``Model`` or a transformers model, ``tokens`` the ids of one sequence or a file with
     them. ``init={"std": 0.02}`` sets the distribution of the weights; ``options`` are further arguments of ``probe``.
-    Quantities that the theory does not support are omitted.
+    Quantities that the theory does not support are omitted. Raises InputError if it supports none.
     """
     return _predicted(checkpoint, tokens, "at_init", options)
 
@@ -32,4 +33,7 @@ def _predicted(checkpoint: Any, tokens: Any, where: str, options: dict[str, Any]
         quantity, found, rest = name.rpartition(f"_{where}")
         if found and rest in ("", "_stderr"):
             names[name] = quantity + (rest or "_predicted")
+    if not names:
+        key = "theory_unsupported" if where == "at_init" else f"{where.removeprefix('at_')}_theory_unsupported"
+        raise InputError(f"{where}: found no prediction; {ds[key].item() if key in ds else 'theory is off'}")
     return ds[list(names)].rename(names)

@@ -75,7 +75,7 @@ Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>
       files_(folder) {
   read_config();
   check_tensors(tied_copies);
-  read_layer_scales();
+  read_layer_scales(tied_copies);
 }
 
 Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys,
@@ -89,7 +89,7 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
       files_(*memory_) {
   read_config();
   check_tensors(tied_copies);
-  read_layer_scales();
+  read_layer_scales(tied_copies);
 }
 
 TensorNames Checkpoint::tensor_names() const { return {files_.names(), *family_, folder(), files_.aliases()}; }
@@ -174,14 +174,15 @@ void Checkpoint::check_tensors(TiedCopies tied_copies) {
                   fmt::format("no tensor {}{}{}", missing.front(), more, nearest_name(first_missing, files_.names())));
 }
 
-void Checkpoint::read_layer_scales() {
+void Checkpoint::read_layer_scales(TiedCopies tied_copies) {
   for (const std::string& tensor : stack_.layer_scales) {
     const double scale = files_.values(tensor).front();
-    if (scale == 0.0 || !std::isfinite(scale)) {
+    const bool is_valid = scale != 0.0 && std::isfinite(scale);
+    if (!is_valid && tied_copies == TiedCopies::must_be_equal) {
       throw unsupported(files_.file_of(tensor),
                         fmt::format("tensor \"{}\": found {}, expected a finite number other than 0", tensor, scale));
     }
-    stack_.model.layer_scales.push_back(scale);
+    stack_.model.layer_scales.push_back(is_valid ? scale : 1.0);
   }
 }
 
@@ -211,7 +212,11 @@ bool Checkpoint::is_known(const std::string& tensor, TiedCopies tied_copies) con
   }
   if (std::ranges::count(stack_.unread, tensor) > 0) return true;
   return std::ranges::any_of(buffers, [&](std::string_view end) { return tensor.ends_with(end); }) ||
-         std::ranges::any_of(family_->other_parts,
+         is_of_other_part(tensor);
+}
+
+bool Checkpoint::is_of_other_part(const std::string& tensor) const {
+  return std::ranges::any_of(family_->other_parts,
                              [plain = unwrapped(tensor)](std::string_view begin) { return plain.starts_with(begin); });
 }
 

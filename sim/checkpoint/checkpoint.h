@@ -44,6 +44,8 @@ class Checkpoint {
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
   /// Unused tensors: buffers, copies, and parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+  /// True for a tensor of a larger model that does not belong to the stack, such as a vision tower.
+  [[nodiscard]] bool is_of_other_part(const std::string& tensor) const;
   /// Tensors of model().layer_scales.
   [[nodiscard]] const std::vector<std::string>& layer_scales() const { return stack_.layer_scales; }
   /// Optional copies of other tensors: {copy, original}.
@@ -63,8 +65,8 @@ class Checkpoint {
 
  private:
   void read_config();
-  /// Reads model.layer_scales.
-  void read_layer_scales();
+  /// Reads model.layer_scales. If weights are only checked (TiedCopies::may_differ), invalid values become 1.
+  void read_layer_scales(TiedCopies tied_copies);
   void check_tensors(TiedCopies tied_copies);
   /// `meaning` describes the tensor in the message.
   void check_shape(const std::string& tensor, const std::vector<std::int64_t>& expected,

@@ -72,6 +72,7 @@ class Checker {
       }
     }
     check_gains();
+    check_layer_scales();
     check_eps();
     check_copies();
     return std::move(findings_);
@@ -238,9 +239,19 @@ class Checker {
 
   void add_gains(const Scan& sums) {
     if (first_gain_.empty()) first_gain_ = tensor_;
+    if (sums.column_squares.front() == 0.0) add(Fault::zeros, "all gains of a norm are zero", "other gains");
     means_.push_back(sums.column_sums.front() / static_cast<double>(rows_));
     Places bad;
     over_rows(bad, [&](std::span<const double> row) { gains_.push_back(row.front()); });
+  }
+
+  void check_layer_scales() {
+    for (const std::string& tensor : checkpoint_.layer_scales()) {
+      tensor_ = tensor;
+      const double scale = checkpoint_.files().values(tensor).front();
+      if (!std::isfinite(scale)) add(Fault::non_finite, fmt::format("{}", scale), "a finite number");
+      if (scale == 0.0) add(Fault::zeros, "0", "another factor");
+    }
   }
 
   /// Looks for the two mistakes of converters in the gains of all norms: 1 added once too often, and 1 subtracted.

@@ -32,6 +32,7 @@ TEST_CASE("the sum before a layer's factor is bounded, not only the stream after
     ModelSpec scaled = spec.model;
     scaled.layer_scales.assign(static_cast<std::size_t>(scaled.layers), 0x1p-10);
     const theory::Certificate found = certify_run(scaled, weights, kind, bf16);
+    REQUIRE(found.find(Signal::sum, 1) != nullptr);
     CHECK(found.find(Signal::sum, 1)->largest == plain.find(Signal::x_out, 1)->largest);
     CHECK(found.find(Signal::x_out, 1)->largest < 0.01 * plain.find(Signal::x_out, 1)->largest);
     CHECK(plain.find(Signal::sum, 1) == nullptr);

@@ -5,6 +5,7 @@
 
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/checkpoint/finite_weights.h"
+#include "sim/checkpoint/weight_check.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/checkpoint/edited_checkpoint.h"
@@ -38,6 +39,16 @@ TEST_CASE("every fixture agrees with transformers, forward and backward, on ever
     }
   }
   CHECK(families.size() == family_table().size());
+}
+
+TEST_CASE("a check of weights reports the size of every row once") {
+  for (const std::string& name : fixture_names()) {
+    const Checkpoint checkpoint(fixture(name));
+    std::uint64_t expected = 0, read = 0;
+    for (const auto& [tensor, uses] : checkpoint.uses()) expected += checkpoint.files().values(tensor).size();
+    (void)check_weights(checkpoint, {}, [&](std::uint64_t numbers) { read += numbers; });
+    CHECK_MESSAGE(read == expected, name);
+  }
 }
 
 /// An edit of a fixture that does not change the logits.

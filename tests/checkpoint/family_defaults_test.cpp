@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <numeric>
 #include <set>
 
 #include "sim/checkpoint/checkpoint.h"
@@ -79,6 +80,10 @@ double window(const FamilyStack& s) {
   return widest;
 }
 double last_head_dim(const FamilyStack& s) { return s.model.head_dim_at(1); }
+double last_frequencies(const FamilyStack& s) {
+  const std::vector<double> all = s.model.rope_frequencies_at(1);
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
 double last_kv_heads(const FamilyStack& s) { return s.model.kv_heads_at(1); }
 double keys_are_values(const FamilyStack& s) {
   return s.map.find(matrix_id(1, Weight::k))->tensor == s.map.find(matrix_id(1, Weight::v))->tensor ? 1.0 : 0.0;
@@ -297,6 +302,8 @@ std::vector<Default> every_default() {
   all.push_back({"gemma4", "layer_types", {"full_attention", "full_attention"}, windows, 0, 1});
   const std::string partial = "rope_parameters.full_attention.partial_rotary_factor";
   all.push_back({"gemma4", partial, 0.25, freq(1), 0, freq_of(1e6, 8)});
+  const double f = freq_of(1e6, 8);  // 0.7 · 4 pairs are rounded down
+  all.push_back({"gemma4", partial, 0.7, last_frequencies, 1 + f, 1 + f + f * f + f * f * f});
   all.push_back({"gemma4", "max_position_embeddings", 1300, freq(0), scaled_freq(1300), scaled_freq(131072),
                  setting("rope_parameters.sliding_attention", llama3_rope())});
 

@@ -150,6 +150,7 @@ FAULTS = {
                   "outliers", EMBEDDING, "1 of 256 rows are far larger than the others, the first is 7"),
     "gain": (put(GAIN, 6, lambda w: 1100 * np.median(w)), put(GAIN, 6, lambda w: 900 * np.median(w)),
              "outliers", GAIN, "1 of 16 entries are far larger, the first is [6] = "),
+    "zero gains": (put(GAIN, ..., 0.0), put(GAIN, slice(15), 0.0), "zeros", GAIN, "all gains of a norm are zero"),
     "added": (shift_gains(1.0), shift_gains(0.4), "gains", "model.layers.0.input_layernorm.weight",
               "mean gain 1.94 in the median of 5 norms, 0 % of gains below 0.95"),
     "subtracted": (shift_gains(-1.0), shift_gains(-0.8), "gains", "model.layers.0.input_layernorm.weight",
@@ -177,6 +178,32 @@ def test_check_continues_after_tied_copies_that_differ(folder):
         tensors[GAIN][2] = math.nan
     assert [found[:2] for found in checked(folder, edit)] == [("non-finite", GAIN), ("tied-copies", "lm_head.weight")]
     rejected("info", "model", code=3, names="expected equal tensors")
+
+
+@pytest.mark.parametrize(("scale", "kind"), [(math.nan, "non-finite"), (0.0, "zeros"), (-2.0, None)])
+def test_check_reports_invalid_factors_of_layers(scale, kind, folder):
+    shutil.copytree(FIXTURES / "gemma4", folder / "model")
+    path, name = folder / "model" / "model.safetensors", "model.layers.1.layer_scalar"
+    write_tensors(path, read_tensors(path) | {name: np.array([scale], np.float32)})
+    found = run("info", "model", "--check", "--json", "--quiet", code=None).json["findings"]
+    assert [one["kind"] for one in found if one["tensor"] == name] == [kind] * (kind is not None)
+    if kind is not None:
+        rejected("info", "model", code=3, names=(name, "expected a finite number other than 0"))
+
+
+def test_bounds_of_caches_belong_to_the_heads_of_their_layer():
+    ds = result("certify", FIXTURES / "gemma4")  # two key heads, then one
+    assert np.isfinite(ds.cache_bound).sum("kv_head").values.tolist() == [[2, 1], [2, 1]]
+    for cached in ("k", "v"):
+        found = ds.cache_bound.sel(cached=cached).max("kv_head")
+        np.testing.assert_allclose(found, ds.bound.sel(signal=cached, place=[0, 2]), rtol=1e-12)
+
+
+def test_regauge_rejects_models_with_images(folder):
+    shutil.copytree(FIXTURES / "gemma3-nested", folder / "model")
+    path, name = folder / "model" / "model.safetensors", "model.vision_tower.post_layernorm.bias"
+    write_tensors(path, read_tensors(path) | {name: np.ones(3, np.float32)})
+    rejected("regauge", "model", "--out", "out", "--factor", "2", names=(name, "a model of text alone"))
 
 
 def test_the_padding_tokens_row_may_be_zero(folder):

@@ -160,6 +160,8 @@ def test_theory_predicts_a_checkpoint_without_probe():
         assert ds.second_moment_predicted.equals(whole[f"second_moment_{where}"])
         assert ds.second_moment_stderr.equals(whole[f"second_moment_{where}_stderr"])
         assert "second_moment_measured" not in ds
+    with rejected("at_scales: found no prediction; model.v_norm"):
+        ps.at_scales(FIXTURES / "gemma4", ids)
     plain, larger = (ps.at_init(llama, ids, init={"std": std}).second_moment_predicted[-1] for std in (0.02, 0.5))
     assert larger > plain
 

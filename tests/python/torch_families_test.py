@@ -129,3 +129,12 @@ def test_check_finds_the_faults_of_a_live_model(family):
     with torch.no_grad():
         gain[0] = float("inf")
     assert {found.kind for found in ps.check(model)} - before == {"non-finite"}
+
+
+def test_a_frozen_matrix_of_keys_that_are_values_has_no_gradient():
+    model, ids = model_of("gemma4", SEED, attention_k_eq_v=True)
+    model.model.layers[-1].self_attn.k_proj.weight.requires_grad_(False)  # the last layer has no window
+    with ps.record(model) as recorder:
+        model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss.backward()
+    last = recorder.datasets[0].weight_grad_sq_measured.sel(weight=["q", "k", "v"]).isel(layer=-1)
+    assert np.isnan(last).values.tolist() == [False, True, True]

@@ -69,6 +69,24 @@ TEST_CASE("a stack whose layers all override their heads has the prediction of t
   }
 }
 
+TEST_CASE("with uniform patterns, the width of a layer's heads changes only the gradients of its own matrices") {
+  StackSpec plain = quick_stack("pre"), wider = plain;
+  plain.init.qk_factor = wider.init.qk_factor = 0.0;
+  wider.model.attention.resize(static_cast<std::size_t>(plain.model.layers));
+  wider.model.attention.back().head_dim = 2 * plain.model.head_dim;
+  const PredictionOptions options{.tolerance = 1.0, .max_samples = 16, .labels = {{0, 1, 2, 3, 4, 5}}};
+  const Profile expected = predict(plain, {}, options).profile, found = predict(wider, {}, options).profile;
+  for (const CurvePlace place : {CurvePlace(Signal::f_out), CurvePlace(Signal::x_out)}) {
+    testing::check_close("second moments", found.find(Statistic::second_moment, place)->value,
+                         expected.find(Statistic::second_moment, place)->value, 1e-12);
+  }
+  for (const Weight weight : {Weight::v, Weight::o}) {
+    std::vector<double> of_layers = expected.find(Statistic::grad_sq, weight)->value;
+    if (weight == Weight::o) of_layers.back() *= 2.0;  // a sum over twice as many columns of equal gradients
+    testing::check_close(std::string(name_of(weight)), found.find(Statistic::grad_sq, weight)->value, of_layers, 1e-12);
+  }
+}
+
 TEST_CASE("on_progress receives the finished fraction, and its exceptions propagate") {
   const StackSpec spec = softmax_stack("pre");
   for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{0, 1, 2, 3, 4, 5}}}) {

@@ -300,7 +300,9 @@ Certificate certify(const ModelSpec& model, const Parameters& parameters, const 
   Certificate certificate = BoundPropagation(model, rounded, arithmetic, longest, cached).run(domain);
   certificate.arithmetic = arithmetic;
   certificate.longest = longest;
-  certificate.weights_rounded = rounded.changed();
+  certificate.weights_rounded = rounded.changed() || std::ranges::any_of(model.layer_scales, [&](double s) {
+                                  return rounded_to(arithmetic.stored, s) != s;
+                                });
   certificate.largest_weight = rounded.largest_entry();
   if (!cached.empty()) certificate.cached = cached.front();
   if (auto& weight = certificate.largest_weight) weight->name = parameters.entry_name(weight->parameter, weight->entry);

@@ -171,6 +171,13 @@ nlohmann::ordered_json regauge(const RegaugeRequest& request) {
         "regauge {}: placement \"{}\": {}; expected a stream that only norms A and the final norm read, and no norm C",
         printable(checkpoint.folder()), m.placement.name, *reason));
   }
+  for (const std::string& tensor : checkpoint.unused()) {
+    if (!checkpoint.config().contains("text_config") || !checkpoint.is_of_other_part(tensor)) continue;
+    throw ConfigError(
+        fmt::format("regauge {}: tensor \"{}\": expected a model of text alone, because the stream's other "
+                    "inputs, such as images, would keep their size",
+                    printable(checkpoint.folder()), printable(tensor)));
+  }
   { const OutputFolder trial(request.out, {"model.safetensors", "config.json"}, request.overwrite); }
   const CertifiedStream before = certified(m, source.certificate());
   const double factor = request.factor ? *request.factor : factor_for(source, *request.format, before);

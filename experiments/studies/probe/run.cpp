@@ -127,7 +127,11 @@ void compare_with_nulls(const Backend& ops, const WeightSource& weights, const P
     progress.throw_if_stop_requested();
     if (null.preserved) {
       const StackSpec sized = stacks::with_scales_of(ops, result.at_init, weights, result.input.ids, *null.preserved);
-      result.nulls[i].predicted = predict_initial(sized, result.input, config, false, progress);
+      theory::Prediction& predicted = result.nulls[i].predicted;
+      predicted = predict_initial(sized, result.input, config, false, progress);
+      if (i == stacks::matrices_null && !predicted.unsupported.empty() && result.initial.unsupported.empty()) {
+        result.notes.push_back("no prediction from the sizes of the weights: " + predicted.unsupported);
+      }
     } else {
       result.nulls[i].predicted.unsupported = "this null is simulated, not predicted";
     }
