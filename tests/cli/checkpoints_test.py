@@ -202,8 +202,11 @@ def test_bounds_of_caches_belong_to_the_heads_of_their_layer():
 def test_regauge_rejects_models_with_images(folder):
     shutil.copytree(FIXTURES / "gemma3-nested", folder / "model")
     path, name = folder / "model" / "model.safetensors", "model.vision_tower.post_layernorm.bias"
-    write_tensors(path, read_tensors(path) | {name: np.ones(3, np.float32)})
+    text = {key: w for key, w in read_tensors(path).items() if key.startswith("language_model.")}
+    write_tensors(path, text | {name: np.ones(3, np.float32)})
     rejected("regauge", "model", "--out", "out", "--factor", "2", names=(name, "a model of text alone"))
+    write_tensors(path, text)
+    assert regauge("model", "made", "--factor", 2)["factor"] == 2
 
 
 def test_the_padding_tokens_row_may_be_zero(folder):
