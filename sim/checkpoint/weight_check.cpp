@@ -239,7 +239,7 @@ class Checker {
 
   void add_gains(const Scan& sums) {
     if (first_gain_.empty()) first_gain_ = tensor_;
-    if (sums.column_squares.front() == 0.0) add(Fault::zeros, "all gains of a norm are zero", "other gains");
+    if (sums.column_squares.front() == 0.0) add(Fault::zeros, "all gains of a norm are zero", "gains other than 0");
     means_.push_back(sums.column_sums.front() / static_cast<double>(rows_));
     Places bad;
     over_rows(bad, [&](std::span<const double> row) { gains_.push_back(row.front()); });
@@ -250,7 +250,7 @@ class Checker {
       tensor_ = tensor;
       const double scale = checkpoint_.files().values(tensor).front();
       if (!std::isfinite(scale)) add(Fault::non_finite, fmt::format("{}", scale), "a finite number");
-      if (scale == 0.0) add(Fault::zeros, "0", "another factor");
+      if (scale == 0.0) add(Fault::zeros, "0", "a number other than 0");
     }
   }
 

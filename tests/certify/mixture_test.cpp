@@ -44,8 +44,8 @@ TEST_CASE("bounds of a mixture are the maximum over its experts, and name the ex
       {"up", Signal::up}, {"down", Signal::f_out}, {"gate", Signal::gate}};  // one matrix of every expert
   for (const std::string name : {"mistral", "qwen3"}) {
     EditedCheckpoint mixture(name);
-    // With gate = up and down ≥ 0 for one hidden feature, outputs are positive, except those of expert 1 with its
-    // negative factor.
+    // gate = up makes the hidden layer positive. W_down reads one hidden feature with positive entries, so all outputs
+    // are positive. Expert 1 has negative outputs, because its W_down is multiplied by a negative factor.
     const auto make_positive = [](EditedCheckpoint& c) {
       const std::string mlp = "model.layers.0.mlp.";
       c.tensors.at(mlp + "gate_proj.weight") = c.tensors.at(mlp + "up_proj.weight");

@@ -99,7 +99,7 @@ struct RopeDefaults {
   // Phi-3 has only the types default and longrope (also called su and yarn), and a key for the original context length.
   bool is_phi3 = false;
   std::optional<int> original_context = {};
-  bool is_proportional = false;  ///< the type "proportional" is allowed, and only this type reads the partial key
+  bool is_proportional = false;  ///< type "proportional" is allowed; other types reject partial_rotary_factor
   int head_dim = 0;              ///< 0 means the model's head_dim
 };
 
@@ -156,7 +156,7 @@ RopeDefaults read_llama_shape(ConfigReader& config, ModelSpec& model, const Llam
 /// Reads the keys of read_llama_shape and of RoPE. Returns the attention rule of every layer: the
 /// default rule with the RoPE that was read.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
-/// The same for a stack without biases that has an attention window in all layers. `window` is its default.
+/// Reads the same keys and sliding_window, whose default is `window`, and sets model.attention. Rejects biases.
 void read_mistral_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults,
                        std::optional<int> window);
 
@@ -183,7 +183,7 @@ struct LlamaTensors {
   std::string_view mlp_a = "post_attention_layernorm";
   std::string_view mlp_b = {};
 };
-/// Norms of values have no tensor.
+/// V-norms have no stored gain.
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& tensors);
 
 /// Returns the keys of a config.json that all families derived from Llama have. `class_stem` is "Llama" for
