@@ -25,7 +25,7 @@ Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const d
   Checks(*this, op::FromHost::facts, {})
       .require(static_cast<Index>(values.size()) == y.size(), "shape {} requires {} values, found {}",
                Shape{rows, cols}, y.size(), values.size());
-  run(op::FromHost{values, y});
+  perform(op::FromHost{values, y});
   return y;
 }
 
@@ -38,7 +38,7 @@ std::vector<double> Backend::to_host(const Tensor& x) const { return std::move(t
 std::vector<std::vector<double>> Backend::to_host(std::span<const Tensor> tensors) const {
   for (const Tensor& x : tensors) const Checks check(*this, op::ToHost::facts, {{"x", x}});
   std::vector<std::vector<double>> values;
-  run(op::ToHost{tensors, values});
+  perform(op::ToHost{tensors, values});
   return values;
 }
 

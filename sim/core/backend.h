@@ -154,12 +154,19 @@ class Backend : public OpRunner<AllOps> {
  protected:
   /// Returns a tensor with undefined contents.
   [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
+  /// Called before every op.
+  virtual void before(const OpFacts& /*op*/) const {}
+  template <class Op>
+  void perform(const Op& op) const {
+    before(Op::facts);
+    run(op);
+  }
 
  private:
   /// Runs an op with these arguments and `output`, which it returns.
   template <class Op, class Output, class... Arguments>
   [[nodiscard]] Output run_into(Output output, const Arguments&... arguments) const {
-    run(Op{arguments..., output});
+    perform(Op{arguments..., output});
     return output;
   }
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }

@@ -49,7 +49,7 @@ NormGradient Backend::norm_backward(NormKind kind, const Tensor& x, const Tensor
   check.shape("dy", dy, x.rows(), x.cols());
   NormGradient g{.dx = like(x), .dgain = like(gain), .dbias = like(gain)};
   if (!alpha.empty()) g.dalpha = like(alpha);
-  run(op::NormBackward{kind, x, gain, alpha, dy, eps, g});
+  perform(op::NormBackward{kind, x, gain, alpha, dy, eps, g});
   return g;
 }
 

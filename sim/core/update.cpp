@@ -15,7 +15,7 @@ AdamState Backend::adamw(AdamState state, const Tensor& gradient, const AdamRule
   for (Tensor* x : {&state.parameter, &state.mean, &state.square}) {
     if (!TensorMemory::is_sole_owner(*x)) *x = scale(1.0, *x);
   }
-  run(op::Adamw{state, gradient, rule});
+  perform(op::Adamw{state, gradient, rule});
   return state;
 }
 

@@ -85,11 +85,11 @@ struct Gate {
 template <class T>
 struct GateBackward {
   Activation kind;
-  const T* gate;
-  const T* up;
-  const T* dy;
-  T* dgate;
-  T* dup;
+  In<T> gate;
+  In<T> up;
+  In<T> dy;
+  Out<T> dgate;
+  Out<T> dup;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Computed<T> x = widen(gate[i]);
     const Computed<T> slope = widen(dy[i]);

@@ -32,25 +32,25 @@ struct Multiply {
 
 template <class T>
 struct AddRow {
-  const T* x;
-  const T* row;
-  T* y;
+  In<T> x;
+  In<T> row;
+  Out<T> y;
   Index cols;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = narrow<T>(widen(x[i]) + widen(row[i % cols])); }
 };
 
 template <class T>
 struct Copy {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = x[i]; }
 };
 
 template <class T>
 struct Gather {
-  const T* table;
-  const int* ids;
-  T* y;
+  In<T> table;
+  In<int> ids;
+  Out<T> y;
   Index cols;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = table[ids[i / cols] * cols + i % cols]; }
 };
@@ -58,10 +58,10 @@ struct Gather {
 /// Row v of `sums` is the sum of the rows of dy with the indices rows[starts[v]], …, rows[starts[v+1] − 1], in order.
 template <class T>
 struct ScatterAdd {
-  const T* dy;
-  const int* starts;
-  const int* rows;
-  T* sums;
+  In<T> dy;
+  In<int> starts;
+  In<int> rows;
+  Out<T> sums;
   Index cols;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Index id = i / cols;
@@ -111,8 +111,7 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   Tensor gradient = do_allocate(rows, cols, compute_dtype(o.x.dtype()));
   matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, gradient);
   with_type(gradient.dtype(), [&]<class T>(T) {
-    for_blocks(execution_, rows,
-               MeasureRow<T>{data<T>(gradient), nullptr, rows, cols, nullptr, squares.get(), nullptr});
+    measure_rows(execution_, MeasureRows<T>{.x = data<T>(gradient), .rows = rows, .n = cols, .squares = squares.get()});
   });
   for_blocks(execution_, 1, Sum{squares.get(), rows, data<double>(o.square)});
 }

@@ -9,7 +9,7 @@ namespace {
 
 template <class T>
 struct Fill {
-  T* y;
+  Out<T> y;
   T value;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = value; }
 };

@@ -9,7 +9,7 @@ inline namespace PERISCOPE_CUDA_TARGET {
 /// The term x_ij of a sum over the rows of x.
 template <class T>
 struct ElementInDouble {
-  const T* x;
+  In<T> x;
   Index cols;
   PERISCOPE_HOST_DEVICE double operator()(Index row, Index j) const {
     return static_cast<double>(widen(x[row * cols + j]));
@@ -32,7 +32,7 @@ struct ReducePieces {
   Term term;
   Combine combine;
   Index rows, cols;
-  double* partial;
+  Out<double> partial;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Index j = i % cols;
     const Index first = i / cols * piece_rows;
@@ -45,10 +45,10 @@ struct ReducePieces {
 
 template <class T, class Combine>
 struct CombinePieces {
-  const double* partial;
+  In<double> partial;
   Combine combine;
   Index pieces, cols;
-  T* out;
+  Out<T> out;
   PERISCOPE_HOST_DEVICE void operator()(Index j) const {
     double value = 0.0;
     for (Index piece = 0; piece < pieces; ++piece) value = combine(value, partial[piece * cols + j]);

@@ -18,12 +18,14 @@ using Index = Tensor::Index;
 /// bfloat16: the upper half of a float.
 struct Bfloat16 {
   static constexpr DType dtype = DType::bf16;
+  static constexpr std::uint16_t infinite = 0x7f80;
   std::uint16_t bits;
 };
 
 /// IEEE binary16.
 struct Half {
   static constexpr DType dtype = DType::f16;
+  static constexpr std::uint16_t infinite = 0x7c00;
   std::uint16_t bits;
 };
 

@@ -9,8 +9,8 @@ inline namespace PERISCOPE_CUDA_TARGET {
 /// y_i = f(x_i), computed in Computed<T> and rounded once. f must be a host-device function.
 template <class T, class F>
 struct Unary {
-  const T* x;
-  T* y;
+  In<T> x;
+  Out<T> y;
   F f;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = narrow<T>(f(widen(x[i]))); }
 };
@@ -18,9 +18,9 @@ struct Unary {
 /// z_i = f(x_i, y_i).
 template <class T, class F>
 struct Binary {
-  const T* x;
-  const T* y;
-  T* z;
+  In<T> x;
+  In<T> y;
+  Out<T> z;
   F f;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { z[i] = narrow<T>(f(widen(x[i]), widen(y[i]))); }
 };
@@ -40,8 +40,8 @@ void binary(const Execution& execution, const Tensor& x, const Tensor& y, Tensor
 /// Converts between element types with a single rounding.
 template <class From, class To>
 struct Convert {
-  const From* x;
-  To* y;
+  In<From> x;
+  Out<To> y;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = from_double<To>(static_cast<double>(widen(x[i]))); }
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -7,6 +8,7 @@
 
 #include "sim/cuda/element.h"
 #include "sim/cuda/options.h"
+#include "sim/cuda/profile.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
@@ -33,6 +35,15 @@ struct Product {
   Index count = 1;
   double alpha = 1.0;
   double beta = 0.0;  ///< multiplies the previous c: 0 (c is not read) or 1
+
+  /// Bytes of all operands and of all results.
+  [[nodiscard]] double bytes_read() const {
+    const auto entries = static_cast<double>(count * (m + n) * k * static_cast<Index>(size_of(operands)));
+    return beta == 0.0 ? entries : entries + bytes_written();
+  }
+  [[nodiscard]] double bytes_written() const {
+    return static_cast<double>(count * m * n * static_cast<Index>(size_of(result)));
+  }
 };
 
 /// A range of device memory to read.
@@ -82,6 +93,34 @@ class Execution {
   struct State;
   Options options_;
   std::unique_ptr<State> state_;
+  friend class Launch;
+};
+
+/// Records a launch, copy or product in Options::profile, if there is one. On a GPU it is timed from the construction to
+/// the destruction of this object.
+class Launch {
+ public:
+  Launch(const Execution& execution, const char* kernel);
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  ~Launch();
+  void count(double read, double written, Index most_accesses) const {
+    if (use == nullptr) return;
+    use->read += read;
+    use->written += written;
+    use->most_accesses = std::max(use->most_accesses, most_accesses);
+  }
+
+  KernelUse* const use;  ///< null without a profile
+
+ private:
+  static KernelUse* use_of(Profile* profile, const char* kernel) {
+    if (profile == nullptr) return nullptr;
+    KernelUse* const use = &profile->kernels[{std::string(profile->op), kernel}];
+    ++use->launches;
+    return use;
+  }
+  const Execution& execution_;
 };
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -16,12 +16,12 @@ inline constexpr int not_finite = 1 << 30;
 template <class T>
 struct ScaleRow {
   using Shared = SumShared;
-  const T* x;
+  In<T> x;
   Index n;
-  double* scaled;
-  int* exponents;
+  Out<double> scaled;
+  Out<int> exponents;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
-    const T* in = x + row * n;
+    const In<T> in = x + row * n;
     const auto larger = [](double& a, double b) { a = std::isnan(a) || a > b ? a : b; };
     const double largest = block.reduce(
         shared.sums, n, 0.0, [&](double& a, Index j) { larger(a, std::abs(static_cast<double>(widen(in[j])))); },
@@ -40,11 +40,11 @@ struct ScaleRow {
 /// Computes the length of every row of x [·, n].
 struct RowLength {
   using Shared = SumShared;
-  const double* x;
+  In<double> x;
   Index n;
-  double* lengths;
+  Out<double> lengths;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
-    const double* in = x + row * n;
+    const In<double> in = x + row * n;
     const double squares = block.sum(shared.sums, n, [in](Index j) { return in[j] * in[j]; });
     block.threads([&](int t) {
       if (t == 0) lengths[row] = std::sqrt(squares);
@@ -54,8 +54,8 @@ struct RowLength {
 
 /// lower(first + i, j) += coefficients(i, j) for j < first.
 struct AddCoefficients {
-  const double* coefficients;
-  double* lower;
+  In<double> coefficients;
+  Out<double> lower;
   Index rows, first;
   PERISCOPE_HOST_DEVICE void operator()(Index index) const {
     lower[(first + index / first) * rows + index % first] += coefficients[index];
@@ -71,9 +71,9 @@ struct FinishPanel {
     double sums[Block::size];
     double coefficients[rows_at_once];
   };
-  double* basis;
-  double* lower;
-  const double* lengths;
+  Out<double> basis;
+  Out<double> lower;
+  In<double> lengths;
   double tolerance;
   Index rows, n, first, count;
 
@@ -83,13 +83,13 @@ struct FinishPanel {
 
  private:
   PERISCOPE_HOST_DEVICE double length(const Block& block, Shared& shared, Index t) const {
-    const double* row = basis + t * n;
+    const In<double> row = basis + t * n;
     return std::sqrt(block.sum(shared.sums, n, [row](Index j) { return row[j] * row[j]; }));
   }
 
   /// Subtracts from row t its projections onto rows begin … end − 1.
   PERISCOPE_HOST_DEVICE void project_out(const Block& block, Shared& shared, Index t, Index begin, Index end) const {
-    double* row = basis + t * n;
+    const Out<double> row = basis + t * n;
     for (Index i = begin; i < end; i += rows_at_once) {
       const Index others = end - i < rows_at_once ? end - i : rows_at_once;
       block.threads([&](int thread) {
@@ -131,7 +131,7 @@ struct FinishPanel {
     }
     const double remaining = length(block, shared, t);
     const bool independent = remaining > tolerance * lengths[t];
-    double* row = basis + t * n;
+    const Out<double> row = basis + t * n;
     block.threads([&](int thread) {
       if (thread == 0) lower[t * rows + t] = independent ? remaining : 0.0;
       for (Index j = thread; j < n; j += Block::size) row[j] = independent ? row[j] / remaining : 0.0;
@@ -145,12 +145,12 @@ struct CheckFactor {
   struct Shared {
     int failures[Block::size];
   };
-  const double* factor;
-  const double* lengths;
-  const int* info;
+  In<double> factor;
+  In<double> lengths;
+  In<int> info;
   double min_square;
   Index rows;
-  int* usable;
+  Out<int> usable;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
     const int failures = block.reduce(
         shared.failures, rows, 0,
@@ -160,7 +160,7 @@ struct CheckFactor {
         },
         [](int& a, int b) { a += b; });
     block.threads([&](int t) {
-      if (t == 0) *usable = failures == 0 && *info == 0 ? 1 : 0;
+      if (t == 0) usable[0] = failures == 0 && info[0] == 0 ? 1 : 0;
     });
   }
 };
@@ -168,9 +168,9 @@ struct CheckFactor {
 /// Writes the lower triangle. Multiplies row t by 2^exponents[t] to undo ScaleRow; non-finite rows become NaN.
 template <class T>
 struct WriteLower {
-  const double* factor;
-  const int* exponents;
-  T* lower;
+  In<double> factor;
+  In<int> exponents;
+  Out<T> lower;
   Index rows;
   PERISCOPE_HOST_DEVICE void operator()(Index index) const {
     const Index t = index / rows;

@@ -17,7 +17,7 @@ struct RowSoftmax {
 };
 
 template <class T>
-PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared, const T* row, Index classes) {
+PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared, const In<T>& row, Index classes) {
   const auto larger = [](double& a, double b) { a = a < b ? b : a; };
   const double largest = block.reduce(
       shared, classes, -HUGE_VAL, [&](double& a, Index j) { larger(a, static_cast<double>(widen(row[j]))); }, larger);
@@ -30,15 +30,15 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;
-  const T* logits;
-  const int* labels;
+  In<T> logits;
+  In<int> labels;
   double labelled;  ///< number of labelled rows
-  double* losses;
-  T* dlogits;
+  Out<double> losses;
+  Out<T> dlogits;
   Index classes;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
-    const T* row = logits + t * classes;
-    T* out = dlogits + t * classes;
+    const In<T> row = logits + t * classes;
+    const Out<T> out = dlogits + t * classes;
     const int label = labels[t];
     if (label == no_label) {
       block.threads([&](int thread) {
@@ -61,12 +61,12 @@ struct CrossEntropyRow {
 template <class T>
 struct TokenLoss {
   using Shared = SumShared;
-  const T* logits;
-  const int* labels;
-  double* losses;
+  In<T> logits;
+  In<int> labels;
+  Out<double> losses;
   Index classes;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
-    const T* row = logits + t * classes;
+    const In<T> row = logits + t * classes;
     const int label = labels[t];
     const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
     block.threads([&](int thread) {

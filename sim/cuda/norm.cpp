@@ -16,7 +16,7 @@ struct PartMoments {
 
 template <class T>
 PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* shared, const NormFormula& formula,
-                                               const T* x, Index n, double eps) {
+                                               const In<T>& x, Index n, double eps) {
   const auto count = static_cast<double>(n);
   double mean = 0.0;
   if (formula.subtracts_mean) {
@@ -35,21 +35,21 @@ template <class T>
 struct Norm {
   using Shared = SumShared;
   NormFormula formula;
-  const T* x;
-  const T* gain;
-  const T* bias;
+  In<T> x;
+  In<T> gain;
+  In<T> bias;
   double eps;
-  T* y;
+  Out<T> y;
   Index n;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
     using C = Computed<T>;
-    const T* in = x + part * n;
+    const In<T> in = x + part * n;
     const PartMoments m = part_moments(block, shared.sums, formula, in, n, eps);
     block.threads([&](int t) {
       for (Index i = t; i < n; i += Block::size) {
         const C normalised = static_cast<C>((static_cast<double>(widen(in[i])) - m.mean) * m.inverse);
         const C scaled = widen(gain[i]) * normalised;
-        y[part * n + i] = narrow<T>(bias == nullptr ? scaled : scaled + widen(bias[i]));
+        y[part * n + i] = narrow<T>(bias ? scaled + widen(bias[i]) : scaled);
       }
     });
   }
@@ -59,16 +59,16 @@ template <class T>
 struct NormBackward {
   using Shared = SumShared;
   NormFormula formula;
-  const T* x;
-  const T* gain;
-  const T* dy;
+  In<T> x;
+  In<T> gain;
+  In<T> dy;
   double eps;
-  T* dx;
-  PartMoments* moments;
+  Out<T> dx;
+  Out<PartMoments> moments;
   Index n;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
-    const T* in = x + part * n;
-    const T* slope = dy + part * n;
+    const In<T> in = x + part * n;
+    const In<T> slope = dy + part * n;
     const PartMoments m = part_moments(block, shared.sums, formula, in, n, eps);
     const auto normalised = [&](Index i) { return (static_cast<double>(widen(in[i])) - m.mean) * m.inverse; };
     const auto g = [&](Index i) { return static_cast<double>(widen(gain[i])) * static_cast<double>(widen(slope[i])); };
@@ -88,9 +88,9 @@ struct NormBackward {
 /// dy∘x̂; its sum over parts is dgain.
 template <class T>
 struct GainTerm {
-  const T* x;
-  const T* dy;
-  const PartMoments* moments;
+  In<T> x;
+  In<T> dy;
+  In<PartMoments> moments;
   Index n;
   PERISCOPE_HOST_DEVICE double operator()(Index part, Index i) const {
     const PartMoments m = moments[part];

@@ -69,6 +69,9 @@ class CudaBackend final : public ComposedBackend {
 
  protected:
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
+  void before(const OpFacts& op) const override {
+    if (execution_.options().profile != nullptr) execution_.options().profile->op = op.name;
+  }
 
  private:
   /// Returns a copy of the rope frequencies in device memory, cached for the next call.

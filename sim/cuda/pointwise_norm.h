@@ -11,17 +11,17 @@ inline namespace PERISCOPE_CUDA_TARGET {
 template <class T>
 struct PointwiseNorm {
   NormFormula::Phi phi;
-  const T* x;
-  const T* gain;
-  const T* bias;
-  const T* alpha;
-  T* y;
+  In<T> x;
+  In<T> gain;
+  In<T> bias;
+  In<T> alpha;
+  Out<T> y;
   Index n;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     using C = Computed<T>;
-    const C factor = alpha == nullptr ? C(1) : widen(alpha[0]);
+    const C factor = alpha ? widen(alpha[0]) : C(1);
     const C scaled = widen(gain[i % n]) * phi_of<C>(phi, factor * widen(x[i]));
-    y[i] = narrow<T>(bias == nullptr ? scaled : scaled + widen(bias[i % n]));
+    y[i] = narrow<T>(bias ? scaled + widen(bias[i % n]) : scaled);
   }
 };
 
@@ -29,14 +29,14 @@ struct PointwiseNorm {
 template <class T>
 struct PointwiseTerms {
   NormFormula::Phi phi;
-  const T* x;
-  const T* gain;
-  const T* alpha;
-  const T* dy;
+  In<T> x;
+  In<T> gain;
+  In<T> alpha;
+  In<T> dy;
   Index n;
 
   PERISCOPE_HOST_DEVICE double inner(Index i) const {
-    const double factor = alpha == nullptr ? 1.0 : static_cast<double>(widen(alpha[0]));
+    const double factor = alpha ? static_cast<double>(widen(alpha[0])) : 1.0;
     return factor * static_cast<double>(widen(x[i]));
   }
   PERISCOPE_HOST_DEVICE double slope(Index i) const {
@@ -51,9 +51,9 @@ struct PointwiseTerms {
 template <class T>
 struct PointwiseNormBackward {
   PointwiseTerms<T> terms;
-  T* dx;
+  Out<T> dx;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const double factor = terms.alpha == nullptr ? 1.0 : static_cast<double>(widen(terms.alpha[0]));
+    const double factor = terms.alpha ? static_cast<double>(widen(terms.alpha[0])) : 1.0;
     dx[i] = from_double<T>(factor * terms.slope(i));
   }
 };

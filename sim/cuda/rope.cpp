@@ -10,9 +10,9 @@ namespace {
 /// Rotates one pair of every head of a row. The angle is computed in double, since positions may be large.
 template <class T>
 struct Rope {
-  const T* x;
-  T* y;
-  const double* frequencies;
+  In<T> x;
+  Out<T> y;
+  In<double> frequencies;
   double direction;
   Index offset, tokens, heads, half;
   PERISCOPE_HOST_DEVICE void operator()(Index index) const {

@@ -1,241 +1,190 @@
 #pragma once
 
-#include <bit>
+#include "sim/cuda/digits.h"
 
-#include "sim/cuda/moments.h"
-
-/// Selects the k largest magnitudes of a tensor by radix selection: four or eight counting passes find the k-th largest
-/// digit by digit; a last pass collects the larger ones. Counts are integers, so the order of threads does not matter.
+/// Selects the elements of the largest magnitudes. A first pass over the signal bounds their first digit from below, a
+/// second one (MeasureTile) collects candidates; then each round finds one more digit of the wanted rank among these.
+/// Counts are integers, so the order of threads does not matter.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// The bits of |x| in Computed<T> as an unsigned integer, which has the same order as |x|. NaN counts as infinite.
-template <class T>
-using OrderedBits = std::conditional_t<std::is_same_v<T, double>, std::uint64_t, std::uint32_t>;
-
-template <class T>
-PERISCOPE_HOST_DEVICE OrderedBits<T> ordered_bits(T x) {
-  const auto magnitude = static_cast<Computed<T>>(ordered_magnitude(static_cast<double>(widen(x))));
-  return std::bit_cast<OrderedBits<T>>(magnitude);
-}
-
-/// Number of elements that one block processes.
-inline constexpr Index chunk_elements = 8192;
-inline constexpr int digit_bits = 8;
-inline constexpr int digits = 1 << digit_bits;
-
-/// The state of the search for the k-th largest magnitude.
-template <class Bits>
-struct Search {
-  Bits prefix;      ///< the digits found so far; lower digits are 0
-  Index remaining;  ///< rank (from 1) of the wanted magnitude among magnitudes with this prefix
+/// What is known of the wanted element: the digits found so far of its key and its order, and its rank (from 1) among
+/// candidates with these digits. Of two equal magnitudes the first in memory has the larger order.
+struct Found {
+  std::uint64_t key;
+  std::uint64_t order;
+  unsigned rank;
 };
 
-PERISCOPE_HOST_DEVICE inline void count_one(int* counter) {
-#ifdef __CUDA_ARCH__
-  atomicAdd(counter, 1);
-#else
-  ++*counter;
-#endif
+/// The search for the element of one rank.
+template <class T>
+struct Search {
+  unsigned rank = 0;        ///< from 1; the largest magnitude has rank 1
+  bool one_digit = false;   ///< candidates: all with the first digit of the wanted element; else also larger ones
+  int order_bits = 0;       ///< bits of an order; 0 if elements of equal magnitude need not be told apart
+  Out<unsigned> counts;     ///< zeros: number of candidates, then the numbers of candidates by digit, for every digit
+  Out<unsigned> candidates; ///< indices of elements
+  Out<Found> found;         ///< before every digit
+
+  [[nodiscard]] PERISCOPE_HOST_DEVICE int key_digits() const { return digits_in(key_bits<T>); }
+  [[nodiscard]] PERISCOPE_HOST_DEVICE int digits() const { return key_digits() + digits_in(order_bits); }
+  [[nodiscard]] PERISCOPE_HOST_DEVICE Out<unsigned> counts_of(int d) const { return counts + 1 + d * bins; }
+  [[nodiscard]] PERISCOPE_HOST_DEVICE std::uint64_t order_of(unsigned index) const {
+    return (std::uint64_t{1} << static_cast<unsigned>(order_bits)) - 1 - index;
+  }
+  [[nodiscard]] PERISCOPE_HOST_DEVICE DigitPlace place(int d) const {
+    return d < key_digits() ? DigitPlace(key_bits<T>, d) : DigitPlace(order_bits, d - key_digits());
+  }
+
+  /// What is known before digit d. The first block stores it.
+  PERISCOPE_HOST_DEVICE Found before(const Block& block, DigitShared& shared, Index b, int d) const {
+    if (d == 0) return found[0];
+    Found f = found[d - 1];
+    const RankedDigit digit = find_digit(block, shared, counts_of(d - 1), f.rank);
+    const int shift = place(d - 1).shift;
+    (d <= key_digits() ? f.key : f.order) |= std::uint64_t{digit.digit} << static_cast<unsigned>(shift);
+    f.rank = digit.rank;
+    block.threads([&](int t) {
+      if (t == 0 && b == 0) found[d] = f;
+    });
+    return f;
+  }
+};
+
+inline constexpr int most_searches = 3;
+
+template <class T>
+struct Searches {
+  Search<T> all[most_searches];
+  int count = 0;
+};
+
+/// Number of blocks that share the candidates of a search among them.
+constexpr Index search_blocks(Index size) {
+  constexpr Index most = 512;
+  return blocks_for(size) < most ? blocks_for(size) : most;
 }
 
-/// counts[chunk, digit] = number of elements of the chunk with the prefix found so far, followed by this digit.
+/// Counts digit d of the candidates that agree with the digits found so far.
 template <class T>
-struct CountDigits {
+struct CountDigit {
   struct Shared {
-    int counts[digits];
+    DigitShared digit;
+    unsigned counts[bins];
   };
-  const T* x;
-  Index size;
-  int shift;
-  const Search<OrderedBits<T>>* search;
-  int* counts;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
-    static_assert(digits == Block::size);
-    using Bits = OrderedBits<T>;
-    const Index first = chunk * chunk_elements;
-    const Index end = first + chunk_elements < size ? first + chunk_elements : size;
-    const Bits known = shift + digit_bits >= static_cast<int>(8 * sizeof(Bits))
-                           ? Bits(0)
-                           : static_cast<Bits>(~Bits(0) << static_cast<unsigned>(shift + digit_bits));
-    const Bits prefix = search->prefix;
-    block.threads([&](int t) { shared.counts[t] = 0; });
+  In<T> x;
+  Searches<T> searches;
+  int d;
+  Index blocks;  ///< per search
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index index) const {
+    const Search<T>& search = searches.all[index / blocks];
+    const Index b = index % blocks;
+    if (d >= search.digits()) return;
+    const unsigned size = search.counts[0];
+    if (b * Block::size >= size) return;
+    const Found f = search.before(block, shared.digit, b, d);
+    const DigitPlace place = search.place(d);
+    const bool by_key = d < search.key_digits();
     block.threads([&](int t) {
-      for (Index i = first + t; i < end; i += Block::size) {
-        const Bits bits = ordered_bits(x[i]);
-        if ((bits & known) != prefix) continue;
-        count_one(&shared.counts[(bits >> static_cast<unsigned>(shift)) & (digits - 1)]);
+      for (int bin = t; bin < bins; bin += Block::size) shared.counts[bin] = 0;
+    });
+    block.threads([&](int t) {
+      for (Index i = b * Block::size + t; i < size; i += blocks * Block::size) {
+        const unsigned at = search.candidates[i];
+        const std::uint64_t key = key_of(x[at]);
+        const std::uint64_t order = search.order_of(at);
+        if (by_key ? !place.same_before(key, f.key) : key != f.key || !place.same_before(order, f.order)) continue;
+        add_shared(&shared.counts[place.digit_of(by_key ? key : order)], 1);
       }
     });
-    block.threads([&](int t) { counts[chunk * digits + t] = shared.counts[t]; });
-  }
-};
-
-/// Sums the counts of all chunks and determines the next digit.
-template <class Bits>
-struct FindDigit {
-  struct Shared {
-    Index counts[digits];
-  };
-  const int* counts;
-  Index chunks;
-  int shift;
-  Search<Bits>* search;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
     block.threads([&](int t) {
-      Index count = 0;
-      for (Index chunk = 0; chunk < chunks; ++chunk) count += counts[chunk * digits + t];
-      shared.counts[t] = count;
-    });
-    block.threads([&](int t) {
-      if (t != 0) return;
-      Index remaining = search->remaining;
-      int digit = digits - 1;
-      for (; digit > 0 && shared.counts[digit] < remaining; --digit) remaining -= shared.counts[digit];
-      search->prefix |= static_cast<Bits>(digit) << static_cast<unsigned>(shift);
-      search->remaining = remaining;
+      for (int bin = t; bin < bins; bin += Block::size) {
+        if (shared.counts[bin] > 0) search.counts_of(d).add(bin, shared.counts[bin]);
+      }
     });
   }
 };
 
-template <class Bits>
-struct BeginSearch {
-  Search<Bits>* search;
-  Index rank;
-  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const { *search = {Bits(0), rank}; }
+template <class T>
+struct Chosen {
+  Key<T> key;
+  unsigned index;
 };
 
-/// Finds the rank-th largest magnitude of x (from 1). The result is in device memory: `prefix` holds its bits,
-/// `remaining` the number of elements equal to it among the `rank` largest.
+/// Copies the candidates of the searched rank or larger to `chosen`, in any order; without orders only those with a
+/// larger magnitude, since the others are equal.
 template <class T>
-[[nodiscard]] std::shared_ptr<Search<OrderedBits<T>>> find_largest(const Execution& execution, const T* x, Index size,
-                                                                   Index rank) {
-  using Bits = OrderedBits<T>;
-  const Index chunks = (size + chunk_elements - 1) / chunk_elements;
-  const std::shared_ptr<Search<Bits>> search = execution.take_array<Search<Bits>>(1);
-  const std::shared_ptr<int> counts = execution.take_array<int>(chunks * digits);
-  for_each(execution, 1, BeginSearch<Bits>{search.get(), rank});
-  for (int shift = 8 * static_cast<int>(sizeof(Bits)) - digit_bits; shift >= 0; shift -= digit_bits) {
-    for_blocks(execution, chunks, CountDigits<T>{x, size, shift, search.get(), counts.get()});
-    for_blocks(execution, 1, FindDigit<Bits>{counts.get(), chunks, shift, search.get()});
-  }
-  return search;
-}
-
-/// Number of magnitudes in a chunk that exceed the k-th largest magnitude, and number that equal it.
-struct ChunkCount {
-  Index larger;
-  Index equal;
-};
-
-template <class T>
-struct CountLargest {
-  struct Shared {
-    ChunkCount counts[Block::size];
-  };
-  const T* x;
-  Index size;
-  const Search<OrderedBits<T>>* search;
-  ChunkCount* counts;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index chunk) const {
-    const Index first = chunk * chunk_elements;
-    const Index count = first + chunk_elements < size ? chunk_elements : size - first;
-    const ChunkCount all = block.reduce(
-        shared.counts, count, ChunkCount{0, 0},
-        [&](ChunkCount& c, Index i) {
-          const OrderedBits<T> bits = ordered_bits(x[first + i]);
-          if (bits > search->prefix) ++c.larger;
-          if (bits == search->prefix) ++c.equal;
-        },
-        [](ChunkCount& a, const ChunkCount& b) {
-          a.larger += b.larger;
-          a.equal += b.equal;
-        });
+struct Choose {
+  using Shared = DigitShared;
+  In<T> x;
+  Search<T> search;
+  Index blocks;
+  Out<Chosen<T>> chosen;
+  Out<unsigned> count;  ///< zero
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index b) const {
+    const unsigned size = search.counts[0];
+    if (b * Block::size >= size) return;
+    const Found f = search.before(block, shared, b, search.digits());
     block.threads([&](int t) {
-      if (t == 0) counts[chunk] = all;
+      for (Index i = b * Block::size + t; i < size; i += blocks * Block::size) {
+        const unsigned at = search.candidates[i];
+        const Key<T> key = key_of(x[at]);
+        const bool with_equal = search.order_bits > 0 && key == f.key && search.order_of(at) >= f.order;
+        if (key > f.key || with_equal) chosen[count.add(0, 1)] = {key, at};
+      }
     });
   }
 };
 
-/// Replaces the counts of each chunk by their sums over all earlier chunks (exclusive prefix sum).
-struct CountBefore {
-  ChunkCount* counts;
-  Index chunks;
-  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const {
-    ChunkCount before{0, 0};
-    for (Index chunk = 0; chunk < chunks; ++chunk) {
-      const ChunkCount own = counts[chunk];
-      counts[chunk] = before;
-      before = {before.larger + own.larger, before.equal + own.equal};
-    }
-  }
-};
-
-/// Writes the indices of the k largest: first those larger than the k-th, then those equal to it, each in index order.
-/// Each thread handles one chunk. Most chunks contain none of these and are skipped.
-template <class T>
-struct Collect {
-  const T* x;
-  Index size, k;
-  const Search<OrderedBits<T>>* search;
-  const ChunkCount* before;
-  Index chunks;
-  Index* indices;
-  PERISCOPE_HOST_DEVICE void operator()(Index chunk) const {
-    const Index larger = k - search->remaining;  // number of larger magnitudes in all chunks
-    ChunkCount next = before[chunk];
-    const bool last = chunk + 1 == chunks;
-    const bool any_larger = last ? next.larger < larger : before[chunk + 1].larger > next.larger;
-    const bool any_equal = next.equal < search->remaining && (last || before[chunk + 1].equal > next.equal);
-    if (!any_larger && !any_equal) return;
-    const Index first = chunk * chunk_elements;
-    const Index end = first + chunk_elements < size ? first + chunk_elements : size;
-    for (Index i = first; i < end; ++i) {
-      const OrderedBits<T> bits = ordered_bits(x[i]);
-      if (bits > search->prefix) indices[next.larger++] = i;
-      if (bits == search->prefix && next.equal < search->remaining) indices[larger + next.equal++] = i;
-    }
-  }
-};
-
-/// Ranks the k largest elements in descending order, ties by index. Writes the magnitudes of the first
-/// `magnitude_count`, and row, column and value of the first `entry_count`. Each thread ranks one element.
+/// Ranks the chosen elements in descending order, ties by index. Writes the magnitudes of the first `magnitude_count`
+/// elements, and row, column and value of the first `entry_count`. Each thread ranks one element.
 template <class T>
 struct WriteLargest {
-  const T* x;
-  const Index* indices;
-  Index k, cols;
+  In<T> x;
+  In<Chosen<T>> chosen;
+  In<unsigned> chosen_count;
+  In<Found> last;  ///< the element of the lowest rank
+  Index cols;
   Index magnitude_count;
-  double* magnitudes;
+  Out<double> magnitudes;
   Index entry_count;
-  double* entries;
+  Out<double> entries;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const Index index = indices[i];
-    const OrderedBits<T> own = ordered_bits(x[index]);
-    Index rank = 0;
-    for (Index other = 0; other < k; ++other) {
-      const OrderedBits<T> bits = ordered_bits(x[indices[other]]);
-      if (bits > own || (bits == own && indices[other] < index)) ++rank;
+    const unsigned count = chosen_count[0];
+    if (i >= count) {
+      if (i < magnitude_count) magnitudes[i] = magnitude_of<T>(static_cast<Key<T>>(last[0].key));
+      return;
     }
-    const double value = static_cast<double>(widen(x[index]));
-    if (rank < magnitude_count) magnitudes[rank] = ordered_magnitude(value);
+    const Chosen<T> own = chosen[i];
+    Index rank = 0;
+    for (Index j = 0; j < count; ++j) {
+      const Chosen<T> other = chosen[j];
+      if (other.key > own.key || (other.key == own.key && other.index < own.index)) ++rank;
+    }
+    if (rank < magnitude_count) magnitudes[rank] = magnitude_of<T>(own.key);
     if (rank >= entry_count) return;
-    const Index row = index / cols;
+    const Index row = own.index / cols;
     entries[3 * rank] = static_cast<double>(row);
-    entries[3 * rank + 1] = static_cast<double>(index - row * cols);
-    entries[3 * rank + 2] = value;
+    entries[3 * rank + 1] = static_cast<double>(own.index - row * cols);
+    entries[3 * rank + 2] = static_cast<double>(widen(x[own.index]));
   }
 };
 
 /// Writes the median: the mean of the two middle magnitudes, which coincide for an odd number of elements.
 template <class T>
 struct WriteMedian {
-  const Search<OrderedBits<T>>* upper;
-  const Search<OrderedBits<T>>* lower;
-  double* out;
-  PERISCOPE_HOST_DEVICE void operator()(Index /*only*/) const {
-    const auto value = [](OrderedBits<T> bits) { return static_cast<double>(std::bit_cast<Computed<T>>(bits)); };
-    *out = (value(upper->prefix) + value(lower->prefix)) / 2.0;
+  using Shared = DigitShared;
+  Search<T> upper;
+  Search<T> lower;
+  Out<double> out;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
+    const auto value = [&](const Search<T>& s) {
+      return magnitude_of<T>(static_cast<Key<T>>(s.before(block, shared, 0, s.digits()).key));
+    };
+    const double sum = value(upper) + value(lower);
+    block.threads([&](int t) {
+      if (t == 0) out[0] = sum / 2.0;
+    });
   }
 };
 

@@ -61,7 +61,7 @@ struct SoftmaxShared {
 };
 
 template <class C>
-PERISCOPE_HOST_DEVICE ScoreMaxima<C> score_maxima(const Block& block, SoftmaxShared<C>& shared, const C* dots,
+PERISCOPE_HOST_DEVICE ScoreMaxima<C> score_maxima(const Block& block, SoftmaxShared<C>& shared, const In<C>& dots,
                                                   Index count, const Score<C>& score) {
   const auto join = [](ScoreMaxima<C>& a, const ScoreMaxima<C>& b) {
     a.largest = a.largest < b.largest ? b.largest : a.largest;
@@ -84,14 +84,14 @@ struct Softmax {
   using Shared = SoftmaxShared<C>;
   ScoreTile tile;
   Score<C> score;
-  const C* dots;
-  T* pattern;
-  T* scores;
+  In<C> dots;
+  Out<T> pattern;
+  Out<T> scores;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
     const Index begin = tile.seen_begin(row);
     const Index end = tile.seen_end(row);
-    const C* in = dots + row * tile.keys;
-    T* out = pattern + row * tile.keys;
+    const In<C> in = dots + row * tile.keys;
+    const Out<T> out = pattern + row * tile.keys;
     const ScoreMaxima<C> m = score_maxima(block, shared, in + begin, end - begin, score);
     const C total = static_cast<C>(block.sum(shared.sums, end - begin, [&](Index s) {
       return static_cast<double>(std::exp(score(in[begin + s]) - m.largest));
@@ -113,15 +113,15 @@ struct SoftmaxBackward {
   using Shared = SoftmaxShared<C>;
   ScoreTile tile;
   Score<C> score;
-  const C* dots;
-  const C* dpattern;
-  T* pattern;
-  T* ddots;
+  In<C> dots;
+  In<C> dpattern;
+  Out<T> pattern;
+  Out<T> ddots;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
     const Index begin = tile.seen_begin(row);
     const Index end = tile.seen_end(row);
-    const C* in = dots + row * tile.keys;
-    const C* slope = dpattern + row * tile.keys;
+    const In<C> in = dots + row * tile.keys;
+    const In<C> slope = dpattern + row * tile.keys;
     const ScoreMaxima<C> m = score_maxima(block, shared, in + begin, end - begin, score);
     const auto weight = [&](Index s) { return std::exp(score(in[s]) - m.largest); };
     const C total = static_cast<C>(

@@ -10,10 +10,10 @@ namespace {
 /// AdamW step of one element; the host computes the coefficients in double.
 template <class T>
 struct AdamStep {
-  T* parameter;
-  T* mean;
-  T* square;
-  const T* gradient;
+  Out<T> parameter;
+  Out<T> mean;
+  Out<T> square;
+  In<T> gradient;
   Computed<T> beta1, beta2, new_mean, new_square, scale, keep, rate, root_scale, eps;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Computed<T> g = scale * widen(gradient[i]);

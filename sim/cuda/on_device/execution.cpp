@@ -37,6 +37,31 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
+/// The time of a launch between two events.
+class Timer {
+ public:
+  explicit Timer(cudaStream_t stream) : stream_(stream) {
+    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "creating a CUDA event");
+    check(cudaEventRecord(events_[0], stream), "timing");
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() {
+    for (const cudaEvent_t event : events_) (void)cudaEventDestroy(event);
+  }
+  void stop() { (void)cudaEventRecord(events_[1], stream_); }
+  /// Requires that the stream has passed the second event.
+  [[nodiscard]] double seconds() const {
+    float milliseconds = 0.0F;
+    check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "timing");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t events_[2] = {};
+};
+
 /// Page-locked host memory, which the GPU accesses directly. Copies are staged through it in pieces.
 class PinnedMemory {
  public:
@@ -76,6 +101,7 @@ struct Execution::State {
   std::mutex mutex;  // guards the members below
   PinnedMemory to_device;
   PinnedMemory to_host;
+  std::vector<std::pair<KernelUse*, std::unique_ptr<Timer>>> timers;  // of launches in the profile
   std::unique_ptr<CholeskySolver> solver;  // created on first use, since loading its libraries is slow
 
   CholeskySolver& cholesky_solver() {
@@ -87,6 +113,17 @@ struct Execution::State {
 
 Execution::Execution(const Options& options) : options_(options), state_(std::make_unique<State>(options)) {}
 Execution::~Execution() = default;
+
+Launch::Launch(const Execution& execution, const char* kernel)
+    : use(use_of(execution.options_.profile, kernel)), execution_(execution) {
+  if (use == nullptr) return;
+  auto& timers = execution.state_->timers;
+  timers.emplace_back(use, std::make_unique<Timer>(execution.state_->stream->get()));
+}
+
+Launch::~Launch() {
+  if (use != nullptr) execution_.state_->timers.back().second->stop();
+}
 
 Device Execution::device() const { return Device::cuda; }
 void* Execution::stream() const { return state_->stream->get(); }
@@ -109,6 +146,7 @@ std::shared_ptr<void> Execution::take(std::size_t bytes) const {
 }
 
 void Execution::upload(const void* from, void* to, std::size_t bytes) const {
+  const Launch launch(*this, "upload");
   const std::scoped_lock lock(state_->mutex);
   const cudaStream_t stream = state_->stream->get();
   for (std::size_t done = 0; done < bytes;) {
@@ -146,6 +184,7 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     for (std::size_t done = 0; done < part.bytes;) {
       if (used == PinnedMemory::size) finish();
       const std::size_t piece = std::min(part.bytes - done, PinnedMemory::size - used);
+      const Launch launch(*this, "download");
       check(cudaMemcpyAsync(pinned + used, static_cast<const std::byte*>(part.data) + done, piece,
                             cudaMemcpyDeviceToHost, stream),
             "copy from the GPU");
@@ -156,19 +195,24 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     }
   }
   finish();
+  for (const auto& [use, timer] : state_->timers) use->seconds += timer->seconds();
+  state_->timers.clear();
   return bytes;
 }
 
 void Execution::fill_zero(void* to, std::size_t bytes) const {
+  const Launch launch(*this, "fill with zeros");
   check(cudaMemsetAsync(to, 0, bytes, state_->stream->get()), "filling GPU memory");
 }
 
 void Execution::product(const Product& p) const {
   if (p.m == 0 || p.n == 0 || p.count == 0) return;
+  const Launch launch(*this, "product");
   state_->products.run(p);
 }
 
 void Execution::cholesky(double* gram, Index n, int* info) const {
+  const Launch launch(*this, "cholesky");
   CholeskySolver& solver = state_->cholesky_solver();
   const int size = solver.work_size(gram, n);
   const std::shared_ptr<double> work = take_array<double>(size);
@@ -176,6 +220,7 @@ void Execution::cholesky(double* gram, Index n, int* info) const {
 }
 
 void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
+  const Launch launch(*this, "solve");
   state_->cholesky_solver().solve_lower(lower, n, x, cols);
 }
 

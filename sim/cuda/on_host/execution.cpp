@@ -56,9 +56,17 @@ Device Execution::device() const { return Device::host; }
 void* Execution::stream() const { return nullptr; }
 std::shared_ptr<void> Execution::take(std::size_t bytes) const { return host_pool().take(bytes); }
 void Execution::upload(const void* from, void* to, std::size_t bytes) const {
+  Launch(*this, "upload").count(0.0, static_cast<double>(bytes), 0);
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
-void Execution::fill_zero(void* to, std::size_t bytes) const { std::memset(to, 0, bytes); }
+void Execution::fill_zero(void* to, std::size_t bytes) const {
+  Launch(*this, "fill with zeros").count(0.0, static_cast<double>(bytes), 0);
+  std::memset(to, 0, bytes);
+}
+
+Launch::Launch(const Execution& execution, const char* kernel)
+    : use(use_of(execution.options_.profile, kernel)), execution_(execution) {}
+Launch::~Launch() = default;
 
 std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) const {
   std::vector<std::byte> bytes;
@@ -66,11 +74,13 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     const auto* from = static_cast<const std::byte*>(part.data);
     bytes.insert(bytes.end(), from, from + part.bytes);
   }
+  Launch(*this, "download").count(static_cast<double>(bytes.size()), 0.0, 0);
   return bytes;
 }
 
 // Each matrix is computed on one thread with single-threaded Eigen, so summation orders depend only on the shapes.
 void Execution::product(const Product& p) const {
+  Launch(*this, "product").count(p.bytes_read(), p.bytes_written(), 0);
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
     constexpr Index min_parallel_size = 100000;
@@ -97,12 +107,14 @@ void Execution::product(const Product& p) const {
 }
 
 void Execution::cholesky(double* gram, Index n, int* info) const {
+  const Launch launch(*this, "cholesky");
   Eigen::Map<Matrix<double>> matrix(gram, n, n);
   Eigen::LLT<Eigen::Ref<Matrix<double>>> in_place(matrix);
   *info = in_place.info() == Eigen::Success ? 0 : 1;
 }
 
 void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
+  const Launch launch(*this, "solve");
   const Eigen::Map<const Matrix<double>> factor(lower, n, n);
   factor.triangularView<Eigen::Lower>().solveInPlace(Eigen::Map<Matrix<double>>(x, n, cols));
 }
