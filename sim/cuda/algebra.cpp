@@ -40,13 +40,6 @@ struct AddRow {
 };
 
 template <class T>
-struct Copy {
-  In<T> x;
-  Out<T> y;
-  PERISCOPE_HOST_DEVICE void operator()(Index i) const { y[i] = x[i]; }
-};
-
-template <class T>
 struct Gather {
   In<T> table;
   In<int> ids;
@@ -111,7 +104,8 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   Tensor gradient = do_allocate(rows, cols, compute_dtype(o.x.dtype()));
   matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, gradient);
   with_type(gradient.dtype(), [&]<class T>(T) {
-    measure_rows(execution_, MeasureRows<T>{.x = data<T>(gradient), .rows = rows, .n = cols, .squares = squares.get()});
+    for_blocks(execution_, rows,
+               MeasureRow<T>{data<T>(gradient), nullptr, rows, cols, nullptr, squares.get(), nullptr});
   });
   for_blocks(execution_, 1, Sum{squares.get(), rows, data<double>(o.square)});
 }
@@ -144,8 +138,8 @@ void CudaBackend::run(const op::Gather& o) const {
 
 void CudaBackend::run(const op::ReplaceRows& o) const {
   with_type(o.x.dtype(), [&]<class T>(T) {
-    if (!o.y.same_as(o.x)) for_each(execution_, o.x.size(), Copy<T>{data<T>(o.x), data<T>(o.y)});
-    for_each(execution_, o.rows.size(), Copy<T>{data<T>(o.rows), data<T>(o.y) + o.first * o.x.cols()});
+    if (!o.y.same_as(o.x)) for_each(execution_, o.x.size(), Convert<T, T>{data<T>(o.x), data<T>(o.y)});
+    for_each(execution_, o.rows.size(), Convert<T, T>{data<T>(o.rows), data<T>(o.y) + o.first * o.x.cols()});
   });
 }
 

@@ -49,12 +49,20 @@ struct CombinePieces {
   Combine combine;
   Index pieces, cols;
   Out<T> out;
-  PERISCOPE_HOST_DEVICE void operator()(Index j) const {
+  PERISCOPE_HOST_DEVICE void operator()(Index i) const {
+    const In<double> own = partial + i / cols * pieces * cols + i % cols;
     double value = 0.0;
-    for (Index piece = 0; piece < pieces; ++piece) value = combine(value, partial[piece * cols + j]);
-    out[j] = from_double<T>(value);
+    for (Index piece = 0; piece < pieces; ++piece) value = combine(value, own[piece * cols]);
+    out[i] = from_double<T>(value);
   }
 };
+
+/// Combines the pieces of every part: partial [parts, pieces, cols], out [parts, cols].
+template <class T, class Combine>
+void combine_pieces(const Execution& execution, const double* partial, const Combine& combine, Index parts,
+                    Index pieces, Index cols, T* out) {
+  for_each(execution, parts * cols, CombinePieces<T, Combine>{partial, combine, pieces, cols, out});
+}
 
 /// out_j = 0 ∘ term(0, j) ∘ … ∘ term(rows−1, j), where ∘ is `combine`. The order depends only on `rows`.
 template <class T, class Term, class Combine>
@@ -63,7 +71,7 @@ void reduce_columns(const Execution& execution, Index rows, Index cols, const Te
   const Index pieces = (rows + piece_rows - 1) / piece_rows;
   const std::shared_ptr<double> partial = execution.take_array<double>(pieces * cols);
   for_each(execution, pieces * cols, ReducePieces<Term, Combine>{term, combine, rows, cols, partial.get()});
-  for_each(execution, cols, CombinePieces<T, Combine>{partial.get(), combine, pieces, cols, out});
+  combine_pieces(execution, partial.get(), combine, 1, pieces, cols, out);
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -3,11 +3,17 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "sim/core/tensor.h"
 #include "sim/cuda/host_device.h"
 #include "sim/numerics/stored_bits.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
 
 /// The four element types and their conversions.
 namespace periscope::cuda {
@@ -18,16 +24,21 @@ using Index = Tensor::Index;
 /// bfloat16: the upper half of a float.
 struct Bfloat16 {
   static constexpr DType dtype = DType::bf16;
-  static constexpr std::uint16_t infinite = 0x7f80;
   std::uint16_t bits;
 };
 
 /// IEEE binary16.
 struct Half {
   static constexpr DType dtype = DType::f16;
-  static constexpr std::uint16_t infinite = 0x7c00;
   std::uint16_t bits;
 };
+
+template <class T>
+inline constexpr T infinity = std::numeric_limits<T>::infinity();
+template <>
+inline constexpr Bfloat16 infinity<Bfloat16>{0x7f80};
+template <>
+inline constexpr Half infinity<Half>{0x7c00};
 
 /// The type in which ops on elements of type T compute (compute_dtype).
 template <class T>
@@ -40,13 +51,20 @@ PERISCOPE_HOST_DEVICE inline float widen(Half x) { return F16::decode(x.bits); }
 
 /// Rounds to the nearest bfloat16, ties to even. NaN becomes NaN.
 PERISCOPE_HOST_DEVICE inline Bfloat16 nearest_bfloat16(float x) {
+#ifdef __CUDA_ARCH__
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+#else
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (std::isnan(x)) return {static_cast<std::uint16_t>((bits >> 16U) | 0x40U)};
   return {static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U)};
+#endif
 }
 
 /// Rounds to the nearest binary16, ties to even. Overflow becomes infinity, NaN becomes NaN.
 PERISCOPE_HOST_DEVICE inline Half nearest_half(float x) {
+#ifdef __CUDA_ARCH__
+  return {__half_as_ushort(__float2half_rn(x))};
+#else
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (bits >> 16U) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -63,6 +81,7 @@ PERISCOPE_HOST_DEVICE inline Half nearest_half(float x) {
   constexpr std::uint32_t bias_difference = (127U - 15U) << 23U;
   const std::uint32_t rounded = magnitude - bias_difference + 0xfffU + ((magnitude >> 13U) & 1U);
   return {static_cast<std::uint16_t>(sign | (rounded >> 13U))};
+#endif
 }
 
 /// Rounds a computed number to the element type, to nearest.

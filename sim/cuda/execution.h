@@ -8,7 +8,6 @@
 
 #include "sim/cuda/element.h"
 #include "sim/cuda/options.h"
-#include "sim/cuda/profile.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
@@ -35,15 +34,6 @@ struct Product {
   Index count = 1;
   double alpha = 1.0;
   double beta = 0.0;  ///< multiplies the previous c: 0 (c is not read) or 1
-
-  /// Bytes of all operands and of all results.
-  [[nodiscard]] double bytes_read() const {
-    const auto entries = static_cast<double>(count * (m + n) * k * static_cast<Index>(size_of(operands)));
-    return beta == 0.0 ? entries : entries + bytes_written();
-  }
-  [[nodiscard]] double bytes_written() const {
-    return static_cast<double>(count * m * n * static_cast<Index>(size_of(result)));
-  }
 };
 
 /// A range of device memory to read.
@@ -96,15 +86,15 @@ class Execution {
   friend class Launch;
 };
 
-/// Records a launch, copy or product in Options::profile, if there is one. On a GPU it is timed from the construction to
-/// the destruction of this object.
+/// Records a launch, copy or product in Options::profile, if there is one. On a GPU it is timed from the construction
+/// to the destruction of this object.
 class Launch {
  public:
   Launch(const Execution& execution, const char* kernel);
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
   ~Launch();
-  void count(double read, double written, Index most_accesses) const {
+  void count(Index read, Index written, Index most_accesses) const {
     if (use == nullptr) return;
     use->read += read;
     use->written += written;

@@ -1,15 +1,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/cuda/columns.h"
 #include "sim/cuda/elementwise.h"
 #include "sim/cuda/gram_schmidt.h"
+#include "sim/cuda/moments.h"
 #include "sim/cuda/ops.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Working memory and steps of row_basis: rows x [rows, n] in double, their lengths, and the factor `lower`.
+/// Working memory and steps of row_basis: rows x [rows, n] in double, their squares, and the factor `lower`.
 class RowBasisWork {
  public:
   RowBasisWork(const Execution& execution, Index rows, Index n)
@@ -18,7 +20,7 @@ class RowBasisWork {
         n_(n),
         x_(execution.take_array<double>(rows * n)),
         lower_(execution.take_array<double>(rows * rows)),
-        lengths_(execution.take_array<double>(rows)) {}
+        squares_(execution.take_array<double>(rows)) {}
 
   [[nodiscard]] double* x() const { return x_.get(); }
   [[nodiscard]] const double* lower() const { return lower_.get(); }
@@ -28,42 +30,46 @@ class RowBasisWork {
   /// orthonormal up to about rows · 2⁻⁵³ / min_square.
   bool factorise_gram(double min_square) const {
     if (rows_ > n_) return false;
-    for_blocks(execution_, rows_, RowLength{x_.get(), n_, lengths_.get()});
+    measure_squares();
     product(rows_, rows_, n_, {x_.get(), n_}, {x_.get(), n_}, true, {lower_.get(), rows_}, 1.0, 0.0);
-    const std::shared_ptr<int> usable = execution_.take_array<int>(2);
-    execution_.cholesky(lower_.get(), rows_, usable.get() + 1);
-    for_blocks(execution_, 1,
-               CheckFactor{lower_.get(), lengths_.get(), usable.get() + 1, min_square, rows_, usable.get()});
-    const DevicePart part{usable.get(), sizeof(int)};
-    int result = 0;
-    std::memcpy(&result, execution_.download({&part, 1}).data(), sizeof result);
-    return result == 1;
+    const std::shared_ptr<int> info = execution_.take_array<int>(1);
+    execution_.cholesky(lower_.get(), rows_, info.get());
+    std::vector<double> shares(static_cast<std::size_t>(rows_));
+    const std::shared_ptr<double> on_device = execution_.take_array<double>(rows_);
+    for_each(execution_, rows_, RemainingShare{lower_.get(), squares_.get(), rows_, on_device.get()});
+    const DevicePart parts[] = {{on_device.get(), shares.size() * sizeof(double)}, {info.get(), sizeof(int)}};
+    const std::vector<std::byte> bytes = execution_.download(parts);
+    std::memcpy(shares.data(), bytes.data(), parts[0].bytes);
+    int failed = 0;
+    std::memcpy(&failed, bytes.data() + parts[0].bytes, sizeof failed);
+    return failed == 0 && std::ranges::all_of(shares, [=](double share) { return share > min_square; });
   }
 
   /// x = lower⁻¹ x.
   void solve() const { execution_.solve_lower(lower_.get(), rows_, x_.get(), n_); }
 
-  /// Gram-Schmidt process: makes x orthonormal and fills `lower`. Each panel of rows is orthogonalised against
-  /// all earlier rows by matrix products, then row by row within the panel.
+  /// Gram-Schmidt process, row by row: makes x orthonormal and fills `lower`. Projecting out the earlier rows twice
+  /// leaves a component along them of the order of rounding errors.
   void orthonormalise(double tolerance) const {
-    constexpr Index panel = FinishPanel::rows_at_once;
     execution_.fill_zero(lower_.get(), static_cast<std::size_t>(rows_ * rows_) * sizeof(double));
-    for_blocks(execution_, rows_, RowLength{x_.get(), n_, lengths_.get()});
-    const std::shared_ptr<double> coefficients = execution_.take_array<double>(panel * rows_);
-    for (Index first = 0; first < rows_; first += panel) {
-      const Index count = std::min(panel, rows_ - first);
-      double* const rows = x_.get() + first * n_;
-      for (int twice = 0; twice < 2 && first > 0; ++twice) {
-        product(count, first, n_, {rows, n_}, {x_.get(), n_}, true, {coefficients.get(), first}, 1.0, 0.0);
-        product(count, n_, first, {coefficients.get(), first}, {x_.get(), n_}, false, {rows, n_}, -1.0, 1.0);
-        for_each(execution_, count * first, AddCoefficients{coefficients.get(), lower_.get(), rows_, first});
+    measure_squares();
+    const std::shared_ptr<double> coefficients = execution_.take_array<double>(rows_);
+    for (Index t = 0; t < rows_; ++t) {
+      double* const row = x_.get() + t * n_;
+      double* const lower = lower_.get() + t * rows_;
+      for (int twice = 0; twice < 2 && t > 0; ++twice) {
+        product(1, t, n_, {row, n_}, {x_.get(), n_}, true, {coefficients.get(), t}, 1.0, 0.0);
+        product(1, n_, t, {coefficients.get(), t}, {x_.get(), n_}, false, {row, n_}, -1.0, 1.0);
+        for_each(execution_, t, Binary<double, Add>{lower, coefficients.get(), lower, Add{}});
       }
-      for_blocks(execution_, 1,
-                 FinishPanel{x_.get(), lower_.get(), lengths_.get(), tolerance, rows_, n_, first, count});
+      for_blocks(execution_, 1, FinishRow{row, n_, tolerance, squares_.get() + t, lower + t});
     }
   }
 
  private:
+  void measure_squares() const {
+    for_blocks(execution_, rows_, MeasureRow<double>{x_.get(), nullptr, rows_, n_, nullptr, squares_.get(), nullptr});
+  }
   void product(Index m, Index n, Index k, const MatrixAt<const void*>& a, const MatrixAt<const void*>& b,
                bool transpose_b, const MatrixAt<void*>& c, double alpha, double beta) const {
     execution_.product({DType::f64, DType::f64, false, transpose_b, m, n, k, a, b, c, 1, alpha, beta});
@@ -71,7 +77,7 @@ class RowBasisWork {
 
   const Execution& execution_;
   Index rows_, n_;
-  std::shared_ptr<double> x_, lower_, lengths_;
+  std::shared_ptr<double> x_, lower_, squares_;
 };
 
 }  // namespace

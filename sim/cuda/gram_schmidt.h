@@ -37,131 +37,33 @@ struct ScaleRow {
   }
 };
 
-/// Computes the length of every row of x [·, n].
-struct RowLength {
+/// Normalises a row, which is orthogonal to all earlier rows, and sets `diagonal` to its length. Both become zero if
+/// the length is at most `tolerance` times the root of `initial_square`.
+struct FinishRow {
   using Shared = SumShared;
-  In<double> x;
+  Out<double> row;
   Index n;
-  Out<double> lengths;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
-    const In<double> in = x + row * n;
-    const double squares = block.sum(shared.sums, n, [in](Index j) { return in[j] * in[j]; });
-    block.threads([&](int t) {
-      if (t == 0) lengths[row] = std::sqrt(squares);
-    });
-  }
-};
-
-/// lower(first + i, j) += coefficients(i, j) for j < first.
-struct AddCoefficients {
-  In<double> coefficients;
-  Out<double> lower;
-  Index rows, first;
-  PERISCOPE_HOST_DEVICE void operator()(Index index) const {
-    lower[(first + index / first) * rows + index % first] += coefficients[index];
-  }
-};
-
-/// Orthonormalises rows first … first + count − 1, which are already orthogonal to all earlier rows, in one block. A
-/// row becomes zero if its remaining length is at most `tolerance` times its entry in `lengths`.
-struct FinishPanel {
-  static constexpr int rows_at_once = 32;
-  static constexpr int threads_per_row = Block::size / rows_at_once;
-  struct Shared {
-    double sums[Block::size];
-    double coefficients[rows_at_once];
-  };
-  Out<double> basis;
-  Out<double> lower;
-  In<double> lengths;
   double tolerance;
-  Index rows, n, first, count;
-
+  In<double> initial_square;
+  Out<double> diagonal;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
-    for (Index t = first; t < first + count; ++t) finish(block, shared, t);
-  }
-
- private:
-  PERISCOPE_HOST_DEVICE double length(const Block& block, Shared& shared, Index t) const {
-    const In<double> row = basis + t * n;
-    return std::sqrt(block.sum(shared.sums, n, [row](Index j) { return row[j] * row[j]; }));
-  }
-
-  /// Subtracts from row t its projections onto rows begin … end − 1.
-  PERISCOPE_HOST_DEVICE void project_out(const Block& block, Shared& shared, Index t, Index begin, Index end) const {
-    const Out<double> row = basis + t * n;
-    for (Index i = begin; i < end; i += rows_at_once) {
-      const Index others = end - i < rows_at_once ? end - i : rows_at_once;
-      block.threads([&](int thread) {
-        const Index other = thread / threads_per_row;
-        double sum = 0.0;
-        if (other < others) {
-          for (Index j = thread % threads_per_row; j < n; j += threads_per_row) {
-            sum += row[j] * basis[(i + other) * n + j];
-          }
-        }
-        shared.sums[thread] = sum;
-      });
-      block.threads([&](int thread) {
-        if (thread >= others) return;
-        double sum = 0.0;
-        for (int part = 0; part < threads_per_row; ++part) sum += shared.sums[thread * threads_per_row + part];
-        shared.coefficients[thread] = sum;
-        lower[t * rows + i + thread] += sum;
-      });
-      block.threads([&](int thread) {
-        for (Index j = thread; j < n; j += Block::size) {
-          double value = row[j];
-          for (Index other = 0; other < others; ++other)
-            value -= shared.coefficients[other] * basis[(i + other) * n + j];
-          row[j] = value;
-        }
-      });
-    }
-  }
-
-  PERISCOPE_HOST_DEVICE void finish(const Block& block, Shared& shared, Index t) const {
-    const double initial = length(block, shared, t);
-    for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, first, t);
-    // The rounding error along rows of earlier panels is small relative to the initial length. If little of the row
-    // remains, this error must be projected out again.
-    constexpr double small_fraction = 0.1;
-    if (length(block, shared, t) < small_fraction * initial) {
-      for (int twice = 0; twice < 2; ++twice) project_out(block, shared, t, 0, t);
-    }
-    const double remaining = length(block, shared, t);
-    const bool independent = remaining > tolerance * lengths[t];
-    const Out<double> row = basis + t * n;
-    block.threads([&](int thread) {
-      if (thread == 0) lower[t * rows + t] = independent ? remaining : 0.0;
-      for (Index j = thread; j < n; j += Block::size) row[j] = independent ? row[j] / remaining : 0.0;
+    const double length = std::sqrt(block.sum(shared.sums, n, [&](Index j) { return row[j] * row[j]; }));
+    const bool independent = length > tolerance * std::sqrt(initial_square[0]);
+    block.threads([&](int t) {
+      if (t == 0) diagonal[0] = independent ? length : 0.0;
+      for (Index j = t; j < n; j += Block::size) row[j] = independent ? row[j] / length : 0.0;
     });
   }
 };
 
-/// Sets `usable` to 0 if there is no Cholesky factor, or if the squared distance of a row from the span of earlier rows
-/// is at most `min_square` times its squared norm; else to 1.
-struct CheckFactor {
-  struct Shared {
-    int failures[Block::size];
-  };
+/// Computes the squared distance of every row from the span of earlier rows, divided by the row's square.
+struct RemainingShare {
   In<double> factor;
-  In<double> lengths;
-  In<int> info;
-  double min_square;
+  In<double> squares;
   Index rows;
-  Out<int> usable;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index /*only*/) const {
-    const int failures = block.reduce(
-        shared.failures, rows, 0,
-        [&](int& bad, Index t) {
-          const double remaining = factor[t * rows + t];
-          if (!(remaining * remaining > min_square * lengths[t] * lengths[t])) ++bad;
-        },
-        [](int& a, int b) { a += b; });
-    block.threads([&](int t) {
-      if (t == 0) usable[0] = failures == 0 && info[0] == 0 ? 1 : 0;
-    });
+  Out<double> shares;
+  PERISCOPE_HOST_DEVICE void operator()(Index t) const {
+    shares[t] = factor[t * rows + t] * factor[t * rows + t] / squares[t];
   }
 };
 

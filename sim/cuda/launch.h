@@ -26,13 +26,11 @@ struct Block {
 
   /// Calls f(t) for t = 0 … size−1, each on its own thread, and synchronises the threads.
   template <class F>
-  PERISCOPE_HOST_DEVICE void threads(const F& f) const {
-#ifdef __CUDACC__
+  PERISCOPE_HOST_DEVICE void threads([[maybe_unused]] const F& f) const {
 #ifdef __CUDA_ARCH__
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
-#endif
-#else
+#elif !defined(__CUDACC__)
     for (int i = 0; i < size; ++i) {
       const int t = reversed ? size - 1 - i : i;
       const Index before = accesses.count;
@@ -52,21 +50,14 @@ struct Block {
       for (Index i = t; i < n; i += size) add(value, i);
       shared[t] = value;
     });
-    merge(shared, size, combine);
+    for (int half = size / 2; half > 0; half /= 2) {
+      threads([&](int t) {
+        if (t < half) combine(shared[t], shared[t + half]);
+      });
+    }
     const Value all = shared[0];
     threads([](int) {});  // all threads must read the result before `shared` is reused
     return all;
-  }
-
-  /// Merges the values of each team of threads t, …, t + team − 1 (t a multiple of team, a power of two) pairwise into
-  /// that of its first thread.
-  template <class Value, class Combine>
-  PERISCOPE_HOST_DEVICE void merge(Value* shared, int team, const Combine& combine) const {
-    for (int half = team / 2; half > 0; half /= 2) {
-      threads([&](int t) {
-        if (t % team < half) combine(shared[t], shared[t + half]);
-      });
-    }
   }
 
   /// Σ_i term(i) for i < n, in double.
@@ -91,80 +82,66 @@ constexpr Index blocks_for(Index count) { return (count + Block::size - 1) / Blo
 void check_launch();
 
 template <class Body>
-__global__ void each_kernel(Body body, Index count) {
-  const Index i = static_cast<Index>(blockIdx.x) * Block::size + threadIdx.x;
-  if (i < count) body(i);
-}
-
-template <class Body>
 __global__ void block_kernel(Body body) {
   __shared__ typename Body::Shared shared;
   body(Block{}, shared, static_cast<Index>(blockIdx.x));
 }
 
-/// Calls body(i) for i = 0 … count−1, one thread per i.
 template <class Body>
-void for_each(const Execution& execution, Index count, const Body& body) {
-  if (count == 0) return;
-  const Launch launch(execution, typeid(Body).name());
-  const auto blocks = static_cast<unsigned>(blocks_for(count));
-  each_kernel<<<blocks, Block::size, 0, static_cast<cudaStream_t>(execution.stream())>>>(body, count);
-  check_launch();
-}
-
-/// Calls body(block, shared, b) for b = 0 … blocks−1, one block of threads and one Body::Shared per b.
-template <class Body>
-void for_blocks(const Execution& execution, Index blocks, const Body& body) {
-  if (blocks == 0) return;
-  const Launch launch(execution, typeid(Body).name());
+void launch_blocks(const Execution& execution, const Launch& /*launch*/, Index blocks, const Body& body) {
   block_kernel<<<static_cast<unsigned>(blocks), Block::size, 0, static_cast<cudaStream_t>(execution.stream())>>>(body);
   check_launch();
 }
 
 #else
 
-/// Calls run(block, b) for every block b and records the accesses of its threads.
-template <class Run>
-void run_blocks(const Execution& execution, const char* kernel, Index blocks, const Run& run) {
-  if (blocks == 0) return;
+template <class Body>
+void launch_blocks(const Execution& execution, const Launch& launch, Index blocks, const Body& body) {
   constexpr Index min_parallel_size = 16;
-  const Launch launch(execution, kernel);
-  std::size_t read = 0;
-  std::size_t written = 0;
-  Index most = 0;
+  const bool reversed = execution.options().reversed;
+  Index read = 0, written = 0, most = 0;
 #pragma omp parallel for schedule(static) reduction(+ : read, written) reduction(max : most) if (blocks > min_parallel_size)
   for (Index i = 0; i < blocks; ++i) {
-    const bool reversed = execution.options().reversed;
+    typename Body::Shared shared;
     std::array<Index, Block::size> by_thread;
     if (launch.use != nullptr) by_thread.fill(0);
     const Accesses before = accesses;
-    run(Block{reversed, launch.use != nullptr ? by_thread.data() : nullptr}, reversed ? blocks - 1 - i : i);
+    body(Block{reversed, launch.use != nullptr ? by_thread.data() : nullptr}, shared, reversed ? blocks - 1 - i : i);
     read += accesses.read - before.read;
     written += accesses.written - before.written;
     if (launch.use != nullptr) most = std::max(most, *std::ranges::max_element(by_thread));
   }
-  launch.count(static_cast<double>(read), static_cast<double>(written), most);
+  launch.count(read, written, most);
+}
+
+#endif
+
+/// Calls body(block, shared, b) for b = 0 … blocks−1, one block of threads and one Body::Shared per b.
+template <class Body>
+void for_blocks(const Execution& execution, Index blocks, const Body& body) {
+  if (blocks > 0) launch_blocks(execution, Launch(execution, typeid(Body).name()), blocks, body);
 }
 
 template <class Body>
-void for_each(const Execution& execution, Index count, const Body& body) {
-  run_blocks(execution, typeid(Body).name(), blocks_for(count), [&](const Block& block, Index b) {
+struct EachThread {
+  struct Shared {};
+  Body body;
+  Index count;
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& /*shared*/, Index b) const {
     block.threads([&](int t) {
       const Index i = b * Block::size + t;
       if (i < count) body(i);
     });
-  });
-}
+  }
+};
 
+/// Calls body(i) for i = 0 … count−1, one thread per i.
 template <class Body>
-void for_blocks(const Execution& execution, Index blocks, const Body& body) {
-  run_blocks(execution, typeid(Body).name(), blocks, [&](const Block& block, Index b) {
-    typename Body::Shared shared;
-    body(block, shared, b);
-  });
+void for_each(const Execution& execution, Index count, const Body& body) {
+  const Index blocks = blocks_for(count);
+  const EachThread<Body> each{body, count};
+  if (count > 0) launch_blocks(execution, Launch(execution, typeid(Body).name()), blocks, each);
 }
-
-#endif
 
 }  // namespace PERISCOPE_CUDA_TARGET
 }  // namespace periscope::cuda

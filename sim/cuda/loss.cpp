@@ -26,7 +26,8 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
   return {largest, total};
 }
 
-// Computed in double: for a confidently predicted token, the gradient p − 1 with p near 1 would cancel in float.
+/// Without dlogits only the losses, NaN without a label.
+/// Computed in double: for a confidently predicted token, the gradient p − 1 with p near 1 would cancel in float.
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;
@@ -38,41 +39,23 @@ struct CrossEntropyRow {
   Index classes;
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
     const In<T> row = logits + t * classes;
-    const Out<T> out = dlogits + t * classes;
+    const Out<T> out = dlogits ? dlogits + t * classes : dlogits;
+    const Index written = dlogits ? classes : 0;
     const int label = labels[t];
     if (label == no_label) {
       block.threads([&](int thread) {
-        if (thread == 0) losses[t] = 0.0;
-        for (Index j = thread; j < classes; j += Block::size) out[j] = from_double<T>(0.0);
+        if (thread == 0) losses[t] = dlogits ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+        for (Index j = thread; j < written; j += Block::size) out[j] = from_double<T>(0.0);
       });
       return;
     }
     const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
     block.threads([&](int thread) {
       if (thread == 0) losses[t] = std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
-      for (Index j = thread; j < classes; j += Block::size) {
+      for (Index j = thread; j < written; j += Block::size) {
         const double p = std::exp(static_cast<double>(widen(row[j])) - s.largest) / s.total;
         out[j] = from_double<T>((p - (j == label ? 1.0 : 0.0)) / labelled);
       }
-    });
-  }
-};
-
-template <class T>
-struct TokenLoss {
-  using Shared = SumShared;
-  In<T> logits;
-  In<int> labels;
-  Out<double> losses;
-  Index classes;
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
-    const In<T> row = logits + t * classes;
-    const int label = labels[t];
-    const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
-    block.threads([&](int thread) {
-      if (thread != 0) return;
-      losses[t] = label == no_label ? std::numeric_limits<double>::quiet_NaN()
-                                    : std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
     });
   }
 };
@@ -102,7 +85,8 @@ void CudaBackend::run(const op::TokenLosses& o) const {
   const std::shared_ptr<int> device_labels = execution_.uploaded(o.labels);
   with_type(o.logits.dtype(), [&]<class T>(T) {
     for_blocks(execution_, o.logits.rows(),
-               TokenLoss<T>{data<T>(o.logits), device_labels.get(), data<double>(o.losses), o.logits.cols()});
+               CrossEntropyRow<T>{data<T>(o.logits), device_labels.get(), 0.0, data<double>(o.losses), nullptr,
+                                  o.logits.cols()});
   });
 }
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "sim/cuda/launch.h"
 #include "sim/cuda/ops.h"
 #include "sim/random/philox_block.h"
@@ -7,19 +9,36 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Generates numbers 4i … 4i+3 of a stream.
+/// Generates numbers 8i … 8i+7 of a stream: products in double, rounded once to T. For 16-bit formats, products of
+/// `below` and `above` in float determine most of them; `run` chooses these bounds of stddev.
 template <class T>
-struct DrawFour {
+struct DrawEight {
   StreamKey key;
   double stddev;
-  T* out;
+  float below, above;
+  Out<T> out;
   Index size;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
-    const auto block = philox_block(key, static_cast<std::uint64_t>(i));
-    const std::uint64_t words[4] = {block.x0, block.x1, block.x2, block.x3};
-    for (Index j = 0; j < 4 && 4 * i + j < size; ++j) {
-      const float unit = unit_normal(static_cast<std::uint32_t>(words[j]));
-      out[4 * i + j] = from_double<T>(stddev * static_cast<double>(unit));
+    float unit[8];
+    for (int half = 0; half < 2; ++half) {
+      const auto block = philox_block(key, static_cast<std::uint64_t>(2 * i + half));
+      const std::uint64_t words[4] = {block.x0, block.x1, block.x2, block.x3};
+      for (int j = 0; j < 4; ++j) unit[4 * half + j] = unit_normal(static_cast<std::uint32_t>(words[j]));
+    }
+    constexpr int width = Pack<T>::size;
+    for (int first = 0; first < 8; first += width) {
+      Pack<T> pack;
+      bool is_rounded = sizeof(T) == 2;
+      for (int j = 0; j < width && is_rounded; ++j) {
+        if constexpr (sizeof(T) == 2) {
+          pack.elements[j] = narrow<T>(below * unit[first + j]);
+          is_rounded = pack.elements[j].bits == narrow<T>(above * unit[first + j]).bits;
+        }
+      }
+      for (int j = 0; j < width && !is_rounded; ++j) {
+        pack.elements[j] = from_double<T>(stddev * static_cast<double>(unit[first + j]));
+      }
+      out.store(pack, 8 * i + first, size - 8 * i - first);
     }
   }
 };
@@ -27,8 +46,14 @@ struct DrawFour {
 }  // namespace
 
 void CudaBackend::run(const op::Normal& o) const {
+  // Let ε = 2⁻²⁴. float(s(1 − 3ε)) is at most s(1 − 2ε), so its product with u, rounded to float, is less than s·u;
+  // likewise for 1 + 3ε. Between bounds that round to the same 16-bit number, s·u rounds to it too. Products must be
+  // normal floats, and 2⁻³² < |u| < 7. Bounds of −1 and 1 never agree, so that all products are computed in double.
+  const bool in_range = std::abs(o.stddev) > 0x1p-60 && std::abs(o.stddev) < 0x1p60;
+  const float below = in_range ? static_cast<float>(o.stddev * (1 - 0x3p-24)) : -1.0F;
+  const float above = in_range ? static_cast<float>(o.stddev * (1 + 0x3p-24)) : 1.0F;
   with_type(o.y.dtype(), [&]<class T>(T) {
-    for_each(execution_, (o.y.size() + 3) / 4, DrawFour<T>{o.key, o.stddev, data<T>(o.y), o.y.size()});
+    for_each(execution_, (o.y.size() + 7) / 8, DrawEight<T>{o.key, o.stddev, below, above, data<T>(o.y), o.y.size()});
   });
 }
 

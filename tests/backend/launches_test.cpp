@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sim/cuda/on_host/backend.h"
-#include "sim/cuda/profile.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/op_cases.h"
@@ -25,7 +24,7 @@ const StatisticsRequest of_site{.moments = true, .squares = true, .cosine_of_seq
 /// Sums over the kernels of one `measure`.
 struct Use {
   Index launches = 0;
-  double read = 0.0;
+  Index read = 0;
   Index most_accesses = 0;  ///< by one thread of a kernel
 };
 
@@ -56,13 +55,13 @@ TEST_CASE("measure: three passes over a signal, ten launches, and no thread that
   for (double& x : coarse) x = std::round(x);
   for (const DType dtype : every_dtype) {
     CAPTURE(name_of(dtype));
-    const double pass = static_cast<double>(rows * cols) * static_cast<double>(size_of(dtype));
+    const Index pass = rows * cols * static_cast<Index>(size_of(dtype));
     const Index digits = dtype == DType::f64 ? 6 : dtype == DType::f32 ? 3 : 2;  // of 11 bits, of a magnitude
     for (const auto& values : {normal, coarse, std::vector<double>(normal.size(), 0.5)}) {
       const Use site = use_of_measure(dtype, rows, cols, values, of_site);
-      CHECK(site.read >= 2.0 * pass);
+      CHECK(site.read >= 2 * pass);
       // If all elements are equal, all are candidates, and are read once per digit.
-      CHECK(site.read <= (values[0] == values[1] ? 16.0 : 3.0) * pass);
+      CHECK(site.read <= (values[0] == values[1] ? 16 : 3) * pass);
       CHECK(site.launches == 7 + digits);
       CHECK(site.most_accesses <= 128);
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cublasLt.h>
+#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <string>

@@ -7,9 +7,9 @@
 #include <limits>
 #include <mutex>
 
+#include "sim/cuda/on_device/blas.h"
 #include "sim/cuda/on_device/cholesky_solver.h"
 #include "sim/cuda/on_device/errors.h"
-#include "sim/cuda/on_device/products.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
@@ -37,29 +37,10 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The time of a launch between two events.
-class Timer {
- public:
-  explicit Timer(cudaStream_t stream) : stream_(stream) {
-    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "creating a CUDA event");
-    check(cudaEventRecord(events_[0], stream), "timing");
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  ~Timer() {
-    for (const cudaEvent_t event : events_) (void)cudaEventDestroy(event);
-  }
-  void stop() { (void)cudaEventRecord(events_[1], stream_); }
-  /// Requires that the stream has passed the second event.
-  [[nodiscard]] double seconds() const {
-    float milliseconds = 0.0F;
-    check(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]), "timing");
-    return 1e-3 * static_cast<double>(milliseconds);
-  }
-
- private:
-  cudaStream_t stream_;
-  cudaEvent_t events_[2] = {};
+/// A launch between two events.
+struct Timed {
+  KernelUse* use;
+  cudaEvent_t begin, end;
 };
 
 /// Page-locked host memory, which the GPU accesses directly. Copies are staged through it in pieces.
@@ -94,14 +75,14 @@ class PinnedMemory {
 }  // namespace
 
 struct Execution::State {
-  explicit State(const Options& options) : products(stream->get(), options.tf32) {}
+  explicit State(const Options& options) : blas(stream->get(), options.tf32) {}
 
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
-  Products products;
+  Blas blas;
   std::mutex mutex;  // guards the members below
   PinnedMemory to_device;
   PinnedMemory to_host;
-  std::vector<std::pair<KernelUse*, std::unique_ptr<Timer>>> timers;  // of launches in the profile
+  std::vector<Timed> timed;                // launches of the profile
   std::unique_ptr<CholeskySolver> solver;  // created on first use, since loading its libraries is slow
 
   CholeskySolver& cholesky_solver() {
@@ -117,12 +98,14 @@ Execution::~Execution() = default;
 Launch::Launch(const Execution& execution, const char* kernel)
     : use(use_of(execution.options_.profile, kernel)), execution_(execution) {
   if (use == nullptr) return;
-  auto& timers = execution.state_->timers;
-  timers.emplace_back(use, std::make_unique<Timer>(execution.state_->stream->get()));
+  Timed& timed = execution.state_->timed.emplace_back(Timed{use, nullptr, nullptr});
+  check(cudaEventCreate(&timed.begin), "creating a CUDA event");
+  check(cudaEventCreate(&timed.end), "creating a CUDA event");
+  check(cudaEventRecord(timed.begin, execution.state_->stream->get()), "timing");
 }
 
 Launch::~Launch() {
-  if (use != nullptr) execution_.state_->timers.back().second->stop();
+  if (use != nullptr) (void)cudaEventRecord(execution_.state_->timed.back().end, execution_.state_->stream->get());
 }
 
 Device Execution::device() const { return Device::cuda; }
@@ -195,8 +178,14 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     }
   }
   finish();
-  for (const auto& [use, timer] : state_->timers) use->seconds += timer->seconds();
-  state_->timers.clear();
+  for (const Timed& timed : state_->timed) {
+    float milliseconds = 0.0F;
+    check(cudaEventElapsedTime(&milliseconds, timed.begin, timed.end), "timing");
+    timed.use->seconds += 1e-3 * static_cast<double>(milliseconds);
+    (void)cudaEventDestroy(timed.begin);
+    (void)cudaEventDestroy(timed.end);
+  }
+  state_->timed.clear();
   return bytes;
 }
 
@@ -208,20 +197,17 @@ void Execution::fill_zero(void* to, std::size_t bytes) const {
 void Execution::product(const Product& p) const {
   if (p.m == 0 || p.n == 0 || p.count == 0) return;
   const Launch launch(*this, "product");
-  state_->products.run(p);
+  state_->blas.product(p);
 }
 
 void Execution::cholesky(double* gram, Index n, int* info) const {
   const Launch launch(*this, "cholesky");
-  CholeskySolver& solver = state_->cholesky_solver();
-  const int size = solver.work_size(gram, n);
-  const std::shared_ptr<double> work = take_array<double>(size);
-  solver.cholesky(gram, n, work.get(), size, info);
+  state_->cholesky_solver().cholesky(*this, gram, n, info);
 }
 
 void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
   const Launch launch(*this, "solve");
-  state_->cholesky_solver().solve_lower(lower, n, x, cols);
+  state_->blas.solve_lower(lower, n, x, cols);
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -56,11 +56,11 @@ Device Execution::device() const { return Device::host; }
 void* Execution::stream() const { return nullptr; }
 std::shared_ptr<void> Execution::take(std::size_t bytes) const { return host_pool().take(bytes); }
 void Execution::upload(const void* from, void* to, std::size_t bytes) const {
-  Launch(*this, "upload").count(0.0, static_cast<double>(bytes), 0);
+  Launch(*this, "upload").count(0, static_cast<Index>(bytes), 0);
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 void Execution::fill_zero(void* to, std::size_t bytes) const {
-  Launch(*this, "fill with zeros").count(0.0, static_cast<double>(bytes), 0);
+  Launch(*this, "fill with zeros").count(0, static_cast<Index>(bytes), 0);
   std::memset(to, 0, bytes);
 }
 
@@ -74,13 +74,15 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     const auto* from = static_cast<const std::byte*>(part.data);
     bytes.insert(bytes.end(), from, from + part.bytes);
   }
-  Launch(*this, "download").count(static_cast<double>(bytes.size()), 0.0, 0);
+  Launch(*this, "download").count(static_cast<Index>(bytes.size()), 0, 0);
   return bytes;
 }
 
 // Each matrix is computed on one thread with single-threaded Eigen, so summation orders depend only on the shapes.
 void Execution::product(const Product& p) const {
-  Launch(*this, "product").count(p.bytes_read(), p.bytes_written(), 0);
+  const Index of_operands = p.count * (p.m + p.n) * p.k * static_cast<Index>(size_of(p.operands));
+  const Index of_result = p.count * p.m * p.n * static_cast<Index>(size_of(p.result));
+  Launch(*this, "product").count(of_operands + (p.beta == 0.0 ? 0 : of_result), of_result, 0);
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
     constexpr Index min_parallel_size = 100000;
