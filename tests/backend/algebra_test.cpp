@@ -1,10 +1,14 @@
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "sim/core/storage.h"
+#include "sim/cuda/element.h"
+#include "sim/cuda/on_host/backend.h"
 #include "sim/numerics/rounding.h"
+#include "sim/random/normal.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
@@ -47,6 +51,36 @@ TEST_CASE("normal: every backend draws the numbers of the reference, rounded to 
       for (double& x : expected) x = round(x);
       const Tensor x = target.backend->normal(67, cols, target.dtype, key, 0.37);
       check_same_bits(target.name() + " normal", target.backend->to_host(x), expected);
+    }
+  }
+}
+
+TEST_CASE("normal: the CUDA backend rounds the product with the standard deviation once") {
+  constexpr Index rows = 511;
+  constexpr Index cols = 1023;  // an odd number of elements, so that the last thread stores one
+  const StreamKey key{.seed = 5, .layer = 2, .stream = Stream{3}};
+  std::vector<float> unit(rows * cols);
+  fill_normal<float>(key, 0, 1.0, unit);
+  const auto backend = make_cuda_backend_on_host();
+  std::vector<double> stddevs{0.02, 0.37, -0.37, 1.0, 0.25, 0.0};
+  for (const double s : {1e-5, 1e-7, 2e4}) stddevs.push_back(s);  // f16: subnormal numbers and overflow
+  for (const double s : {1e-30, 1e30, 0x1p-61, 0x1p61, 1e-38, 1e-45, 1e38, 1e39}) stddevs.push_back(s);  // bf16, f32
+  for (const double s : {0x1p-31, -0x1p-31}) stddevs.push_back(0x1.01234p0 + s);  // a margin of 2⁻²⁴ fails
+  for (const double s : {0x1p-49, -0x1p-49}) stddevs.push_back(1.5 + s);          // products close to ties
+  for (const double stddev : stddevs) {
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      CAPTURE(stddev);
+      CAPTURE(static_cast<int>(dtype));
+      const Tensor y = backend->normal(rows, cols, dtype, key, stddev);
+      cuda::with_type(dtype, [&]<class T>(T) {
+        const T* drawn = static_cast<const T*>(TensorMemory::on_host(y, dtype));
+        Index wrong = 0;
+        for (const float u : unit) {
+          const T expected = cuda::from_double<T>(stddev * static_cast<double>(u));
+          wrong += std::memcmp(&expected, drawn++, sizeof(T)) != 0 ? 1 : 0;
+        }
+        CHECK(wrong == 0);
+      });
     }
   }
 }
