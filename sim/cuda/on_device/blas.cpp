@@ -16,6 +16,10 @@ cudaDataType_t cuda_type(DType dtype) {
   return CUDA_R_64F;
 }
 
+void check_solver(cusolverStatus_t status, const char* what) {
+  if (status != CUSOLVER_STATUS_SUCCESS) fail(std::string(what) + " failed: cuSOLVER status " + std::to_string(status));
+}
+
 cublasOperation_t operation(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 }  // namespace
@@ -34,7 +38,35 @@ Blas::Blas(cudaStream_t stream, bool tf32) : library_("libcublas.so." PERISCOPE_
   check(set_math_mode_(handle_, static_cast<cublasMath_t>(mode)), "cuBLAS initialization");
 }
 
-Blas::~Blas() { (void)destroy_(handle_); }
+Blas::~Blas() {
+  (void)destroy_(handle_);
+  if (solver_ != nullptr) (void)destroy_solver_(solver_);
+}
+
+void Blas::load_solver() {
+  const Library library("libcusolver.so." PERISCOPE_TEXT(CUSOLVER_VER_MAJOR));
+  decltype(&cusolverDnCreate) create = nullptr;
+  decltype(&cusolverDnSetStream) set_stream = nullptr;
+  library.find(create, "cusolverDnCreate");
+  library.find(set_stream, "cusolverDnSetStream");
+  library.find(destroy_solver_, "cusolverDnDestroy");
+  library.find(factor_size_, "cusolverDnDpotrf_bufferSize");
+  library.find(factor_, "cusolverDnDpotrf");
+  check_solver(create(&solver_), "cuSOLVER initialization");
+  check_solver(set_stream(solver_, stream_), "cuSOLVER initialization");
+}
+
+// Both libraries are column-major: the lower triangle of a row-major matrix is their upper triangle.
+void Blas::cholesky(const Execution& execution, double* gram, Index n, int* info) {
+  const std::scoped_lock lock(mutex_);
+  if (solver_ == nullptr) load_solver();
+  const int rows = static_cast<int>(n);
+  int size = 0;
+  check_solver(factor_size_(solver_, CUBLAS_FILL_MODE_UPPER, rows, gram, rows, &size), "Cholesky workspace query");
+  const std::shared_ptr<double> work = execution.take_array<double>(size);
+  check_solver(factor_(solver_, CUBLAS_FILL_MODE_UPPER, rows, gram, rows, work.get(), size, info),
+               "Cholesky factorisation");
+}
 
 // cuBLAS is column-major, so it sees row-major matrices as their transposes. It therefore computes
 // cᵀ = op(b)ᵀ op(a)ᵀ: the first factor is b, and the transposition flags are unchanged.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cublas_v2.h>
+#include <cusolverDn.h>
 
 #include <mutex>
 
@@ -10,7 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Matrix products and triangular solves with cuBLAS, on one stream.
+/// Matrix products and triangular solves with cuBLAS and Cholesky factors with cuSOLVER, on one stream.
 class Blas {
  public:
   /// `tf32` selects TF32 for products of f32 matrices.
@@ -21,8 +22,11 @@ class Blas {
 
   void product(const Product& p);
   void solve_lower(const double* lower, Index n, double* x, Index cols);
+  void cholesky(const Execution& execution, double* gram, Index n, int* info);
 
  private:
+  void load_solver();
+
   Library library_;
   decltype(&cublasCreate_v2) create_;
   decltype(&cublasDestroy_v2) destroy_;
@@ -30,10 +34,15 @@ class Blas {
   decltype(&cublasSetMathMode) set_math_mode_;
   decltype(&cublasGemmStridedBatchedEx_64) multiply_;
   decltype(&cublasDtrsm_v2_64) solve_;
+  decltype(&cusolverDnDestroy) destroy_solver_ = nullptr;
+  decltype(&cusolverDnDpotrf_bufferSize) factor_size_ = nullptr;
+  decltype(&cusolverDnDpotrf) factor_ = nullptr;
 
+  cudaStream_t stream_;
   bool tf32_;
   std::mutex mutex_;
   cublasHandle_t handle_ = nullptr;
+  cusolverDnHandle_t solver_ = nullptr;  // created on first use, since loading cuSOLVER is slow
 };
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "sim/cuda/on_device/blas.h"
-#include "sim/cuda/on_device/cholesky_solver.h"
 #include "sim/cuda/on_device/errors.h"
 
 namespace periscope::cuda {
@@ -82,14 +81,7 @@ struct Execution::State {
   std::mutex mutex;  // guards the members below
   PinnedMemory to_device;
   PinnedMemory to_host;
-  std::vector<Timed> timed;                // launches of the profile
-  std::unique_ptr<CholeskySolver> solver;  // created on first use, since loading its libraries is slow
-
-  CholeskySolver& cholesky_solver() {
-    const std::scoped_lock lock(mutex);
-    if (solver == nullptr) solver = std::make_unique<CholeskySolver>(stream->get());
-    return *solver;
-  }
+  std::vector<Timed> timed;  // launches of the profile
 };
 
 Execution::Execution(const Options& options) : options_(options), state_(std::make_unique<State>(options)) {}
@@ -202,7 +194,7 @@ void Execution::product(const Product& p) const {
 
 void Execution::cholesky(double* gram, Index n, int* info) const {
   const Launch launch(*this, "cholesky");
-  state_->cholesky_solver().cholesky(*this, gram, n, info);
+  state_->blas.cholesky(*this, gram, n, info);
 }
 
 void Execution::solve_lower(const double* lower, Index n, double* x, Index cols) const {
