@@ -24,7 +24,8 @@ cublasOperation_t operation(bool transpose) { return transpose ? CUBLAS_OP_T : C
 
 }  // namespace
 
-Blas::Blas(cudaStream_t stream, bool tf32) : library_("libcublas.so." PERISCOPE_TEXT(CUBLAS_VER_MAJOR)), tf32_(tf32) {
+Blas::Blas(cudaStream_t stream, bool tf32)
+    : library_("libcublas.so." PERISCOPE_TEXT(CUBLAS_VER_MAJOR)), stream_(stream), tf32_(tf32) {
   library_.find(create_, "cublasCreate_v2");
   library_.find(destroy_, "cublasDestroy_v2");
   library_.find(set_stream_, "cublasSetStream_v2");
