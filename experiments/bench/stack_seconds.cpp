@@ -1,11 +1,15 @@
+#include <cxxabi.h>
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -15,11 +19,15 @@
 #include "experiments/engine/study/study.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/cuda/backend.h"
+#include "sim/cuda/on_host/backend.h"
+#include "sim/cuda/profile.h"
 #include "sim/train/trainer.h"
 
 /// Measures time and memory of a stack with layers of the 3.2B preset as in `propagate`, without theory: Peri-LN with a
-/// final norm, Gaussian input, statistics at every site. Also measures the rate of a matrix product. The subcommand
-/// `train` measures the tokens per second of training instead. Prints one line of JSON.
+/// final norm, Gaussian input, statistics at every site. Also measures the rate of a matrix product, and with --by-op
+/// every kernel of the CUDA backend. The subcommand `train` measures the tokens per second of training instead. Prints
+/// one line of JSON.
 namespace periscope::bench {
 namespace {
 
@@ -49,18 +57,64 @@ struct Times {
   }
 };
 
+constexpr std::string_view on_host = "cuda-on-host";
+
+/// As periscope::make_backend, and also knows the CUDA backend on the host. Throws ConfigError if there is a profile and
+/// `device` is another backend than CUDA.
+std::unique_ptr<Backend> make_backend(const std::string& device, cuda::Profile* profile = nullptr) {
+  if (device == on_host) return make_cuda_backend_on_host({.profile = profile});
+  if (profile == nullptr) return periscope::make_backend(device);
+  if (device == "cuda" || device == "cuda-tf32") {
+    return make_cuda_backend({.tf32 = device == "cuda-tf32", .profile = profile});
+  }
+  throw ConfigError(fmt::format("--device {}: --by-op expected cuda, cuda-tf32 or {}", device, on_host));
+}
+
+/// Returns a kernel's name without namespaces: of a C++ type, mangled or not, or of another call.
+std::string short_name(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  static const std::regex namespaces(R"((\w+::|\(anonymous namespace\)::)+)");
+  return std::regex_replace(status == 0 ? demangled.get() : name, namespaces, "");
+}
+
+void run_stack(const Backend& ops, const StackSpec& spec, const config::RunOptions& run) {
+  stacks::Progress silent;
+  (void)stacks::measure_stack(ops, spec, run, 1, "", silent, [](const Reading&) {});
+}
+
+/// Returns the launches of one run of the stack by op and kernel. On a GPU, a warm-up precedes this run.
+ordered_json by_op(const StackSpec& spec, const config::RunOptions& run) {
+  cuda::Profile profile;
+  const std::unique_ptr<Backend> ops = make_backend(run.device, &profile);
+  if (ops->device() != Device::host) run_stack(*ops, spec, run);
+  profile.kernels.clear();
+  const double seconds = seconds_of([&] { run_stack(*ops, spec, run); });
+  ordered_json kernels = ordered_json::array();
+  for (const auto& [key, use] : profile.kernels) {
+    kernels.push_back({{"op", key.first},
+                       {"kernel", short_name(key.second)},
+                       {"launches", use.launches},
+                       {"seconds", use.seconds},
+                       {"read", use.read},
+                       {"written", use.written},
+                       {"most_accesses", use.most_accesses}});
+  }
+  return {{"kernels", kernels}, {"profiled_seconds", seconds}};
+}
+
 ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int repeats) {
   const std::unique_ptr<Backend> ops = make_backend(run.device);
   const int rows = ops->device() == Device::host ? 1024 : 8192;
   const Tensor x = ops->normal(rows, spec.model.width, run.dtype, {1, 0, Stream{1}}, 1.0);
   const Tensor w = ops->normal(spec.model.mlp_width, spec.model.width, run.dtype, {1, 0, Stream{2}}, 1.0);
   const auto multiply = [&] { (void)ops->to_host(ops->gather(ops->linear(x, w), std::vector<int>{0})); };
-  stacks::Progress silent;
-  const auto stack = [&] { (void)stacks::measure_stack(*ops, spec, run, 1, "", silent, [](const Reading&) {}); };
+  const auto stack = [&] { run_stack(*ops, spec, run); };
   if (repeats > 1) stack();
   Times whole, product;
+  product.add(multiply);
   for (int i = 0; i < repeats; ++i) {
-    product.add(multiply);
     whole.add(stack);
     product.add(multiply);
   }
@@ -124,6 +178,7 @@ int run(int argc, char** argv) {
   std::string weights = "dense";
   std::string dtype = "f32";
   int repeats = 1;
+  bool kernels = false;
   CLI::App app("Measures time and memory of layers of the 3.2B shape in propagate; prints one line of JSON");
   app.add_option("--tokens", spec.input.tokens)->capture_default_str();
   app.add_option("--layers", m.layers)->capture_default_str();
@@ -134,7 +189,8 @@ int run(int argc, char** argv) {
   app.add_option("--dtype", dtype);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--repeats", repeats, "Number of timed repeats; if there are several, a warm-up precedes them")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--by-op", kernels, "Also measure every kernel; --device cuda, cuda-tf32 or cuda-on-host");
   Training training;
   CLI::App* train = app.add_subcommand("train", "Measure the tokens per second of training in f32 on the CPU");
   train->add_option("--layers", training.layers)->check(CLI::PositiveNumber)->capture_default_str();
@@ -155,6 +211,7 @@ int run(int argc, char** argv) {
                     {"head_dim", m.head_dim},    {"vocab", m.vocab},       {"mlp_width", m.mlp_width},
                     {"layers", m.layers},        {"direction", direction}, {"tokens", spec.input.tokens},
                     {"threads", options.threads}};
+  if (kernels) line.update(by_op(spec, options));
   line.update(measured(spec, options, repeats));
   fmt::print("{}\n", line.dump());
   return 0;
