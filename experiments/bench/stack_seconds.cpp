@@ -59,8 +59,8 @@ struct Times {
 
 constexpr std::string_view on_host = "cuda-on-host";
 
-/// As periscope::make_backend, and also knows the CUDA backend on the host. Throws ConfigError if there is a profile and
-/// `device` is another backend than CUDA.
+/// As periscope::make_backend, and also knows the CUDA backend on the host. Throws ConfigError if there is a profile
+/// and `device` is another backend than CUDA.
 std::unique_ptr<Backend> make_backend(const std::string& device, cuda::Profile* profile = nullptr) {
   if (device == on_host) return make_cuda_backend_on_host({.profile = profile});
   if (profile == nullptr) return periscope::make_backend(device);

@@ -1,7 +1,9 @@
 #include "sim/cuda/execution.h"
 
 #include <Eigen/Cholesky>
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "sim/base/first_exception.h"
 #include "sim/core/storage.h"
@@ -34,9 +36,10 @@ Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index index, Index rows
   return out;
 }
 
+/// Writes rows of a product from `row` on to a matrix of the batch.
 template <class T>
-void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index index) {
-  T* first = static_cast<T*>(c.data) + index * c.step;
+void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index index, Index row) {
+  T* first = static_cast<T*>(c.data) + index * c.step + row * c.stride;
   for (Index i = 0; i < product.rows(); ++i) {
     for (Index j = 0; j < product.cols(); ++j) {
       T& out = first[i * c.stride + j];
@@ -78,29 +81,44 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
   return bytes;
 }
 
-// Each matrix is computed on one thread with single-threaded Eigen, so summation orders depend only on the shapes.
+// Each block of rows is computed on one thread with single-threaded Eigen, so summation orders depend only on the
+// shapes.
 void Execution::product(const Product& p) const {
   const Index of_operands = p.count * (p.m + p.n) * p.k * static_cast<Index>(size_of(p.operands));
   const Index of_result = p.count * p.m * p.n * static_cast<Index>(size_of(p.result));
   Launch(*this, "product").count(of_operands + (p.beta == 0.0 ? 0 : of_result), of_result, 0);
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
-    constexpr Index min_parallel_size = 100000;
+    constexpr Index min_parallel_size = 100000, block = 256;
+    const bool parallel = p.count * p.m * p.n * p.k > min_parallel_size;
     const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
+    const Index blocks = (p.m + block - 1) / block;
+    std::vector<Matrix<C>> right(p.count);
     FirstException failure;
-#pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > min_parallel_size)
+#pragma omp parallel for schedule(static) if (parallel)
     for (Index index = 0; index < p.count; ++index) {
       failure.run([&] {
-        const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(p.a, index, p.k, p.m, in_tf32).transpose())
-                                          : read<T>(p.a, index, p.m, p.k, in_tf32);
-        const Matrix<C> b = p.transpose_b ? Matrix<C>(read<T>(p.b, index, p.n, p.k, in_tf32).transpose())
-                                          : read<T>(p.b, index, p.k, p.n, in_tf32);
-        Matrix<C> sums(p.m, p.n);
-        sums.noalias() = static_cast<C>(p.alpha) * a * b;
+        right[index] = p.transpose_b ? Matrix<C>(read<T>(p.b, index, p.n, p.k, in_tf32).transpose())
+                                     : read<T>(p.b, index, p.k, p.n, in_tf32);
+      });
+    }
+    failure.rethrow();
+#pragma omp parallel for schedule(static) if (parallel)
+    for (Index task = 0; task < p.count * blocks; ++task) {
+      failure.run([&] {
+        const Index index = task / blocks;
+        const Index first = task % blocks * block;
+        const Index rows = std::min(block, p.m - first);
+        const auto* left = static_cast<const T*>(p.a.data) + first * (p.transpose_a ? 1 : p.a.stride);
+        const MatrixAt<const void*> part{left, p.a.stride, p.a.step};
+        const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(part, index, p.k, rows, in_tf32).transpose())
+                                          : read<T>(part, index, rows, p.k, in_tf32);
+        Matrix<C> sums(rows, p.n);
+        sums.noalias() = static_cast<C>(p.alpha) * a * right[index];
         if (p.result == p.operands) {
-          write<T>(sums, p.beta, p.c, index);
+          write<T>(sums, p.beta, p.c, index, first);
         } else {
-          write<C>(sums, p.beta, p.c, index);
+          write<C>(sums, p.beta, p.c, index, first);
         }
       });
     }
