@@ -1,17 +1,19 @@
-"""Measures ops, layers of the 3.2B shape and training on this machine; prints Markdown for RESULTS.md.
+"""Measures ops, layers of the 3.2B shape, CUDA kernels and training; prints Markdown for RESULTS.md.
 
-Usage: bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--tables ops layers training] [--threads N]
-                      [--repeats N] [--tokens N ...] [--device NAME] [--dtype NAME]
+Usage: bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--tables ops layers training kernels]
+                      [--threads N] [--repeats N] [--layers N] [--tokens N ...] [--device NAME] [--dtype NAME]
 
-BUILD is the build folder. PYTHON is an interpreter with PyTorch; its runs alternate with Periscope's, so that both see
-the same machine state. bench.md, which is also printed, and Google Benchmark's ops.json are written into the --out
-folder. --device and --dtype apply to layers; PyTorch is compared on the CPU in f32. Exit code: 0, or 1 if a program
-failed.
+BUILD is the build folder. PYTHON is an interpreter with PyTorch; on the CPU its runs alternate with Periscope's, so
+that both see the same machine state. bench.md, which is also printed, and Google Benchmark's ops.json are written into
+the --out folder. --device and --dtype apply to layers and kernels. The table of kernels is not a default; it needs
+--device cuda or cuda-tf32, or cuda-on-host, which counts launches and bytes without a GPU. Exit code: 0, or 1 if a
+program failed.
 """
 
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -22,6 +24,7 @@ import textwrap
 PEERS = pathlib.Path(__file__).parent / "peers"
 SHAPE = ("width", "heads", "kv_heads", "head_dim", "mlp_width", "vocab", "layers", "tokens", "threads", "direction")
 TRAINED = ({"layers": 12, "width": 96, "heads": 6}, {"layers": 6, "width": 256, "heads": 8})
+ON_HOST = "cuda-on-host"
 MATRIX_FREE_UP_TO = 256  # tokens; for more tokens matrix-free weights are slower than dense ones
 
 
@@ -87,40 +90,91 @@ def median(lines, key, layers):
     return statistics.median(second for line in lines for second in line[key]) / layers
 
 
-def layers_row(args, tokens, weights, direction, layers):
-    """Returns the table row of one stack; runs of Periscope and PyTorch alternate."""
-    ours, theirs = [], []
-    program = [args.build / "experiments" / "stack_seconds"]
+def layers_row(args, tokens, weights, direction):
+    """Returns the table row of one stack; on the CPU, runs of Periscope and PyTorch alternate."""
+    ours, theirs = [], {mode: [] for mode in args.modes}
+    program, layers = [args.build / "experiments" / "stack_seconds"], args.layers
     alternate = args.device == "cpu"
+    repeats = 1 if alternate else args.repeats
     for _ in range(args.repeats if alternate else 1):
         ours.append(line_of(program, tokens=tokens, layers=layers, direction=direction, weights=weights,
-                            threads=args.threads, device=args.device, dtype=args.dtype,
-                            repeats=1 if alternate else args.repeats))  # fmt: skip
-        if args.peer:
-            shape = json.dumps({key: ours[-1][key] for key in SHAPE})
-            theirs.append(line_of([args.peer, PEERS / "stack_pytorch.py"], shape))
+                            threads=args.threads, device=args.device, dtype=args.dtype, repeats=repeats))  # fmt: skip
+        shape = {key: ours[-1][key] for key in SHAPE} | {"device": args.device, "dtype": args.dtype, "repeats": repeats}
+        for mode, lines in theirs.items():
+            lines.append(line_of([args.peer, PEERS / "stack_pytorch.py"], json.dumps(shape | {"mode": mode})))
     seconds, processor = median(ours, "seconds", layers), median(ours, "processor_seconds", layers)
-    rate = max(line["product_gflops"] for line in ours + theirs)
+    rate = max(line["product_gflops"] for lines in (ours, *theirs.values()) for line in lines)
     row = [args.device, args.dtype, str(tokens), direction, weights, f"{seconds:.3g}", f"{rate:.0f}",
            "-" if weights == "matrix-free" else f"{100 * ours[0]['gflop_per_layer'] / rate / seconds:.0f} %",
            f"{max(line['peak_bytes'] for line in ours) / 2**20:.0f}"]  # fmt: skip
-    if theirs:
-        row += [f"{median(theirs, 'seconds', layers):.3g}", f"{median(theirs, 'seconds', layers) / seconds:.2f}",
-                f"{median(theirs, 'processor_seconds', layers) / processor:.2f}",
-                f"{max(line['peak_bytes'] for line in theirs) / 2**20:.0f}"]  # fmt: skip
+    for lines in theirs.values():
+        row += [f"{median(lines, 'seconds', layers):.3g}", f"{median(lines, 'seconds', layers) / seconds:.2f}",
+                f"{median(lines, 'processor_seconds', layers) / processor:.2f}",
+                f"{max(line['peak_bytes'] for line in lines) / 2**20:.0f}"]  # fmt: skip
     return row
 
 
 def layers(args):
     head = ["device", "dtype", "tokens", "pass", "weights", "s per layer", "products, GFLOP/s", "share", "peak MiB"]
-    head += ["PyTorch, s", "time ratio", "processor time ratio", "peak MiB"] if args.peer else []
-    rows = [layers_row(args, tokens, weights, direction, args.layers)
+    for mode in args.modes:
+        head += [f"PyTorch {mode}, s", "time ratio", "processor time ratio", "peak MiB"]
+    rows = [layers_row(args, tokens, weights, direction)
             for tokens in args.tokens for weights in ("dense", "matrix-free") for direction in ("forward", "backward")
             if weights == "dense" or tokens <= MATRIX_FREE_UP_TO]  # fmt: skip
     words = (f"Peri-LN, {args.layers} layers, including the generation of weights and the statistics at every site. "
              "Backward includes the forward pass and the norms of all matrices' gradients. Medians of "
-             f"{args.repeats}. Share: time of a dense stack's products at the best measured rate / total time.")
+             f"{args.repeats}. Share: time of a dense stack's products at the best measured rate / total time. Peak: "
+             "memory of the process, or of tensors on a GPU.")
     return f"### Layers of the 3.2B shape\n\n{words}\n\n" + table(head, rows)
+
+
+def kernel_row(op, kernel, use, whole):
+    read, written, seconds = use["read"], use["written"], use["seconds"]
+    numbers = ((use["launches"], ".0f"), (1e-6 * read, ".2f"), (1e-6 * written, ".2f"), (use["most_accesses"], ".0f"),
+               (1e3 * seconds, ".3f"), (1e-9 * (read + written) / (seconds or math.nan), ".0f"),
+               (100 * seconds / whole, ".1f"))  # fmt: skip
+    return [op, kernel, *("-" if math.isnan(value) else format(value, form) for value, form in numbers)]
+
+
+def kernel_rows(counted, timed):
+    """Joins two lines of stack_seconds --by-op: `counted` has the bytes, `timed` the seconds. Without a GPU, `timed` is
+    None. The slowest kernels come first; without a GPU, those that read most."""
+    unknown = dict.fromkeys(("launches", "read", "written", "most_accesses", "seconds"), math.nan)
+    uses = {}
+    for line, names in ((counted, ("launches", "read", "written", "most_accesses")), (timed, ("launches", "seconds"))):
+        for use in line["kernels"] if line else ():
+            key = use["op"], use["kernel"]
+            uses[key] = uses.get(key, unknown) | {name: use[name] for name in names}
+    order = "seconds" if timed else "read"
+    summed = ("launches", "read", "written", *(("seconds",) if timed else ()))
+    total = unknown | {name: sum(use[name] for use in uses.values() if not math.isnan(use[name])) for name in summed}
+    whole = statistics.median(timed["seconds"]) if timed else math.nan
+    most = sorted(uses, key=lambda key: math.inf if math.isnan(uses[key][order]) else -uses[key][order])
+    rows = [kernel_row(*key, uses[key], whole) for key in most]
+    rows.append(kernel_row("sum", "", total, whole))
+    if timed:
+        rows.append(kernel_row("whole run without events", "", unknown | {"seconds": whole}, whole))
+        rows.append(kernel_row("between launches", "", unknown | {"seconds": whole - total["seconds"]}, whole))
+    return rows
+
+
+def kernels(args):
+    program, sections = [args.build / "experiments" / "stack_seconds"], []
+    head = ["op", "kernel", "launches", "MB read", "MB written", "accesses", "ms", "GB/s", "% of the run"]
+    for tokens in args.tokens:
+        for direction in ("forward", "backward"):
+            options = {"tokens": tokens, "layers": args.layers, "direction": direction, "dtype": args.dtype,
+                       "threads": args.threads}  # fmt: skip
+            counted = line_of(program, "--by-op", device=ON_HOST, repeats=0, **options)
+            timed = None
+            if args.device != ON_HOST:
+                timed = line_of(program, "--by-op", device=args.device, repeats=args.repeats, **options)
+            sections.append(f"{args.device}, {args.dtype}, {tokens} tokens, {direction}, layers: {args.layers}\n\n"
+                            + table(head, kernel_rows(counted, timed)))  # fmt: skip
+    words = ("Launches of the CUDA backend by op and kernel. Bytes are those that the threads access in device memory, "
+             "counted on the host; accesses: the largest number by one thread in one launch. Times are between events "
+             f"before and after each launch; the whole run is the median of {args.repeats} without events.")
+    return f"### Kernels of the 3.2B shape\n\n{words}\n\n" + "\n\n".join(sections)
 
 
 def training(args):
@@ -145,7 +199,7 @@ def training(args):
     return f"### Training\n\n{words}\n\n" + table(["", "tokens/s", "peak MiB", "Periscope relative to it"], rows)
 
 
-TABLES = {"ops": ops, "layers": layers, "training": training}
+TABLES = {"ops": ops, "layers": layers, "training": training, "kernels": kernels}
 
 
 def heading(args):
@@ -165,7 +219,7 @@ def arguments():
     parser.add_argument("--peer", default="", metavar="PYTHON")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results/bench"))
     parser.add_argument("--quick", action="store_true", help="one layer, short inputs, one repeat")
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=["ops", "layers", "training"])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--layers", type=int)
@@ -176,8 +230,7 @@ def arguments():
     args.repeats = args.repeats or (1 if args.quick else 3)
     args.layers = args.layers or (1 if args.quick else 2)
     args.tokens = args.tokens or ([128] if args.quick else [128, 1024, 4096])
-    if (args.device, args.dtype) != ("cpu", "f32"):
-        args.peer = ""
+    args.modes = () if not args.peer else ("eager", "compiled") if args.device.startswith("cuda") else ("eager",)
     return args
 
 

@@ -26,8 +26,8 @@
 
 /// Measures time and memory of a stack with layers of the 3.2B preset as in `propagate`, without theory: Peri-LN with a
 /// final norm, Gaussian input, statistics at every site. Also measures the rate of a matrix product, and with --by-op
-/// every kernel of the CUDA backend. The subcommand `train` measures the tokens per second of training instead. Prints
-/// one line of JSON.
+/// every kernel of the CUDA backend. The memory is that of the process, or of tensors on a GPU. The subcommand `train`
+/// measures the tokens per second of training instead. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 
@@ -121,7 +121,7 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
   const double gflop = 2e-9 * rows * static_cast<double>(w.size());
   return {{"seconds", whole.wall},
           {"processor_seconds", whole.processor},
-          {"peak_bytes", peak_memory()},
+          {"peak_bytes", ops->device() == Device::cuda ? cuda_peak_memory() : peak_memory()},
           {"gflop_per_layer", 1e-9 * operations(spec.model, spec.input.tokens, run.backward)},
           {"product_gflops", gflop / *std::ranges::min_element(product.wall)},
           {"version", build_info::version},

@@ -6,16 +6,15 @@ SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, t
 by stack_seconds, and optionally:
   device   cpu, cuda or cuda-tf32 (f32 products in TF32); default cpu
   dtype    bf16, f16, f32 or f64; default f32
-  mode     eager or compiled; default eager. Compiled are the statistics, norms, RoPE and the gate, each as one function;
-           random numbers, matrix products, attention and the loss call the same libraries in both modes.
+  mode     eager or compiled; default eager. Compiled are the statistics, norms, RoPE and the gate, each as one
+           function; random numbers, matrix products, attention and the loss call the same libraries in both modes.
   repeats  number of timed repeats; if there are several, or the mode is compiled, a warm-up precedes them; default 1
 
 Peri-LN; weights are generated for every layer. Statistics at x_in, A_out, f_out, B_out and x_out: second moment,
-variance, mean, kurtosis, maximum, token cosine and the 100 largest magnitudes. With direction `backward`, every layer is
-recomputed in the backward pass from its stored input, like torch.utils.checkpoint. Then the mean squares of the
-gradients at the same five sites and the norms of all matrices' gradients are computed as well. The peak memory is the
-process's on the CPU, and the largest allocation of tensors on a GPU.
-Needs PyTorch, which neither ./lab nor the tests install.
+variance, mean, kurtosis, maximum, token cosine and the 100 largest magnitudes. With direction `backward`, every layer
+is recomputed in the backward pass from its stored input, like torch.utils.checkpoint. Then the mean squares of the
+gradients at the same five sites and the norms of all matrices' gradients are computed as well. The peak memory is that
+of the process, or of tensors on a GPU. Needs PyTorch, which neither ./lab nor the tests install.
 """
 
 import json
@@ -187,8 +186,9 @@ def main():
     if shape["repeats"] > 1 or shape["mode"] == "compiled":
         run(shape, to)
     times = [seconds_of(lambda: run(shape, to), to["device"]) for _ in range(shape["repeats"])]
-    print(json.dumps({"seconds": [wall for wall, _ in times], "processor_seconds": [processor for _, processor in times],
-                      "peak_bytes": peak_bytes(to["device"]), "product_gflops": product_rate(shape, to)}))  # fmt: skip
+    wall, processor = zip(*times)
+    print(json.dumps({"seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes(to["device"]),
+                      "product_gflops": product_rate(shape, to)}))  # fmt: skip
 
 
 if __name__ == "__main__":
