@@ -1,7 +1,8 @@
 """Measures ops, layers of the 3.2B shape, CUDA kernels and training; prints Markdown for RESULTS.md.
 
-Usage: bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--tables ops layers training kernels]
-                      [--threads N] [--repeats N] [--layers N] [--tokens N ...] [--device NAME] [--dtype NAME]
+Usage: bench.py BUILD [--peer PYTHON [--modes eager compiled]] [--out results/bench] [--quick]
+                      [--tables ops layers training kernels] [--threads N] [--repeats N] [--layers N] [--tokens N ...]
+                      [--device NAME] [--dtype NAME]
 
 BUILD is the build folder. PYTHON is an interpreter with PyTorch; on the CPU its runs alternate with Periscope's, so
 that both see the same machine state. bench.md, which is also printed, and Google Benchmark's ops.json are written into
@@ -217,6 +218,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--peer", default="", metavar="PYTHON")
+    parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager"],
+                        help="modes of PyTorch in the table layers")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results/bench"))
     parser.add_argument("--quick", action="store_true", help="one layer, short inputs, one repeat")
     parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=["ops", "layers", "training"])
@@ -230,7 +233,8 @@ def arguments():
     args.repeats = args.repeats or (1 if args.quick else 3)
     args.layers = args.layers or (1 if args.quick else 2)
     args.tokens = args.tokens or ([128] if args.quick else [128, 1024, 4096])
-    args.modes = () if not args.peer else ("eager", "compiled") if args.device.startswith("cuda") else ("eager",)
+    if not args.peer:
+        args.modes = []
     return args
 
 

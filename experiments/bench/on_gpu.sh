@@ -1,41 +1,100 @@
 #!/usr/bin/env bash
-# Builds with CUDA on a machine with an NVIDIA GPU, tests every op against the reference, measures layers, and appends the
-# table to RESULTS.md.
+# Builds with CUDA on a machine with an NVIDIA GPU, tests every op against the reference, and measures kernels, layers and
+# whole stacks; also PyTorch, if python3 has it. The tables are appended to RESULTS.md. The steps take eight minutes or
+# less on 16 cores, and the most informative come first, in case the run is stopped.
 #
 # usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
-# With BUILD_FOLDER nothing is built; its tests and stack_seconds are used. Exit code: 0, or the code of the first failed step.
+# With BUILD_FOLDER nothing is built; its tests and programs are used. Later steps run even if one fails. Exit code: 0, or
+# the code of the first failed step.
+# shellcheck disable=SC2317  # steps are called by name
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
 folder=${1-build}
 results=${2-experiments/bench/RESULTS.md}
+limit=480  # seconds
+status=0
 
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-if (($# == 0)); then
+# step TITLE COMMAND...: runs COMMAND. Sets `status` to the exit code of the first failure.
+step() {
+  local code
+  printf '==> %s, after %d s\n' "$1" "$SECONDS"
+  # Bash ignores `set -e` in conditions, so a subshell sets it, and the subshell's status is read afterwards.
+  set +e
+  (set -e; "${@:2}")
+  code=$?
+  set -e
+  if ((code != 0)); then printf '==> %s: failed with exit code %d\n' "$1" "$code"; fi
+  if ((status == 0)); then status=$code; fi
+}
+
+build() {
   cmake --preset release -DPERISCOPE_CUDA=ON
   cmake --build --preset release --parallel --target periscope test_backend test_gradient test_model stack_seconds
-fi
+}
 
 # Fails if the tests do not cover the device cuda.
-"$folder/tests/test_backend" --test-case='every op agrees*' --success | grep --max-count=1 'cuda f32'
-for group in backend gradient model; do "$folder/tests/test_$group"; done
-if command -v compute-sanitizer >/dev/null; then
-  for tool in memcheck racecheck; do
-    compute-sanitizer --tool "$tool" --error-exitcode 1 "$folder/tests/test_backend" --test-case='every op agrees*'
-  done
-fi
+tests() {
+  "$folder/tests/test_backend" --test-case='every op agrees*' --success | grep --count 'cuda f32'
+  for group in backend gradient model; do "$folder/tests/test_$group"; done
+}
 
 # Runs the whole program; exit code 4 is a verdict, not a failure.
-"$folder/periscope" propagate --set model.layers=4 --set model.width=256 --seeds 2 --set run.backward=true \
-  --device cuda --dtype bf16 || test $? = 4
+program() {
+  "$folder/periscope" propagate --set model.layers=4 --set model.width=256 --seeds 2 --backward --device cuda \
+    --dtype bf16 || test $? = 4
+}
 
-{
-  printf '\n## %s\n\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
-  printf '%s, driver %s, CUDA %s, by experiments/bench/on_gpu.sh.\n' "$(date +%F)" \
+machine() {
+  printf '\n## %s\n\n%s, driver %s, CUDA %s, %d CPU cores; commit %s, by experiments/bench/on_gpu.sh.\n' \
+    "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$(date +%F)" \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
-    "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-  for target in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
-    read -r device dtype <<<"$target"
-    python3 experiments/bench/bench.py "$folder" --tables layers --layers 4 --tokens 4096 --repeats 5 \
-      --device "$device" --dtype "$dtype" --out results/bench | grep '^|'
-  done
+    "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')" "$(nproc)" \
+    "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+}
+
+# measure LINES FLAGS...: runs bench.py, and appends the lines selected by a sed expression to the results.
+measure() { python3 experiments/bench/bench.py "$folder" --out results/bench "${@:2}" | sed -n "$1" | tee -a "$results"; }
+section='/^### /,$p'  # without the description of the machine
+row='/^| cuda/p'
+
+kernels() { measure "$section" --tables kernels --device cuda --dtype bf16 --layers 1 --tokens 4096 --repeats 5; }
+layers() { measure "$3" --tables layers --device "$1" --dtype "$2" --layers 4 --tokens 4096 --repeats 5 "${@:4}"; }
+whole() { measure "$section" --tables layers --device cuda --dtype bf16 --layers 32 --tokens 4096 8192 --repeats 2; }
+
+# Stops at the time limit, which is not a failure.
+sanitizer() {
+  local code=0
+  timeout $((limit > SECONDS ? limit - SECONDS : 1)) compute-sanitizer --tool "$1" --error-exitcode 1 \
+    "$folder/tests/test_backend" --test-case='every op agrees*' || code=$?
+  if ((code == 124)); then echo "$1: stopped at the time limit"; else return "$code"; fi
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+if (($# == 0)); then step "Build" build; fi
+step "Tests" tests
+{
+  machine
+  echo
 } | tee -a "$results"
+step "Kernels" kernels
+echo | tee -a "$results"
+step "Layers, bf16" layers cuda bf16 "$section"
+step "Layers, f16" layers cuda f16 "$row"
+step "Layers, TF32" layers cuda-tf32 f32 "$row"
+step "Layers, f32" layers cuda f32 "$row"
+step "Layers, f64" layers cuda f64 "$row"
+echo | tee -a "$results"
+step "Whole 3.2B stacks" whole
+echo | tee -a "$results"
+if python3 -c 'import torch' 2>/dev/null; then
+  step "PyTorch, eager" layers cuda bf16 "$section" --peer python3 --modes eager
+  echo | tee -a "$results"
+  step "PyTorch, compiled" layers cuda bf16 "$section" --peer python3 --modes compiled
+else
+  echo "python3 has no PyTorch on this machine." | tee -a "$results"
+fi
+step "Program" program
+if command -v compute-sanitizer >/dev/null; then
+  for tool in memcheck racecheck; do step "Sanitizer, $tool" sanitizer "$tool"; done
+fi
+exit "$status"

@@ -75,7 +75,7 @@ std::string short_name(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> demangled(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  static const std::regex namespaces(R"((\w+::|\(anonymous namespace\)::)+)");
+  static const std::regex namespaces(R"((\w+::|\(anonymous namespace\)::)+| (?=>))");
   return std::regex_replace(status == 0 ? demangled.get() : name, namespaces, "");
 }
 

@@ -186,7 +186,7 @@ def main():
     if shape["repeats"] > 1 or shape["mode"] == "compiled":
         run(shape, to)
     times = [seconds_of(lambda: run(shape, to), to["device"]) for _ in range(shape["repeats"])]
-    wall, processor = zip(*times)
+    wall, processor = zip(*times, strict=True)
     print(json.dumps({"seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes(to["device"]),
                       "product_gflops": product_rate(shape, to)}))  # fmt: skip
 
