@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds with CUDA on a machine with an NVIDIA GPU, tests every op against the reference, and measures kernels, layers and
-# whole stacks; also PyTorch, if python3 has it. The tables are appended to RESULTS.md. The steps take eight minutes or
-# less on 16 cores, and the most informative come first, in case the run is stopped.
+# Builds with CUDA on a machine with an NVIDIA GPU, tests every op against the reference, and measures kernels, layers
+# and whole stacks; also PyTorch, if python3 has it. The tables are appended to RESULTS.md. The steps should take at most
+# eight minutes on 16 cores. The most informative steps come first, in case the run is stopped.
 #
 # usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
-# With BUILD_FOLDER nothing is built; its tests and programs are used. Later steps run even if one fails. Exit code: 0, or
-# the code of the first failed step.
+# With BUILD_FOLDER nothing is built; its tests and programs are used. Later steps run even if one fails. Exit code: 0,
+# or the code of the first failed step.
 # shellcheck disable=SC2317  # steps are called by name
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
@@ -45,16 +45,18 @@ program() {
 }
 
 machine() {
-  printf '\n## %s\n\n%s, driver %s, CUDA %s, %d CPU cores; commit %s, by experiments/bench/on_gpu.sh.\n' \
+  printf '\n## %s\n\n%s, driver %s, CUDA %s, %d CPU cores, by experiments/bench/on_gpu.sh.\n' \
     "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$(date +%F)" \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
-    "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')" "$(nproc)" \
-    "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')" "$(nproc)"
 }
 
-# measure LINES FLAGS...: runs bench.py, and appends the lines selected by a sed expression to the results.
-measure() { python3 experiments/bench/bench.py "$folder" --out results/bench "${@:2}" | sed -n "$1" | tee -a "$results"; }
-section='/^### /,$p'  # without the description of the machine
+# measure SCRIPT FLAGS...: runs bench.py with FLAGS, and appends what the sed script prints to the results.
+measure() {
+  python3 experiments/bench/bench.py "$folder" --out results/bench "${@:2}" | sed -n "$1" | tee -a "$results"
+}
+# shellcheck disable=SC2016
+section='/^### /,$ { s/^###/\n&/; p }'  # without the description of the machine
 row='/^| cuda/p'
 
 kernels() { measure "$section" --tables kernels --device cuda --dtype bf16 --layers 1 --tokens 4096 --repeats 5; }
@@ -72,26 +74,19 @@ sanitizer() {
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 if (($# == 0)); then step "Build" build; fi
 step "Tests" tests
-{
-  machine
-  echo
-} | tee -a "$results"
+machine | tee -a "$results"
 step "Kernels" kernels
-echo | tee -a "$results"
 step "Layers, bf16" layers cuda bf16 "$section"
 step "Layers, f16" layers cuda f16 "$row"
 step "Layers, TF32" layers cuda-tf32 f32 "$row"
 step "Layers, f32" layers cuda f32 "$row"
 step "Layers, f64" layers cuda f64 "$row"
-echo | tee -a "$results"
 step "Whole 3.2B stacks" whole
-echo | tee -a "$results"
 if python3 -c 'import torch' 2>/dev/null; then
   step "PyTorch, eager" layers cuda bf16 "$section" --peer python3 --modes eager
-  echo | tee -a "$results"
   step "PyTorch, compiled" layers cuda bf16 "$section" --peer python3 --modes compiled
 else
-  echo "python3 has no PyTorch on this machine." | tee -a "$results"
+  printf '\npython3 has no PyTorch on this machine.\n' | tee -a "$results"
 fi
 step "Program" program
 if command -v compute-sanitizer >/dev/null; then
