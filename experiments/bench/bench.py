@@ -173,8 +173,9 @@ def kernels(args):
             sections.append(f"{args.device}, {args.dtype}, {tokens} tokens, {direction}, layers: {args.layers}\n\n"
                             + table(head, kernel_rows(counted, timed)))  # fmt: skip
     words = ("Launches of the CUDA backend by op and kernel. Bytes are those that the threads access in device memory, "
-             "counted on the host; accesses: the largest number by one thread in one launch. Times are between events "
-             f"before and after each launch; the whole run is the median of {args.repeats} without events.")
+             "counted on the host; caches serve some of them, so that rates can exceed the memory's. Accesses: the "
+             "largest number by one thread in one launch. Times are between events before and after each launch; the "
+             f"whole run is the median of {args.repeats} without events.")
     return f"### Kernels of the 3.2B shape\n\n{words}\n\n" + "\n\n".join(sections)
 
 

@@ -29,7 +29,7 @@ def test_bench_compares_layers_with_a_peer(folder):
     (folder / "peer").write_text(PEER)
     (folder / "peer").chmod(0o755)
     done = driver("--peer", folder / "peer", "--tables", "layers", "--tokens", "4", "--repeats", "2")
-    assert (done.returncode, "PyTorch 9.8" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "PyTorch 9.8" in " ".join(done.stdout.split())) == (0, True), done.stderr
     assert (folder / "out" / "bench.md").read_text() == done.stdout
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| cpu |")]
     assert [row[3:5] for row in rows] == [[pass_, weights] for weights in ("dense", "matrix-free")
@@ -38,6 +38,27 @@ def test_bench_compares_layers_with_a_peer(folder):
         assert (row[0:3], row[9], row[12]) == (["cpu", "f32", "4"], "3", "64")
         assert float(row[10]) * float(row[5]) == pytest.approx(3.0, abs=0.1)  # PyTorch's 3 s = ratio · seconds
         assert 1 < float(row[8]) < 400, "MiB of the program, not of Python"
+
+
+def test_the_table_of_kernels_joins_bytes_of_the_host_and_seconds_of_the_gpu():
+    def use(kernel, **numbers):
+        return {"op": "norm", "kernel": kernel, "read": 0, "written": 0, "most_accesses": 0, "seconds": 0} | numbers
+
+    counted = [use("Norm", launches=2, read=3e6, written=1e6, most_accesses=7), use("Copy", launches=1, read=5e6)]
+    timed = [use("Norm", launches=2, seconds=0.002), use("Sort", launches=1, seconds=0.001)]
+    names = ["norm Norm", "norm Sort", "norm Copy", "sum ", "whole run without events ", "between launches "]
+    rows = bench.kernel_rows({"kernels": counted}, {"kernels": timed, "seconds": [0.004, 0.9, 0.003]})
+    assert [f"{op} {kernel}" for op, kernel, *_ in rows] == names
+    assert rows[0][2:] == ["2", "3.00", "1.00", "7", "2.000", "2", "50.0"]
+    assert rows[1][2:] == ["1", "-", "-", "-", "1.000", "-", "25.0"]
+    assert (rows[3][2:4], rows[3][6], rows[-1][6]) == (["4", "8.00"], "3.000", "1.000")
+    assert [row[1] for row in bench.kernel_rows({"kernels": counted}, None)] == ["Copy", "Norm", ""]
+
+
+def test_kernels_are_counted_on_the_host_only_for_cuda(folder):
+    done = driver("--tables", "kernels", "--device", "cuda-on-host", "--tokens", "4")
+    assert (done.returncode, done.stdout.count("| sum |")) == (0, 2), done.stderr
+    assert "--by-op" in run("--by-op", "--tokens", 4, program=STACK_SECONDS, code=2).err
 
 
 def test_a_missing_program_or_peer_is_an_error(folder):
