@@ -59,8 +59,8 @@ struct Times {
 
 constexpr std::string_view on_host = "cuda-on-host";
 
-/// As periscope::make_backend, and also knows the CUDA backend on the host. Throws ConfigError if there is a profile
-/// and `device` is another backend than CUDA.
+/// Creates a backend of sim/backends.h, or the CUDA backend on the host. `profile` may be null. Throws ConfigError if
+/// `device` does not support a profile.
 std::unique_ptr<Backend> make_backend(const std::string& device, cuda::Profile* profile = nullptr) {
   if (device == on_host) return make_cuda_backend_on_host({.profile = profile});
   if (profile == nullptr) return periscope::make_backend(device);
@@ -70,7 +70,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, cuda::Profile* 
   throw ConfigError(fmt::format("--device {}: --by-op expected cuda, cuda-tf32 or {}", device, on_host));
 }
 
-/// Returns a kernel's name without namespaces: of a C++ type, mangled or not, or of another call.
+/// Returns a name without namespaces. `name` is a C++ type, mangled or not, or any other text.
 std::string short_name(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> demangled(

@@ -36,7 +36,7 @@ Matrix<Computed<T>> read(const MatrixAt<const void*>& x, Index index, Index rows
   return out;
 }
 
-/// Writes rows of a product from `row` on to a matrix of the batch.
+/// Writes `product` to a matrix of the batch, starting at `row`.
 template <class T>
 void write(const Matrix<Computed<T>>& product, double beta, const MatrixAt<void*>& c, Index index, Index row) {
   T* first = static_cast<T*>(c.data) + index * c.step + row * c.stride;
