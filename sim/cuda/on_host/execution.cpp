@@ -90,31 +90,23 @@ void Execution::product(const Product& p) const {
   with_type(p.operands, [&]<class T>(T) {
     using C = Computed<T>;
     constexpr Index min_parallel_size = 100000, block = 256;
-    const bool parallel = p.count * p.m * p.n * p.k > min_parallel_size;
     const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
     const Index blocks = (p.m + block - 1) / block;
-    std::vector<Matrix<C>> right(p.count);
     FirstException failure;
-#pragma omp parallel for schedule(static) if (parallel)
-    for (Index index = 0; index < p.count; ++index) {
-      failure.run([&] {
-        right[index] = p.transpose_b ? Matrix<C>(read<T>(p.b, index, p.n, p.k, in_tf32).transpose())
-                                     : read<T>(p.b, index, p.k, p.n, in_tf32);
-      });
-    }
-    failure.rethrow();
-#pragma omp parallel for schedule(static) if (parallel)
+#pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > min_parallel_size)
     for (Index task = 0; task < p.count * blocks; ++task) {
       failure.run([&] {
         const Index index = task / blocks;
         const Index first = task % blocks * block;
         const Index rows = std::min(block, p.m - first);
-        const auto* left = static_cast<const T*>(p.a.data) + first * (p.transpose_a ? 1 : p.a.stride);
-        const MatrixAt<const void*> part{left, p.a.stride, p.a.step};
+        const MatrixAt<const void*> part{static_cast<const T*>(p.a.data) + first * (p.transpose_a ? 1 : p.a.stride),
+                                         p.a.stride, p.a.step};
         const Matrix<C> a = p.transpose_a ? Matrix<C>(read<T>(part, index, p.k, rows, in_tf32).transpose())
                                           : read<T>(part, index, rows, p.k, in_tf32);
+        const Matrix<C> b = p.transpose_b ? Matrix<C>(read<T>(p.b, index, p.n, p.k, in_tf32).transpose())
+                                          : read<T>(p.b, index, p.k, p.n, in_tf32);
         Matrix<C> sums(rows, p.n);
-        sums.noalias() = static_cast<C>(p.alpha) * a * right[index];
+        sums.noalias() = static_cast<C>(p.alpha) * a * b;
         if (p.result == p.operands) {
           write<T>(sums, p.beta, p.c, index, first);
         } else {
