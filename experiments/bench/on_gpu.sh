@@ -44,6 +44,15 @@ program() {
     --dtype bf16 || test $? = 4
 }
 
+# The same with theory at full size: 32 layers, 4096 tokens, one seed.
+whole_program() {
+  local start=$SECONDS
+  timeout 150 "$folder/periscope" propagate --set model.preset=3.2B --set input.tokens=4096 --seeds 1 --backward \
+    --device cuda --dtype bf16 --quiet >/dev/null || test $? = 4
+  printf '\n`propagate --backward` of 32 layers, 4096 tokens, 1 seed, with theory on %d cores: %d s.\n' "$(nproc)" \
+    "$((SECONDS - start))" | tee -a "$results"
+}
+
 machine() {
   printf '\n## %s\n\n%s, driver %s, CUDA %s, %d CPU cores, by experiments/bench/on_gpu.sh.\n' \
     "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" "$(date +%F)" \
@@ -89,6 +98,7 @@ else
   printf '\npython3 has no PyTorch on this machine.\n' | tee -a "$results"
 fi
 step "Program" program
+step "Whole program" whole_program
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do step "Sanitizer, $tool" sanitizer "$tool"; done
 fi
