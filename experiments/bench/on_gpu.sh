@@ -49,7 +49,7 @@ whole_program() {
   local start=$SECONDS
   timeout 150 "$folder/periscope" propagate --set model.preset=3.2B --set input.tokens=4096 --seeds 1 --backward \
     --device cuda --dtype bf16 --quiet >/dev/null || test $? = 4
-  printf '\n`propagate --backward` of 32 layers, 4096 tokens, 1 seed, with theory on %d cores: %d s.\n' "$(nproc)" \
+  printf '\npropagate --backward of 32 layers, 4096 tokens, 1 seed, with theory on %d cores: %d s.\n' "$(nproc)" \
     "$((SECONDS - start))" | tee -a "$results"
 }
 
