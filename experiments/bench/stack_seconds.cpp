@@ -123,7 +123,7 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
   const double gflop = 2e-9 * rows * static_cast<double>(w.size());
   return {{"seconds", whole.wall},
           {"processor_seconds", whole.processor},
-          {"peak_bytes", ops->device() == Device::cuda ? cuda_peak_memory() : peak_memory()},
+          {"peak_bytes", peak_memory()},
           {"gflop_per_layer", 1e-9 * operations(spec.model, spec.input.tokens, run.backward)},
           {"product_gflops", gflop / *std::ranges::min_element(product.wall)},
           {"version", build_info::version},

@@ -154,8 +154,9 @@ class Backend : public OpRunner<AllOps> {
  protected:
   /// Returns a tensor with undefined contents.
   [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
-  /// Called before every op.
+  /// Called by `perform`, for profiles.
   virtual void before(const OpFacts& /*op*/) const {}
+  /// Runs an op; to be used in place of `run` by functions that run other ops.
   template <class Op>
   void perform(const Op& op) const {
     before(Op::facts);

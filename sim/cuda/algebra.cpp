@@ -104,8 +104,7 @@ void CudaBackend::run(const op::LinearWeightSquare& o) const {
   Tensor gradient = do_allocate(rows, cols, compute_dtype(o.x.dtype()));
   matrix_product(execution_, {.x = o.dy, .transposed = true}, {o.x}, gradient);
   with_type(gradient.dtype(), [&]<class T>(T) {
-    for_blocks(execution_, rows,
-               MeasureRow<T>{data<T>(gradient), nullptr, rows, cols, nullptr, squares.get(), nullptr});
+    measure_rows(execution_, MeasureRows<T>{.x = data<T>(gradient), .rows = rows, .n = cols, .squares = squares.get()});
   });
   for_blocks(execution_, 1, Sum{squares.get(), rows, data<double>(o.square)});
 }

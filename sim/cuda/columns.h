@@ -68,7 +68,7 @@ void combine_pieces(const Execution& execution, const double* partial, const Com
 template <class T, class Term, class Combine>
 void reduce_columns(const Execution& execution, Index rows, Index cols, const Term& term, const Combine& combine,
                     T* out) {
-  const Index pieces = (rows + piece_rows - 1) / piece_rows;
+  const Index pieces = ceil_div(rows, piece_rows);
   const std::shared_ptr<double> partial = execution.take_array<double>(pieces * cols);
   for_each(execution, pieces * cols, ReducePieces<Term, Combine>{term, combine, rows, cols, partial.get()});
   combine_pieces(execution, partial.get(), combine, 1, pieces, cols, out);

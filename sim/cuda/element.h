@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "sim/core/tensor.h"
@@ -32,13 +31,6 @@ struct Half {
   static constexpr DType dtype = DType::f16;
   std::uint16_t bits;
 };
-
-template <class T>
-inline constexpr T infinity = std::numeric_limits<T>::infinity();
-template <>
-inline constexpr Bfloat16 infinity<Bfloat16>{0x7f80};
-template <>
-inline constexpr Half infinity<Half>{0x7c00};
 
 /// The type in which ops on elements of type T compute (compute_dtype).
 template <class T>

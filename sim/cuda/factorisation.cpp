@@ -48,8 +48,8 @@ class RowBasisWork {
   /// x = lower⁻¹ x.
   void solve() const { execution_.solve_lower(lower_.get(), rows_, x_.get(), n_); }
 
-  /// Gram-Schmidt process, row by row: makes x orthonormal and fills `lower`. Projecting out the earlier rows twice
-  /// leaves a component along them of the order of rounding errors.
+  /// Gram-Schmidt process with reorthogonalisation, row by row: makes x orthonormal and fills `lower`. Used for f64 and
+  /// for nearly dependent rows.
   void orthonormalise(double tolerance) const {
     execution_.fill_zero(lower_.get(), static_cast<std::size_t>(rows_ * rows_) * sizeof(double));
     measure_squares();
@@ -57,7 +57,7 @@ class RowBasisWork {
     for (Index t = 0; t < rows_; ++t) {
       double* const row = x_.get() + t * n_;
       double* const lower = lower_.get() + t * rows_;
-      for (int twice = 0; twice < 2 && t > 0; ++twice) {
+      for (int pass = 0; pass < 2 && t > 0; ++pass) {
         product(1, t, n_, {row, n_}, {x_.get(), n_}, true, {coefficients.get(), t}, 1.0, 0.0);
         product(1, n_, t, {coefficients.get(), t}, {x_.get(), n_}, false, {row, n_}, -1.0, 1.0);
         for_each(execution_, t, Binary<double, Add>{lower, coefficients.get(), lower, Add{}});
@@ -68,7 +68,7 @@ class RowBasisWork {
 
  private:
   void measure_squares() const {
-    for_blocks(execution_, rows_, MeasureRow<double>{x_.get(), nullptr, rows_, n_, nullptr, squares_.get(), nullptr});
+    measure_rows(execution_, MeasureRows<double>{.x = x_.get(), .rows = rows_, .n = n_, .squares = squares_.get()});
   }
   void product(Index m, Index n, Index k, const MatrixAt<const void*>& a, const MatrixAt<const void*>& b,
                bool transpose_b, const MatrixAt<void*>& c, double alpha, double beta) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "sim/cuda/launch.h"
 
@@ -56,7 +57,7 @@ struct FinishRow {
   }
 };
 
-/// Computes the squared distance of every row from the span of earlier rows, divided by the row's square.
+/// Computes the squared distance of every row from the span of earlier rows, divided by its squared length.
 struct RemainingShare {
   In<double> factor;
   In<double> squares;
@@ -76,7 +77,8 @@ struct WriteLower {
   Index rows;
   PERISCOPE_HOST_DEVICE void operator()(Index index) const {
     const Index t = index / rows;
-    const double value = exponents[t] == not_finite ? std::sqrt(-1.0) : std::ldexp(factor[index], exponents[t]);
+    const double value =
+        exponents[t] == not_finite ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(factor[index], exponents[t]);
     lower[index] = from_double<T>(index % rows > t ? 0.0 : value);
   }
 };

@@ -16,7 +16,7 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
 /// The cooperating threads of one block. Code between calls of `threads` runs on every thread of a GPU block, but only
-/// once on the host, so it must not write to memory.
+/// once on the host, so it must not write to memory; its accesses count once, and for no thread.
 struct Block {
   static constexpr int size = 256;
 #ifndef __CUDACC__
@@ -30,7 +30,7 @@ struct Block {
 #ifdef __CUDA_ARCH__
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
-#elif !defined(__CUDACC__)
+#elif !defined(__CUDACC__)  // nvcc's host code never runs kernels
     for (int i = 0; i < size; ++i) {
       const int t = reversed ? size - 1 - i : i;
       const Index before = accesses.count;
@@ -50,14 +50,20 @@ struct Block {
       for (Index i = t; i < n; i += size) add(value, i);
       shared[t] = value;
     });
-    for (int half = size / 2; half > 0; half /= 2) {
-      threads([&](int t) {
-        if (t < half) combine(shared[t], shared[t + half]);
-      });
-    }
+    merge(shared, size, combine);
     const Value all = shared[0];
     threads([](int) {});  // all threads must read the result before `shared` is reused
     return all;
+  }
+
+  /// Merges the values of every team of threads pairwise into that of its first thread; `team` is a power of two.
+  template <class Value, class Combine>
+  PERISCOPE_HOST_DEVICE void merge(Value* shared, int team, const Combine& combine) const {
+    for (int half = team / 2; half > 0; half /= 2) {
+      threads([&](int t) {
+        if (t % team < half) combine(shared[t], shared[t + half]);
+      });
+    }
   }
 
   /// Σ_i term(i) for i < n, in double.
@@ -73,8 +79,7 @@ struct SumShared {
   double sums[Block::size];
 };
 
-/// Number of blocks whose threads cover `count` items.
-constexpr Index blocks_for(Index count) { return (count + Block::size - 1) / Block::size; }
+constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
 #ifdef __CUDACC__
 
@@ -100,7 +105,8 @@ void launch_blocks(const Execution& execution, const Launch& launch, Index block
   constexpr Index min_parallel_size = 16;
   const bool reversed = execution.options().reversed;
   Index read = 0, written = 0, most = 0;
-#pragma omp parallel for schedule(static) reduction(+ : read, written) reduction(max : most) if (blocks > min_parallel_size)
+#pragma omp parallel for schedule(static) reduction(+ : read, written) reduction(max : most) \
+    if (blocks > min_parallel_size)
   for (Index i = 0; i < blocks; ++i) {
     typename Body::Shared shared;
     std::array<Index, Block::size> by_thread;
@@ -138,7 +144,7 @@ struct EachThread {
 /// Calls body(i) for i = 0 … count−1, one thread per i.
 template <class Body>
 void for_each(const Execution& execution, Index count, const Body& body) {
-  const Index blocks = blocks_for(count);
+  const Index blocks = ceil_div(count, Block::size);
   const EachThread<Body> each{body, count};
   if (count > 0) launch_blocks(execution, Launch(execution, typeid(Body).name()), blocks, each);
 }

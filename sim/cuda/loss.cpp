@@ -26,8 +26,9 @@ PERISCOPE_HOST_DEVICE RowSoftmax row_softmax(const Block& block, double* shared,
   return {largest, total};
 }
 
-/// Without dlogits only the losses, NaN without a label.
-/// Computed in double: for a confidently predicted token, the gradient p − 1 with p near 1 would cancel in float.
+/// Writes the loss of a row and, unless `dlogits` is null, its gradient. A row without a label has the loss 0 with
+/// dlogits, else NaN. Computed in double: for a confidently predicted token, the gradient p − 1 with p near 1 would
+/// cancel in float.
 template <class T>
 struct CrossEntropyRow {
   using Shared = SumShared;
@@ -40,19 +41,19 @@ struct CrossEntropyRow {
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index t) const {
     const In<T> row = logits + t * classes;
     const Out<T> out = dlogits ? dlogits + t * classes : dlogits;
-    const Index written = dlogits ? classes : 0;
+    const Index gradients = dlogits ? classes : 0;
     const int label = labels[t];
     if (label == no_label) {
       block.threads([&](int thread) {
         if (thread == 0) losses[t] = dlogits ? 0.0 : std::numeric_limits<double>::quiet_NaN();
-        for (Index j = thread; j < written; j += Block::size) out[j] = from_double<T>(0.0);
+        for (Index j = thread; j < gradients; j += Block::size) out[j] = from_double<T>(0.0);
       });
       return;
     }
     const RowSoftmax s = row_softmax(block, shared.sums, row, classes);
     block.threads([&](int thread) {
       if (thread == 0) losses[t] = std::log(s.total) - (static_cast<double>(widen(row[label])) - s.largest);
-      for (Index j = thread; j < written; j += Block::size) {
+      for (Index j = thread; j < gradients; j += Block::size) {
         const double p = std::exp(static_cast<double>(widen(row[j])) - s.largest) / s.total;
         out[j] = from_double<T>((p - (j == label ? 1.0 : 0.0)) / labelled);
       }

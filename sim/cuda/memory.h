@@ -1,54 +1,55 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <type_traits>
 
 #include "sim/cuda/element.h"
 
-/// Device memory as kernels see it. On the host, their accesses are counted.
+/// Pointers to device memory, which count accesses in the host execution.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Accesses by one thread of the host, each of at most 16 bytes.
+/// Number and bytes of the accesses to device memory by one host thread.
 struct Accesses {
   Index count = 0;
-  Index read = 0;  ///< bytes
+  Index read = 0;
   Index written = 0;
 };
 #ifndef __CUDACC__
 inline constinit thread_local Accesses accesses;
 #endif
 
-/// 16 bytes of elements, which a thread loads or stores at once.
+/// 16 bytes of elements: one vector load or store.
 template <class T>
 struct alignas(16) Pack {
   static constexpr Index size = 16 / sizeof(T);
   T elements[size];
 };
 
-/// Memory that a kernel reads (T is const) or writes. A read of memory that it writes counts as written.
+/// A pointer to device memory that a kernel reads (T is const) or writes. Reads through an Out count as writes.
 template <class T>
-class Memory {
+class Pointer {
  public:
   using Element = std::remove_const_t<T>;
-  Memory() = default;
-  PERISCOPE_HOST_DEVICE Memory(T* data) : data_(data) {}       // NOLINT(google-explicit-constructor)
+  Pointer() = default;
+  PERISCOPE_HOST_DEVICE Pointer(T* data) : data_(data) {}      // NOLINT(google-explicit-constructor)
   PERISCOPE_HOST_DEVICE operator T*() const { return data_; }  // NOLINT(google-explicit-constructor)
   PERISCOPE_HOST_DEVICE T& operator[](Index i) const { return *counted(data_ + i); }
-  PERISCOPE_HOST_DEVICE Memory operator+(Index i) const { return data_ + i; }
+  PERISCOPE_HOST_DEVICE Pointer operator+(Index i) const { return data_ + i; }
 
-  /// Elements i … i + count − 1, then zeros. Complete packs at multiples of 16 bytes are loaded and stored at once.
+  /// Loads the next min(count, Pack::size) elements from i, followed by zeros; full packs at multiples of 16 bytes with
+  /// one vector load.
   PERISCOPE_HOST_DEVICE Pack<Element> pack(Index i, Index count) const {
-    if (is_whole(i, count)) return *counted(reinterpret_cast<const Pack<Element>*>(data_ + i));
+    if (is_vector(i, count)) return *counted(reinterpret_cast<const Pack<Element>*>(data_ + i));
     Pack<Element> out{};
     for (Index j = 0; j < Pack<T>::size; ++j) {
       if (j < count) out.elements[j] = (*this)[i + j];
     }
     return out;
   }
+  /// Stores the first min(count, Pack::size) elements at i, with one vector store where possible.
   PERISCOPE_HOST_DEVICE void store(const Pack<T>& pack, Index i, Index count) const {
-    if (is_whole(i, count)) {
+    if (is_vector(i, count)) {
       *counted(reinterpret_cast<Pack<T>*>(data_ + i)) = pack;
       return;
     }
@@ -58,7 +59,7 @@ class Memory {
   }
 
  private:
-  PERISCOPE_HOST_DEVICE bool is_whole(Index i, Index count) const {
+  PERISCOPE_HOST_DEVICE bool is_vector(Index i, Index count) const {
     return count >= Pack<T>::size && reinterpret_cast<std::uintptr_t>(data_ + i) % sizeof(Pack<T>) == 0;
   }
   template <class Accessed>
@@ -74,12 +75,12 @@ class Memory {
 };
 
 template <class T>
-using In = Memory<const T>;
+using In = Pointer<const T>;
 template <class T>
-using Out = Memory<T>;
+using Out = Pointer<T>;
 
-/// Adds n to a number that other threads also add to, and returns its previous value.
-PERISCOPE_HOST_DEVICE inline unsigned add_to(unsigned& number, unsigned n) {
+/// Atomically adds n and returns the previous value.
+PERISCOPE_HOST_DEVICE inline unsigned atomic_add(unsigned& number, unsigned n) {
 #ifdef __CUDA_ARCH__
   return atomicAdd(&number, n);
 #else

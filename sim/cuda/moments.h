@@ -5,8 +5,7 @@
 #include "sim/core/statistics.h"
 #include "sim/cuda/digits.h"
 
-/// Row statistics in double, with one block of threads per row. Products are fused explicitly, so that every compiler
-/// computes the same bits.
+/// Row statistics in double. Sums of products use std::fma, so that host and GPU compute the same bits.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
@@ -28,80 +27,101 @@ struct CentredSums {
 template <Statistic statistic>
 inline constexpr Index place_of = static_cast<Index>(row_statistic(statistic));
 
-/// Measures one row, which is read once: shared memory keeps the first 20 KiB for the centred sums. The outputs have
-/// the layout of StatisticsLayout and are null if not requested.
+/// Measures one, two or four rows per block, each with a team of threads. Shared memory caches 20 KiB of the rows for
+/// the centred sums; only the rest of longer rows is read again. Outputs have the layout of StatisticsLayout and are
+/// null if not requested.
 template <class T>
-struct MeasureRow {
-  static constexpr Index kept_packs = 1280;
+struct MeasureRows {
+  static constexpr Index cached_packs = 1280;
   struct Shared {
-    Pack<T> kept[kept_packs];
+    Pack<T> cache[cached_packs];
     RowSums sums[Block::size];
     CentredSums centred[Block::size];
   };
   In<T> x;
-  In<T> other;
+  In<T> other = {};
   Index rows, n;
-  Out<double> moments;
-  Out<double> squares;
-  Out<double> dots;
+  Out<double> moments = {};
+  Out<double> squares = {};
+  Out<double> dots = {};
   Out<double> inverse_lengths = {};
-  Out<unsigned> maxima = {};  ///< number of row maxima with each first digit
-  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index row) const {
-    const Index packs = (n + Pack<T>::size - 1) / Pack<T>::size;
-    const RowSums s = block.reduce(
-        shared.sums, packs, RowSums{0.0, 0.0, 0.0, 0.0},
-        [&](RowSums& a, Index p) {
-          const Index first = p * Pack<T>::size;
-          const Pack<T> pack = x.pack(row * n + first, n - first);
-          if (p < kept_packs) shared.kept[p] = pack;
-          Key<T> largest = 0;
-          for (const T& element : pack.elements) {
-            const auto value = static_cast<double>(widen(element));
-            a.sum += value;
-            a.squares = std::fma(value, value, a.squares);
-            largest = largest < key_of(element) ? key_of(element) : largest;
-          }
-          a.largest = larger(a.largest, magnitude_of<T>(largest));
-          if (!dots) return;
-          const Pack<T> factors = other.pack(row * n + first, n - first);
-          for (Index v = 0; v < Pack<T>::size; ++v) {
-            const auto factor = static_cast<double>(widen(factors.elements[v]));
-            a.dots = std::fma(static_cast<double>(widen(pack.elements[v])), factor, a.dots);
-          }
-        },
-        [](RowSums& a, const RowSums& b) {
-          a.sum += b.sum;
-          a.squares += b.squares;
-          a.dots += b.dots;
-          a.largest = larger(a.largest, b.largest);
-        });
+  Out<unsigned> row_maxima = {};  ///< histogram of the first digits of the row maxima [bins]
+
+  [[nodiscard]] PERISCOPE_HOST_DEVICE Index packs() const { return ceil_div(n, Pack<T>::size); }
+  [[nodiscard]] PERISCOPE_HOST_DEVICE int rows_at_once() const {
+    return 4 * packs() <= cached_packs ? 4 : 2 * packs() <= cached_packs ? 2 : 1;
+  }
+
+  PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index b) const {
+    const int team = Block::size / rows_at_once();
+    const auto row_of = [&](int t) { return b * rows_at_once() + t / team; };
+    // Calls use(place in the cache, first element, number of elements) for the packs of thread t.
+    const auto for_packs = [&](int t, const auto& use) {
+      for (Index p = t % team; row_of(t) < rows && p < packs(); p += team) {
+        const Index left = n - p * Pack<T>::size;
+        const int valid = left < Pack<T>::size ? static_cast<int>(left) : static_cast<int>(Pack<T>::size);
+        use(t / team * packs() + p, row_of(t) * n + p * Pack<T>::size, valid);
+      }
+    };
+    block.threads([&](int t) {
+      RowSums s{0.0, 0.0, 0.0, 0.0};
+      MagnitudeBits<T> largest = 0;
+      for_packs(t, [&](Index place, Index at, int valid) {
+        const Pack<T> pack = x.pack(at, valid);
+        if (place < cached_packs) shared.cache[place] = pack;
+        for (const T& element : pack.elements) {
+          const auto value = static_cast<double>(widen(element));
+          s.sum += value;
+          s.squares = std::fma(value, value, s.squares);
+          largest = largest < magnitude_bits(element) ? magnitude_bits(element) : largest;
+        }
+        if (!dots) return;
+        const Pack<T> factors = other.pack(at, valid);
+        for (int v = 0; v < Pack<T>::size; ++v) {
+          const auto factor = static_cast<double>(widen(factors.elements[v]));
+          s.dots = std::fma(static_cast<double>(widen(pack.elements[v])), factor, s.dots);
+        }
+      });
+      s.largest = magnitude_of<T>(largest);
+      shared.sums[t] = s;
+    });
+    block.merge(shared.sums, team, [](RowSums& a, const RowSums& c) {
+      a.sum += c.sum;
+      a.squares += c.squares;
+      a.dots += c.dots;
+      a.largest = std::isnan(a.largest) || a.largest > c.largest ? a.largest : c.largest;
+    });
     const auto count = static_cast<double>(n);
-    CentredSums c{0.0, 0.0};
     if (moments) {
-      const double mean = s.sum / count;
-      c = block.reduce(
-          shared.centred, packs, CentredSums{0.0, 0.0},
-          [&](CentredSums& a, Index p) {
-            const Index first = p * Pack<T>::size;
-            const Pack<T> pack = p < kept_packs ? shared.kept[p] : x.pack(row * n + first, n - first);
-            for (Index v = 0; v < Pack<T>::size; ++v) {
-              const double centred = first + v < n ? static_cast<double>(widen(pack.elements[v])) - mean : 0.0;
-              const double square = centred * centred;
-              a.second = std::fma(centred, centred, a.second);
-              a.fourth = std::fma(square, square, a.fourth);
-            }
-          },
-          [](CentredSums& a, const CentredSums& b) {
-            a.second += b.second;
-            a.fourth += b.fourth;
-          });
+      block.threads([&](int t) {
+        CentredSums c{0.0, 0.0};
+        const double mean = shared.sums[t / team * team].sum / count;
+        for_packs(t, [&](Index place, Index at, int valid) {
+          const Pack<T> pack = place < cached_packs ? shared.cache[place] : x.pack(at, valid);
+          for (int v = 0; v < Pack<T>::size; ++v) {
+            const double centred = v < valid ? static_cast<double>(widen(pack.elements[v])) - mean : 0.0;
+            const double square = centred * centred;
+            c.second = std::fma(centred, centred, c.second);
+            c.fourth = std::fma(square, square, c.fourth);
+          }
+        });
+        shared.centred[t] = c;
+      });
+      block.merge(shared.centred, team, [](CentredSums& a, const CentredSums& c) {
+        a.second += c.second;
+        a.fourth += c.fourth;
+      });
     }
     block.threads([&](int t) {
-      if (t != 0) return;
+      const Index row = row_of(t);
+      if (t % team != 0 || row >= rows) return;
+      const RowSums& s = shared.sums[t];
+      const CentredSums& c = shared.centred[t];
       if (squares) squares[row] = s.squares;
       if (dots) dots[row] = s.dots;
       if (inverse_lengths) inverse_lengths[row] = 1.0 / std::sqrt(s.squares);
-      if (maxima) add_to(maxima[first_digit<T>(without_nan<T>(key_of(from_double<T>(s.largest))))], 1);
+      const MagnitudeBits<T> largest = without_nan<T>(magnitude_bits(from_double<T>(s.largest)));
+      if (row_maxima) atomic_add(row_maxima[largest >> (bits_of_magnitude<T> - digit_bits)], 1);
       if (!moments) return;
       moments[place_of<Statistic::mean> * rows + row] = s.sum / count;
       moments[place_of<Statistic::second_moment> * rows + row] = s.squares / count;
@@ -110,10 +130,12 @@ struct MeasureRow {
       moments[place_of<Statistic::maximum> * rows + row] = s.largest;
     });
   }
-
- private:
-  PERISCOPE_HOST_DEVICE static double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 };
+
+template <class T>
+void measure_rows(const Execution& execution, const MeasureRows<T>& kernel) {
+  for_blocks(execution, ceil_div(kernel.rows, kernel.rows_at_once()), kernel);
+}
 
 /// Sums `count` numbers in one block.
 struct Sum {

@@ -9,8 +9,8 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {
 
-/// Generates numbers 8i … 8i+7 of a stream: products in double, rounded once to T. For 16-bit formats, products of
-/// `below` and `above` in float determine most of them; `run` chooses these bounds of stddev.
+/// Computes numbers 8i … 8i+7 of a stream: stddev times a unit normal in double, rounded to T. For 16-bit formats, two
+/// products in float that enclose the double one usually suffice (`run`).
 template <class T>
 struct DrawEight {
   StreamKey key;
@@ -46,9 +46,9 @@ struct DrawEight {
 }  // namespace
 
 void CudaBackend::run(const op::Normal& o) const {
-  // Let ε = 2⁻²⁴. float(s(1 − 3ε)) is at most s(1 − 2ε), so its product with u, rounded to float, is less than s·u;
-  // likewise for 1 + 3ε. Between bounds that round to the same 16-bit number, s·u rounds to it too. Products must be
-  // normal floats, and 2⁻³² < |u| < 7. Bounds of −1 and 1 never agree, so that all products are computed in double.
+  // Let ε = 2⁻²⁴. |float(s(1 − 3ε))| ≤ |s|(1 − 2ε), so its product with u, rounded to float, is smaller than |s·u|;
+  // with 1 + 3ε it is larger. If both products round to the same 16-bit number, so does s·u. The products must be
+  // normal floats; 2⁻³² < |u| < 7. The bounds −1 and 1 never agree, so that all products are then computed in double.
   const bool in_range = std::abs(o.stddev) > 0x1p-60 && std::abs(o.stddev) < 0x1p60;
   const float below = in_range ? static_cast<float>(o.stddev * (1 - 0x3p-24)) : -1.0F;
   const float above = in_range ? static_cast<float>(o.stddev * (1 + 0x3p-24)) : 1.0F;

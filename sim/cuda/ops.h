@@ -1,8 +1,6 @@
 #pragma once
 
-#include <mutex>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "sim/core/composed.h"
 #include "sim/core/storage.h"
@@ -74,13 +72,7 @@ class CudaBackend final : public ComposedBackend {
   }
 
  private:
-  /// Returns a copy of the rope frequencies in device memory, cached for the next call.
-  [[nodiscard]] std::shared_ptr<double> frequencies_on_device(std::span<const double> frequencies) const;
-
   Execution execution_;
-  mutable std::mutex mutex_;
-  mutable std::vector<double> frequencies_;
-  mutable std::shared_ptr<double> device_frequencies_;
 };
 
 }  // namespace PERISCOPE_CUDA_TARGET

@@ -9,16 +9,16 @@
 
 namespace periscope::cuda {
 
-/// All launches of one kernel, matrix product or copy by one op.
+/// Totals over all launches of one kernel, matrix product or copy by one op.
 struct KernelUse {
   Tensor::Index launches = 0;
   double seconds = 0.0;  ///< between CUDA events before and after each launch; on a GPU only, complete after `to_host`
-  Tensor::Index read = 0;  ///< bytes that threads read from and wrote to device memory; on the host only
-  Tensor::Index written = 0;
+  Tensor::Index read = 0;           ///< bytes of device memory, on the host only; 0 for cholesky and solve
+  Tensor::Index written = 0;        ///< the same
   Tensor::Index most_accesses = 0;  ///< largest number of accesses by one thread in one launch; on the host only
 };
 
-/// What a backend launched, by op and kernel. Its ops must then be called from a single thread.
+/// Launches of a backend by op and kernel. A profiled backend must be called from a single thread.
 struct Profile {
   std::string_view op;  ///< the latest
   std::map<std::pair<std::string, std::string>, KernelUse> kernels;

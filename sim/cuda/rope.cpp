@@ -42,24 +42,15 @@ void rotate(const Execution& execution, const Tensor& x, int heads, int sequence
 
 }  // namespace
 
-std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const double> frequencies) const {
-  const std::scoped_lock lock(mutex_);
-  if (device_frequencies_ == nullptr || !std::ranges::equal(frequencies, frequencies_)) {
-    frequencies_.assign(frequencies.begin(), frequencies.end());
-    device_frequencies_ = execution_.uploaded(frequencies);
-  }
-  return device_frequencies_;
-}
-
 void CudaBackend::run(const op::Rope& o) const {
-  const std::shared_ptr<double> frequencies = frequencies_on_device(o.frequencies);
+  const std::shared_ptr<double> frequencies = execution_.uploaded(o.frequencies);
   with_type(o.x.dtype(), [&]<class T>(T) {
     rotate<T>(execution_, o.x, o.heads, o.sequences, frequencies.get(), o.offset, 1.0, o.y);
   });
 }
 
 void CudaBackend::run(const op::RopeBackward& o) const {
-  const std::shared_ptr<double> frequencies = frequencies_on_device(o.frequencies);
+  const std::shared_ptr<double> frequencies = execution_.uploaded(o.frequencies);
   with_type(o.dy.dtype(),
             [&]<class T>(T) { rotate<T>(execution_, o.dy, o.heads, o.sequences, frequencies.get(), 0, -1.0, o.dx); });
 }

@@ -1,84 +1,93 @@
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "sim/cuda/columns.h"
 #include "sim/cuda/digits.h"
 
-/// What is measured in a second pass over a signal, in tiles of rows and columns.
+/// Statistics of the second pass over a signal, by tiles of rows and columns.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Computes of every tile the column sums of the unit rows, the column maxima, and the candidates for the elements up
-/// to `rank`: all whose first digit is at least that of the row maximum of this rank.
+/// Computes the column sums of unit rows, the column maxima, and the candidates for the `rank` largest elements: those
+/// whose first digit is at least that of the row maximum of rank `rank`. The larger row maxima are elements too, so no
+/// other element can be among the `rank` largest. With fewer rows than `rank`, all elements are candidates.
 template <class T>
 struct MeasureTile {
+  static constexpr int size = static_cast<int>(Pack<T>::size);
   static constexpr int packs = 32;  ///< per row of a tile
   static constexpr int groups = Block::size / packs;
-  static constexpr int cols = packs * static_cast<int>(Pack<T>::size);
+  static constexpr int cols = packs * size;
   struct Shared {
-    double sums[groups][cols];
-    Key<T> maxima[groups][cols];
+    double sums[groups][size][packs + 2];  // padded, so that threads access different banks
+    MagnitudeBits<T> maxima[groups][size][packs + 2];
     double inverse_lengths[piece_rows];
     DigitShared digit;
   };
   In<T> x;
   Index n;               ///< columns of x
-  Index tokens, pieces;  ///< rows and tiles per sequence
+  Index tokens, pieces;  ///< per sequence: rows, and groups of piece_rows rows
   In<double> inverse_lengths;
   Out<double> unit_sums;    ///< [sequences · pieces, n], or null
   Out<double> maxima;       ///< [sequences · pieces, n], or null
-  In<unsigned> row_maxima;  ///< number of row maxima with each first digit
+  In<unsigned> row_maxima;  ///< histogram of the first digits of the row maxima [bins]
   unsigned rank;
-  unsigned* candidate_count;  ///< zero; null: no candidates
-  Out<unsigned> candidates;   ///< indices
+  Out<unsigned> candidates;        ///< indices, or null
+  Out<unsigned> candidate_number;  ///< zero
 
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index b) const {
-    const Index across = (n + cols - 1) / cols;
+    const Index across = ceil_div(n, cols);
     const Index piece = b / across;
     const Index first_col = b % across * cols;
-    const Index sequence = piece / pieces * tokens;
-    const Index first = sequence + piece % pieces * piece_rows;
-    const Index end = first + piece_rows < sequence + tokens ? first + piece_rows : sequence + tokens;
-    auto least = std::numeric_limits<Key<T>>::max();
-    if (candidate_count != nullptr) {
+    const Index sequence_begin = piece / pieces * tokens;
+    const Index first = sequence_begin + piece % pieces * piece_rows;
+    const Index end = first + piece_rows < sequence_begin + tokens ? first + piece_rows : sequence_begin + tokens;
+    auto min_candidate = std::numeric_limits<MagnitudeBits<T>>::max();  // no magnitude has these bits
+    if (candidates) {
       const RankedDigit digit = find_digit(block, shared.digit, row_maxima, rank);
-      least = static_cast<Key<T>>(Key<T>{static_cast<Key<T>>(digit.digit)} << (key_bits<T> - digit_bits));
+      min_candidate =
+          static_cast<MagnitudeBits<T>>(MagnitudeBits<T>(digit.digit) << (bits_of_magnitude<T> - digit_bits));
     }
     block.threads([&](int t) {
       if (unit_sums && t < end - first) shared.inverse_lengths[t] = inverse_lengths[first + t];
     });
     block.threads([&](int t) {
-      const int col = t % packs * static_cast<int>(Pack<T>::size);
-      const Index valid = n - first_col - col;
-      double sums[Pack<T>::size] = {};
-      Key<T> largest[Pack<T>::size] = {};
+      const Index col = first_col + t % packs * size;
+      const int valid = static_cast<int>(n - col < size ? n - col : size);
+      double sums[size] = {};
+      MagnitudeBits<T> largest[size] = {};
       for (Index row = first + t / packs; valid > 0 && row < end; row += groups) {
-        const Index at = row * n + first_col + col;
-        const Pack<T> pack = x.pack(at, valid);
-        for (int v = 0; v < Pack<T>::size; ++v) {
-          const Key<T> key = without_nan<T>(key_of(pack.elements[v]));
+        const Pack<T> pack = x.pack(row * n + col, valid);
+        for (int v = 0; v < size; ++v) {
+          const T element = pack.elements[v];
           if (unit_sums) {
-            sums[v] =
-                std::fma(static_cast<double>(widen(pack.elements[v])), shared.inverse_lengths[row - first], sums[v]);
+            sums[v] = std::fma(static_cast<double>(widen(element)), shared.inverse_lengths[row - first], sums[v]);
           }
-          largest[v] = largest[v] < key ? key : largest[v];
-          if (key >= least && v < valid) candidates[add_to(*candidate_count, 1)] = static_cast<unsigned>(at + v);
+          const MagnitudeBits<T> bits = without_nan<T>(magnitude_bits(element));
+          largest[v] = largest[v] < bits ? bits : largest[v];
+          if (bits >= min_candidate && v < valid) {
+            candidates[atomic_add(candidate_number[0], 1)] = static_cast<unsigned>(row * n + col + v);
+          }
         }
       }
-      for (int v = 0; v < Pack<T>::size; ++v) {
-        shared.sums[t / packs][col + v] = sums[v];
-        shared.maxima[t / packs][col + v] = largest[v];
+      for (int v = 0; v < size; ++v) {
+        shared.sums[t / packs][v][t % packs] = sums[v];
+        shared.maxima[t / packs][v][t % packs] = largest[v];
       }
     });
     block.threads([&](int t) {
+      const Index at = piece * n + first_col + t;
       if (t >= cols || first_col + t >= n) return;
       double sum = 0.0;
-      Key<T> largest = 0;
+      MagnitudeBits<T> largest = 0;
       for (int group = 0; group < groups; ++group) {
-        sum += shared.sums[group][t];
-        largest = largest < shared.maxima[group][t] ? shared.maxima[group][t] : largest;
+        const MagnitudeBits<T> bits = shared.maxima[group][t % size][t / size];
+        sum += shared.sums[group][t % size][t / size];
+        largest = largest < bits ? bits : largest;
       }
-      if (unit_sums) unit_sums[piece * n + first_col + t] = sum;
-      if (maxima) maxima[piece * n + first_col + t] = magnitude_of<T>(largest);
+      if (unit_sums) unit_sums[at] = sum;
+      if (maxima) maxima[at] = magnitude_of<T>(largest);
     });
   }
 };
@@ -97,7 +106,8 @@ struct MeanCosine {
       if (t != 0) return;
       const auto own = static_cast<double>(tokens);
       const auto all = static_cast<double>(sequences);
-      out[0] = tokens < 2 ? std::sqrt(-1.0) : (squares - all * own) / (all * own * (own - 1.0));
+      out[0] =
+          tokens < 2 ? std::numeric_limits<double>::quiet_NaN() : (squares - all * own) / (all * own * (own - 1.0));
     });
   }
 };

@@ -11,6 +11,4 @@ std::unique_ptr<Backend> make_cuda_backend(const cuda::Options& options) {
                                 options.tf32 ? "cuda-tf32" : "cuda"));
 }
 
-double cuda_peak_memory() { return 0.0; }
-
 }  // namespace periscope

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tests/support/compare.h"
@@ -106,6 +107,12 @@ void check_selections(const Target& target, const Twin& x) {
   }
 }
 
+TEST_CASE("row moments of rows that do not fit into a GPU's shared memory match the reference") {
+  for (const Target& target : targets_of_every_dtype()) {
+    check_moments(target, normal_twin(target, 2, 20480 / static_cast<Index>(size_of(target.dtype)) + 3, 40));
+  }
+}
+
 std::vector<Target> all_targets() {
   std::vector<Target> all = targets_of_every_dtype();
   all.push_back(truth_target());
@@ -149,6 +156,28 @@ TEST_CASE("selections order ties by row and column and count NaN as infinite") {
     CHECK(with_nan.column_maxima == std::vector<double>{3.0, unlimited});
     CHECK(target.backend->column_maxima(twin_of(target, 1, 2, std::vector<double>{nan, -3}).here) ==
           std::vector<double>{unlimited, 3});
+  }
+}
+
+TEST_CASE("selections with several sequences, other numbers of entries than magnitudes, and ranks among NaN rows") {
+  for (const Target& target : all_targets()) {
+    const Twin x = normal_twin(target, 3 * 67, 33, 45);
+    for (const auto& [magnitudes, entries] : {std::pair{2, 300}, std::pair{300, 2}, std::pair{0, 30}}) {
+      const StatisticsRequest request{
+          .cosine_of_sequences = 3, .top_magnitudes = magnitudes, .top_entries = entries, .column_maxima = true};
+      const SignalStatistics here = target.backend->statistics_of(x.here, request);
+      const SignalStatistics there = truth().statistics_of(x.truth, request);
+      CHECK(here.top_magnitudes == there.top_magnitudes);
+      CHECK(here.top_entries == there.top_entries);
+      CHECK(here.column_maxima == there.column_maxima);
+    }
+    const Twin rows = twin_of(target, 2, 2, std::vector<double>{1.0, unlimited, nan, 3.0});
+    CHECK(target.backend->statistics_of(rows.here, {.top_magnitudes = 2}).top_magnitudes ==
+          std::vector<double>{unlimited, unlimited});
+    // Buffers of the first selection are used again by the second one.
+    (void)target.backend->statistics_of(target.backend->constant(2, 4, target.dtype, 1.0), {.top_magnitudes = 2});
+    const Twin few = twin_of(target, 2, 4, std::vector<double>{0, 0, 8, 0, 0, 0, 0, 4});
+    CHECK(target.backend->statistics_of(few.here, {.top_magnitudes = 2}).top_magnitudes == std::vector<double>{8, 4});
   }
 }
 

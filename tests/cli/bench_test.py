@@ -53,11 +53,16 @@ def test_the_table_of_kernels_joins_bytes_of_the_host_and_seconds_of_the_gpu():
     assert rows[1][2:] == ["1", "-", "-", "-", "1.000", "-", "25.0"]
     assert (rows[3][2:4], rows[3][6], rows[-1][6]) == (["4", "8.00"], "3.000", "1.000")
     assert [row[1] for row in bench.kernel_rows({"kernels": counted}, None)] == ["Copy", "Norm", ""]
+    other = {"kernels": [use("Norm", launches=1, seconds=0.001) | {"op": "add"}], "seconds": [0.004]}
+    assert [row[:3] for row in bench.kernel_rows({"kernels": counted}, other)][:2] == [["add", "Norm", "1"],
+                                                                                      ["norm", "Norm", "2"]]
+    assert rows[3][4] == "1.00", "MB written"
 
 
 def test_kernels_are_counted_on_the_host_only_for_cuda(folder):
     done = driver("--tables", "kernels", "--device", "cuda-on-host", "--tokens", "4")
     assert (done.returncode, done.stdout.count("| sum |")) == (0, 2), done.stderr
+    assert re.search(r"\| measure \| MeasureRows<float> \| [1-9]\d* \| [1-9.]", done.stdout), done.stdout
     assert "--by-op" in run("--by-op", "--tokens", 4, program=STACK_SECONDS, code=2).err
 
 

@@ -2,6 +2,9 @@
 
 #include "sim/cuda/on_device/errors.h"
 
+#define PERISCOPE_TEXT_OF(x) #x
+#define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)
+
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 namespace {

@@ -11,7 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Matrix products and triangular solves with cuBLAS and Cholesky factors with cuSOLVER, on one stream.
+/// Matrix products and triangular solves with cuBLAS and Cholesky factors with cuSOLVER, on one stream. Thread-safe.
 class Blas {
  public:
   /// `tf32` selects TF32 for products of f32 matrices.

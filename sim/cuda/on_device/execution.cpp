@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "sim/cuda/on_device/blas.h"
 #include "sim/cuda/on_device/errors.h"
@@ -90,10 +91,11 @@ Execution::~Execution() = default;
 Launch::Launch(const Execution& execution, const char* kernel)
     : use(use_of(execution.options_.profile, kernel)), execution_(execution) {
   if (use == nullptr) return;
-  Timed& timed = execution.state_->timed.emplace_back(Timed{use, nullptr, nullptr});
+  Timed timed{use, nullptr, nullptr};
   check(cudaEventCreate(&timed.begin), "creating a CUDA event");
   check(cudaEventCreate(&timed.end), "creating a CUDA event");
   check(cudaEventRecord(timed.begin, execution.state_->stream->get()), "timing");
+  execution.state_->timed.push_back(timed);
 }
 
 Launch::~Launch() {
@@ -170,14 +172,13 @@ std::vector<std::byte> Execution::download(std::span<const DevicePart> parts) co
     }
   }
   finish();
-  for (const Timed& timed : state_->timed) {
+  for (const Timed& timed : std::exchange(state_->timed, {})) {
     float milliseconds = 0.0F;
     check(cudaEventElapsedTime(&milliseconds, timed.begin, timed.end), "timing");
     timed.use->seconds += 1e-3 * static_cast<double>(milliseconds);
     (void)cudaEventDestroy(timed.begin);
     (void)cudaEventDestroy(timed.end);
   }
-  state_->timed.clear();
   return bytes;
 }
 

@@ -4,9 +4,6 @@
 
 #include "sim/cuda/host_device.h"
 
-#define PERISCOPE_TEXT_OF(x) #x
-#define PERISCOPE_TEXT(x) PERISCOPE_TEXT_OF(x)  ///< the value of a macro as text
-
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 

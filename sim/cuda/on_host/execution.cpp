@@ -91,7 +91,7 @@ void Execution::product(const Product& p) const {
     using C = Computed<T>;
     constexpr Index min_parallel_size = 100000, block = 256;
     const bool in_tf32 = options_.tf32 && p.operands == DType::f32;
-    const Index blocks = (p.m + block - 1) / block;
+    const Index blocks = ceil_div(p.m, block);
     FirstException failure;
 #pragma omp parallel for schedule(static) if (p.count * p.m * p.n * p.k > min_parallel_size)
     for (Index task = 0; task < p.count * blocks; ++task) {
