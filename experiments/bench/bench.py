@@ -7,8 +7,8 @@ Usage: bench.py BUILD [--peer PYTHON [--modes eager compiled]] [--out results/be
 BUILD is the build folder. PYTHON is an interpreter with PyTorch; on the CPU its runs alternate with Periscope's, so
 that both see the same machine state. bench.md, which is also printed, and Google Benchmark's ops.json are written into
 the --out folder. --device and --dtype apply to layers and kernels. The table of kernels is not a default; it needs
---device cuda or cuda-tf32, or cuda-on-host, which counts launches and bytes without a GPU. Exit code: 0, or 1 if a
-program failed.
+--device cuda or cuda-tf32, or cuda-on-host, which counts launches and bytes without a GPU. Exit code: 0; 1 if a program
+failed; 2 for wrong arguments.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def layers(args):
     words = (f"Peri-LN, {args.layers} layers, including the generation of weights and the statistics at every site. "
              "Backward includes the forward pass and the norms of all matrices' gradients. Medians of "
              f"{args.repeats}. Share: time of a dense stack's products at the best measured rate / total time. Peak: "
-             "memory of the process, or of tensors on a GPU.")
+             "host memory of the process; for PyTorch on a GPU, memory of tensors.")
     return f"### Layers of the 3.2B shape\n\n{words}\n\n" + table(head, rows)
 
 
@@ -172,10 +172,12 @@ def kernels(args):
                 timed = line_of(program, "--by-op", device=args.device, repeats=args.repeats, **options)
             sections.append(f"{args.device}, {args.dtype}, {tokens} tokens, {direction}, layers: {args.layers}\n\n"
                             + table(head, kernel_rows(counted, timed)))  # fmt: skip
-    words = ("Launches of the CUDA backend by op and kernel. Bytes are those that the threads access in device memory, "
-             "counted on the host; caches serve some of them, so that rates can exceed the memory's. Accesses: the "
-             "largest number by one thread in one launch. Times are between events before and after each launch; the "
-             f"whole run is the median of {args.repeats} without events.")
+    words = ("Launches of the CUDA backend by op and kernel. Bytes of kernels: accesses to device memory by all "
+             "threads, counted in the host execution; caches serve some of them, so rates can exceed the memory's. Bytes of "
+             "products and copies: every operand and result once. Bytes of `cholesky` and `solve` are not counted. "
+             "Accesses: the largest number by one thread in one launch. Kernel times are from one run, between CUDA "
+             f"events before and after each launch. The whole run is the median of {args.repeats} without events; the "
+             "row between launches is the difference.")
     return f"### Kernels of the 3.2B shape\n\n{words}\n\n" + "\n\n".join(sections)
 
 
@@ -234,6 +236,8 @@ def arguments():
     args.repeats = args.repeats or (1 if args.quick else 3)
     args.layers = args.layers or (1 if args.quick else 2)
     args.tokens = args.tokens or ([128] if args.quick else [128, 1024, 4096])
+    if "kernels" in args.tables and args.device not in ("cuda", "cuda-tf32", ON_HOST):
+        parser.error(f"--device {args.device}: expected cuda, cuda-tf32 or {ON_HOST} with the table kernels")
     if not args.peer:
         args.modes = []
     return args

@@ -12,7 +12,7 @@ from program import ROOT
 
 # room: folders, limit, goal ("wanted")
 ROOMS = {
-    "sim": (["sim/"], 23700, 22200),
+    "sim": (["sim/"], 23800, 22200),
     "theory": (["theory/"], 12200, 12300),
     "engine": (["experiments/engine/"], 10500, 9600),
     "engine: settings": (["experiments/engine/settings/"], 2200, 2000),
@@ -26,8 +26,8 @@ ROOMS = {
     "plots": (["plots/"], 5000, 5000),
     "python": (["python/"], 3900, 3200),
     "bench": (["experiments/bench/"], 1300, 1200),
-    "product": ([""], 77300, 68000),
-    "tests": (["tests/"], 41900, 38000),
+    "product": ([""], 77400, 68000),
+    "tests": (["tests/"], 42100, 38000),
 }
 COUNTED = (".h", ".cpp", ".cu", ".cuh", ".py")
 

@@ -11,7 +11,7 @@
 namespace periscope::cache {
 
 /// Version of the numeric results. Increment it with every change that alters a number, to invalidate cached values.
-inline constexpr int numeric_version = 5;
+inline constexpr int numeric_version = 6;
 
 /// Returns a hash of all influences on the bits of a result except settings: numeric_version, compiler, flags, build
 /// type and CPU instruction set.
