@@ -173,11 +173,11 @@ def kernels(args):
             sections.append(f"{args.device}, {args.dtype}, {tokens} tokens, {direction}, layers: {args.layers}\n\n"
                             + table(head, kernel_rows(counted, timed)))  # fmt: skip
     words = ("Launches of the CUDA backend by op and kernel. Bytes of kernels: accesses to device memory by all "
-             "threads, counted in the host execution; caches serve some of them, so rates can exceed the memory's. Bytes of "
-             "products and copies: every operand and result once. Bytes of `cholesky` and `solve` are not counted. "
-             "Accesses: the largest number by one thread in one launch. Kernel times are from one run, between CUDA "
-             f"events before and after each launch. The whole run is the median of {args.repeats} without events; the "
-             "row between launches is the difference.")
+             "threads, counted in the host execution; caches serve some of them, so rates can exceed the memory's. "
+             "Bytes of products and copies: every operand and result once. Bytes of `cholesky` and `solve` are not "
+             "counted. Accesses: the largest number by one thread in one launch. Kernel times are from one run, "
+             "between CUDA events before and after each launch. The whole run is the median of "
+             f"{args.repeats} without events; the row between launches is the difference.")
     return f"### Kernels of the 3.2B shape\n\n{words}\n\n" + "\n\n".join(sections)
 
 
