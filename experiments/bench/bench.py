@@ -138,8 +138,8 @@ def kernel_row(op, kernel, use, whole):
 
 
 def kernel_rows(counted, timed):
-    """Returns the table rows of one stack, joined from two lines of stack_seconds --by-op: `counted` has the bytes,
-    `timed` the seconds, or is None without a GPU. The slowest kernels come first, or those that read most."""
+    """Joins two lines of stack_seconds --by-op into table rows: bytes from `counted`, seconds from `timed`, which is
+    None without a GPU. Sorted by seconds, or else by bytes read."""
     unknown = dict.fromkeys(("launches", "read", "written", "most_accesses", "seconds"), math.nan)
     uses = {}
     for line, names in ((counted, ("launches", "read", "written", "most_accesses")), (timed, ("launches", "seconds"))):

@@ -70,6 +70,7 @@ section='/^### /,$ { s/^###/\n&/; p }'  # without the description of the machine
 row='/^| cuda/p'
 
 kernels() { measure "$section" --tables kernels --device cuda --dtype bf16 --layers 1 --tokens 4096 --repeats 5; }
+# layers DEVICE DTYPE SED_SCRIPT FLAGS...
 layers() { measure "$3" --tables layers --device "$1" --dtype "$2" --layers 4 --tokens 4096 --repeats 5 "${@:4}"; }
 # Prints the largest GPU memory in use during a command, in MiB, with the driver's.
 peak_of() {

@@ -86,8 +86,8 @@ class Execution {
   friend class Launch;
 };
 
-/// Records a launch, copy or product in Options::profile, if there is one. On a GPU it is timed from the construction
-/// to the destruction of this object.
+/// Counts a launch, copy or product in Options::profile, if there is one. On a GPU, CUDA events recorded by constructor
+/// and destructor time it. Launches must not overlap.
 class Launch {
  public:
   Launch(const Execution& execution, const char* kernel);

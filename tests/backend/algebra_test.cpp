@@ -57,7 +57,7 @@ TEST_CASE("normal: every backend draws the numbers of the reference, rounded to 
 
 TEST_CASE("normal: the CUDA backend rounds the product with the standard deviation once") {
   constexpr Index rows = 511;
-  constexpr Index cols = 1023;  // an odd number of elements, so that the last thread stores one
+  constexpr Index cols = 1023;  // rows · cols mod 8 = 1, so that the last thread stores one
   const StreamKey key{.seed = 5, .layer = 2, .stream = Stream{3}};
   std::vector<float> unit(rows * cols);
   fill_normal<float>(key, 0, 1.0, unit);
@@ -70,7 +70,7 @@ TEST_CASE("normal: the CUDA backend rounds the product with the standard deviati
   for (const double stddev : stddevs) {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
       CAPTURE(stddev);
-      CAPTURE(static_cast<int>(dtype));
+      CAPTURE(name_of(dtype));
       const Tensor y = backend->normal(rows, cols, dtype, key, stddev);
       cuda::with_type(dtype, [&]<class T>(T) {
         const T* drawn = static_cast<const T*>(TensorMemory::on_host(y, dtype));

@@ -6,8 +6,8 @@ SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, t
 by stack_seconds, and optionally:
   device   cpu, cuda or cuda-tf32 (f32 products in TF32); default cpu
   dtype    bf16, f16, f32 or f64; default f32
-  mode     eager or compiled; default eager. Compiled are the statistics, norms, RoPE and the gate, each as one
-           function; random numbers, matrix products, attention and the loss call the same libraries in both modes.
+  mode     eager or compiled; default eager. With compiled, torch.compile compiles the statistics, norms, RoPE and the
+           gate, one function each; random numbers, products, attention and the loss call the same libraries.
   repeats  number of timed repeats; if there are several, or the mode is compiled, a warm-up precedes them; default 1
 
 Peri-LN; weights are generated for every layer. Statistics at x_in, A_out, f_out, B_out and x_out: second moment,
