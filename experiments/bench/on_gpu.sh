@@ -74,11 +74,11 @@ kernels() { measure "$section" --tables kernels --device cuda --dtype bf16 --lay
 layers() { measure "$3" --tables layers --device "$1" --dtype "$2" --layers 4 --tokens 4096 --repeats 5 "${@:4}"; }
 # Prints the largest GPU memory in use during a command, in MiB, with the driver's.
 peak_of() {
-  local peaks=$folder/gpu_memory sampler
-  (while sleep 0.2; do nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; done) >"$peaks" &
-  sampler=$!
+  local peaks=$folder/gpu_memory
+  (while sleep 0.2; do nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits || true; done) >"$peaks" &
+  # shellcheck disable=SC2064  # the number of the process is known now
+  trap "kill $! || true" EXIT
   "$@"
-  kill "$sampler"
   printf '\nPeak GPU memory, with that of the driver: %d MiB.\n' "$(sort -n "$peaks" | tail -n 1)" | tee -a "$results"
 }
 whole() { measure "$section" --tables layers --device cuda --dtype bf16 --layers 32 --tokens 4096 8192 --repeats 2; }
