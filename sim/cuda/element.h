@@ -20,6 +20,8 @@ inline namespace PERISCOPE_CUDA_TARGET {
 
 using Index = Tensor::Index;
 
+constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+
 /// bfloat16: the upper half of a float.
 struct Bfloat16 {
   static constexpr DType dtype = DType::bf16;

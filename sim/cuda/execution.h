@@ -93,7 +93,7 @@ class Launch {
   Launch(const Execution& execution, const char* kernel);
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
-  ~Launch();
+  ~Launch();  // NOLINT(performance-trivially-destructible): not trivial on a GPU
   void count(Index read, Index written, Index most_accesses) const {
     if (use == nullptr) return;
     use->read += read;

@@ -79,8 +79,6 @@ struct SumShared {
   double sums[Block::size];
 };
 
-constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-
 #ifdef __CUDACC__
 
 /// Throws Error if the last kernel launch failed.
