@@ -42,7 +42,7 @@ struct Search {
   PERISCOPE_HOST_DEVICE Found<T> found(int d, const Block& block, DigitShared& shared) const {
     Found<T> f{0, rank};
     for (int e = 0; e < d; ++e) {
-      const RankedDigit digit = find_digit(block, shared, In<unsigned>(counts + e * bins), f.rank);
+      const RankedDigit digit = find_digit(block, shared, In<unsigned>(counts + Index{e} * bins), f.rank);
       f.prefix |= SortKey<T>{digit.digit} << Digit<T>(e).shift;
       f.rank = digit.rank;
     }
@@ -75,7 +75,7 @@ struct CountDigit {
     });
     block.threads([&](int t) {
       for (int bin = t; bin < bins; bin += Block::size) {
-        if (shared.counts[bin] > 0) atomic_add(search.counts[d * bins + bin], shared.counts[bin]);
+        if (shared.counts[bin] > 0) atomic_add(search.counts[Index{d} * bins + bin], shared.counts[bin]);
       }
     });
   }
@@ -130,8 +130,9 @@ struct WriteLargest {
     if (rank < magnitude_count) magnitudes[rank] = magnitude_in<T>(own);
     if (rank >= entry_count) return;
     const Index index = index_in<T>(own);
-    entries[3 * rank] = static_cast<double>(index / cols);
-    entries[3 * rank + 1] = static_cast<double>(index % cols);
+    const Index row = index / cols;
+    entries[3 * rank] = static_cast<double>(row);
+    entries[3 * rank + 1] = static_cast<double>(index - row * cols);
     entries[3 * rank + 2] = static_cast<double>(widen(x[index]));
   }
 };

@@ -19,8 +19,8 @@ struct SearchMemory {
     execution.fill_zero(counts.get(), static_cast<std::size_t>(size()) * sizeof(unsigned));
     if (with_candidates) candidates = execution.take_array<unsigned>(x.size());
   }
-  [[nodiscard]] Index size() const { return digits * bins + bins + 2; }
-  [[nodiscard]] unsigned* row_maxima() const { return counts.get() + digits * bins; }
+  [[nodiscard]] Index size() const { return Index{digits} * bins + bins + 2; }
+  [[nodiscard]] unsigned* row_maxima() const { return counts.get() + Index{digits} * bins; }
   [[nodiscard]] unsigned* candidate_number() const { return row_maxima() + bins; }
   [[nodiscard]] unsigned* chosen_number() const { return candidate_number() + 1; }
   [[nodiscard]] Search<T> search(const Tensor& x, Index rank) const {

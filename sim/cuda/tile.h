@@ -53,7 +53,7 @@ struct MeasureTile {
       if (unit_sums && t < end - first) shared.inverse_lengths[t] = inverse_lengths[first + t];
     });
     block.threads([&](int t) {
-      const Index col = first_col + t % packs * size;
+      const Index col = first_col + Index{t % packs} * size;
       const int valid = static_cast<int>(n - col < size ? n - col : size);
       double sums[size] = {};
       MagnitudeBits<T> largest[size] = {};

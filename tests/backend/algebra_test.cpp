@@ -1,6 +1,8 @@
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -77,7 +79,8 @@ TEST_CASE("normal: the CUDA backend rounds the product with the standard deviati
         Index wrong = 0;
         for (const float u : unit) {
           const T expected = cuda::from_double<T>(stddev * static_cast<double>(u));
-          wrong += std::memcmp(&expected, drawn++, sizeof(T)) != 0 ? 1 : 0;
+          using Bytes = std::array<std::byte, sizeof(T)>;
+          wrong += std::bit_cast<Bytes>(expected) != std::bit_cast<Bytes>(*drawn++) ? 1 : 0;
         }
         CHECK(wrong == 0);
       });
