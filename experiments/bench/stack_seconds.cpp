@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/bench/measure.h"
@@ -25,8 +26,8 @@
 
 /// Measures time and memory of a stack with layers of the 3.2B preset as in `propagate`, without theory: Peri-LN with a
 /// final norm, Gaussian input, statistics at every site. Also measures the rate of a matrix product, and with --by-op
-/// every kernel of the CUDA backend. The memory is that of the process, or of tensors on a GPU. The subcommand `train`
-/// measures the tokens per second of training instead. Prints one line of JSON.
+/// every kernel of the CUDA backend. Memory is the process's peak in host memory. The subcommand `train` measures the
+/// tokens per second of training instead. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 

@@ -123,8 +123,7 @@ void CudaBackend::run(const op::AddRow& o) const {
 
 void CudaBackend::run(const op::ColumnSums& o) const {
   with_type(o.x.dtype(), [&]<class T>(T) {
-    reduce_columns(execution_, o.x.rows(), o.x.cols(), ElementInDouble<T>{data<T>(o.x), o.x.cols()}, Add{},
-                   data<T>(o.sums));
+    sum_columns(execution_, o.x.rows(), o.x.cols(), ElementInDouble<T>{data<T>(o.x), o.x.cols()}, data<T>(o.sums));
   });
 }
 

@@ -26,20 +26,19 @@ struct Max {
 /// Number of rows of a column that one thread combines.
 inline constexpr Index piece_rows = 64;
 
-/// Computes partial[piece, j]: 0 combined with the terms of one piece of column j, in row order.
-template <class Term, class Combine>
-struct ReducePieces {
+/// Computes partial[piece, j]: the sum of the terms of one piece of column j, in row order.
+template <class Term>
+struct SumPieces {
   Term term;
-  Combine combine;
   Index rows, cols;
   Out<double> partial;
   PERISCOPE_HOST_DEVICE void operator()(Index i) const {
     const Index j = i % cols;
     const Index first = i / cols * piece_rows;
     const Index end = first + piece_rows < rows ? first + piece_rows : rows;
-    double value = 0.0;
-    for (Index row = first; row < end; ++row) value = combine(value, term(row, j));
-    partial[i] = value;
+    double sum = 0.0;
+    for (Index row = first; row < end; ++row) sum += term(row, j);
+    partial[i] = sum;
   }
 };
 
@@ -64,14 +63,13 @@ void combine_pieces(const Execution& execution, const double* partial, const Com
   for_each(execution, parts * cols, CombinePieces<T, Combine>{partial, combine, pieces, cols, out});
 }
 
-/// out_j = 0 ∘ term(0, j) ∘ … ∘ term(rows−1, j), where ∘ is `combine`. The order depends only on `rows`.
-template <class T, class Term, class Combine>
-void reduce_columns(const Execution& execution, Index rows, Index cols, const Term& term, const Combine& combine,
-                    T* out) {
+/// out_j = Σ_i term(i, j) for i < rows. The order depends only on `rows`.
+template <class T, class Term>
+void sum_columns(const Execution& execution, Index rows, Index cols, const Term& term, T* out) {
   const Index pieces = ceil_div(rows, piece_rows);
   const std::shared_ptr<double> partial = execution.take_array<double>(pieces * cols);
-  for_each(execution, pieces * cols, ReducePieces<Term, Combine>{term, combine, rows, cols, partial.get()});
-  combine_pieces(execution, partial.get(), combine, 1, pieces, cols, out);
+  for_each(execution, pieces * cols, SumPieces<Term>{term, rows, cols, partial.get()});
+  combine_pieces(execution, partial.get(), Add{}, 1, pieces, cols, out);
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

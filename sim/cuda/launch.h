@@ -56,7 +56,8 @@ struct Block {
     return all;
   }
 
-  /// Merges the values of every team of threads pairwise into that of its first thread; `team` is a power of two.
+  /// Reduces the values of each group of `team` consecutive threads to the entry of its first thread. `team` is a power
+  /// of two.
   template <class Value, class Combine>
   PERISCOPE_HOST_DEVICE void merge(Value* shared, int team, const Combine& combine) const {
     for (int half = team / 2; half > 0; half /= 2) {

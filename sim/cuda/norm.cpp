@@ -126,8 +126,8 @@ void CudaBackend::run(const op::NormBackward& o) const {
       const T* factor = o.alpha.empty() ? nullptr : data<T>(o.alpha);
       const PointwiseTerms<T> terms{formula.phi, data<T>(o.x), data<T>(o.gain), factor, data<T>(o.dy), n};
       for_each(execution_, o.x.size(), PointwiseNormBackward<T>{terms, data<T>(o.g.dx)});
-      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, Add{}, data<T>(o.g.dgain));
-      reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, Add{}, data<T>(o.g.dbias));
+      sum_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, data<T>(o.g.dgain));
+      sum_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, data<T>(o.g.dbias));
       if (!o.alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(o.g.dalpha));
     });
     return;
@@ -137,9 +137,8 @@ void CudaBackend::run(const op::NormBackward& o) const {
     for_blocks(execution_, parts,
                NormBackward<T>{formula, data<T>(o.x), data<T>(o.gain), data<T>(o.dy), o.eps, data<T>(o.g.dx),
                                moments.get(), n});
-    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, Add{},
-                   data<T>(o.g.dgain));
-    reduce_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, Add{}, data<T>(o.g.dbias));
+    sum_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, data<T>(o.g.dgain));
+    sum_columns(execution_, parts, n, ElementInDouble<T>{data<T>(o.dy), n}, data<T>(o.g.dbias));
   });
 }
 

@@ -79,8 +79,8 @@ struct AlphaTerm {
 template <class T>
 void alpha_gradient(const Execution& execution, const PointwiseTerms<T>& terms, Index parts, T* dalpha) {
   const std::shared_ptr<double> feature_sums = execution.take_array<double>(terms.n);
-  reduce_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, Add{}, feature_sums.get());
-  reduce_columns(execution, terms.n, 1, ElementInDouble<double>{feature_sums.get(), 1}, Add{}, dalpha);
+  sum_columns(execution, parts, terms.n, AlphaTerm<T>{terms}, feature_sums.get());
+  sum_columns(execution, terms.n, 1, ElementInDouble<double>{feature_sums.get(), 1}, dalpha);
 }
 
 }  // namespace PERISCOPE_CUDA_TARGET

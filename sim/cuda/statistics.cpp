@@ -16,6 +16,11 @@ template <class T>
 struct SearchMemory {
   SearchMemory(const Execution& execution, const Tensor& x, int digits_to_find, bool with_candidates)
       : digits(digits_to_find), counts(execution.take_array<unsigned>(size())) {
+    if (x.size() >> index_bits != 0) {
+      throw Error(ExitCode::runtime_failure,
+                  "device = \"cuda\": the largest entries and the median of signals of 2^32 elements or more are not "
+                  "supported; use fewer tokens");
+    }
     execution.fill_zero(counts.get(), static_cast<std::size_t>(size()) * sizeof(unsigned));
     if (with_candidates) candidates = execution.take_array<unsigned>(x.size());
   }
@@ -112,11 +117,6 @@ void measure_signal(const Execution& execution, const op::Measure& o) {
 }  // namespace
 
 void CudaBackend::run(const op::Measure& o) const {
-  if (o.x.size() >> index_bits != 0) {
-    throw Error(ExitCode::runtime_failure,
-                "device = \"cuda\": statistics of signals of 2^32 elements or more are not "
-                "supported; use fewer tokens");
-  }
   with_type(o.x.dtype(), [&]<class T>(T) { measure_signal<T>(execution_, o); });
 }
 

@@ -10,9 +10,10 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_TARGET {
 
-/// Computes the column sums of unit rows, the column maxima, and the candidates for the `rank` largest elements: those
-/// whose first digit is at least that of the row maximum of rank `rank`. The larger row maxima are elements too, so no
-/// other element can be among the `rank` largest. With fewer rows than `rank`, all elements are candidates.
+/// Computes the column sums of unit rows, the column maxima, and the candidates for the `rank` largest elements: all
+/// whose first digit is not below that of the row maximum of rank `rank`. This row maximum is an element and is at most
+/// the element of rank `rank`, so the candidates contain the `rank` largest. With fewer rows, all elements are
+/// candidates.
 template <class T>
 struct MeasureTile {
   static constexpr int size = static_cast<int>(Pack<T>::size);

@@ -69,7 +69,7 @@ TEST_CASE("a stack whose layers all override their heads has the prediction of t
   }
 }
 
-TEST_CASE("with uniform attention, a layer's head_dim changes no second moment, and only the gradient of its own W_o") {
+TEST_CASE("with uniform attention, head_dim affects no second moment and no gradient except that of the layer's W_o") {
   StackSpec plain = quick_stack("pre"), wider = plain;
   plain.init.qk_factor = wider.init.qk_factor = 0.0;
   wider.model.attention.resize(static_cast<std::size_t>(plain.model.layers));
